@@ -1,0 +1,39 @@
+"""hf_dense: retrieval-oriented pre-training of dense encoders.
+
+Importing the package registers its models with transformers' Auto classes.
+"""
+
+from hf_dense.errors import InputError
+from hf_dense.methods import METHODS, get_method, register
+from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, Decoder, Encoder, View
+from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining, BottleneckModel, PreTrainingOutput
+from hf_dense.modeling.modeling_cotmae import CoTMAEConfig, CoTMAEForPreTraining, CoTMAEModel
+from hf_dense.modeling.modeling_retromae import RetroMAEConfig, RetroMAEForPreTraining, RetroMAEModel
+from hf_dense.modeling.modeling_seed import SEEDConfig, SEEDForPreTraining, SEEDModel
+from hf_dense.version import __version__
+
+
+__all__ = [
+    "METHODS",
+    "BottleneckConfig",
+    "BottleneckForPreTraining",
+    "BottleneckModel",
+    "CoTMAEConfig",
+    "CoTMAEForPreTraining",
+    "CoTMAEModel",
+    "Decoder",
+    "Encoder",
+    "InputError",
+    "PreTrainingOutput",
+    "RetroMAEConfig",
+    "RetroMAEForPreTraining",
+    "RetroMAEModel",
+    "SEEDConfig",
+    "SEEDForPreTraining",
+    "SEEDModel",
+    "View",
+    "__version__",
+    "get_method",
+]
+
+register()

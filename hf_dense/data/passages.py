@@ -1,0 +1,149 @@
+"""Sentences to passages of bounded length, and passages to pairs of neighbours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from datasets import Dataset
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from hf_dense.data.prose import split_sentences
+from hf_dense.errors import InputError
+
+MIN_WORDS: Final = 4  # a passage of fewer words says nothing that one could look for
+
+CountTokens = Callable[[list[str]], list[int]]
+_WORD = re.compile(r"[^\W\d_]{2,}")
+
+
+def count_words(text: str) -> int:
+    """Number of words: runs of at least two letters."""
+    return len(_WORD.findall(text))
+
+
+def pretoken_counter() -> CountTokens:
+    """Counts BERT pre-tokens: the words and punctuation marks that WordPiece starts from, whatever its vocabulary."""
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return lambda texts: [len(encoding.ids) for encoding in tokenizer.encode_batch_fast(texts)]
+
+
+def tokenizer_counter(name: str) -> CountTokens:
+    """Counts the tokens of the fast tokenizer `name` (a directory or a Hub id), special tokens excluded.
+
+    Raises:
+        InputError: no such tokenizer.
+    """
+    from transformers import AutoTokenizer  # takes seconds, and is needed here only
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise InputError(f"no tokenizer can be loaded from {name!r}; give a directory or a Hub id of one") from error
+
+    def count(texts: list[str]) -> list[int]:
+        if not texts:
+            return []
+        return [len(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]]
+
+    return count
+
+
+def build_passages(
+    documents: Sequence[Sequence[str]], length: int, count_tokens: CountTokens, banned: Sequence[str] | None = None
+) -> list[list[str]]:
+    """Cut each document (its paragraphs) into passages of consecutive sentences, packed greedily.
+
+    Args:
+        documents: paragraphs of each document.
+        length: greatest number of tokens in a passage. Counts are taken per sentence and added up, which is exact
+            for tokenizers whose tokens never cross a space (WordPiece, pre-tokens).
+        count_tokens: texts -> number of tokens of each.
+        banned: for each document a text (or "") whose repetition is removed: no sentence holding it survives.
+
+    Returns:
+        For each document its passages in order. A sentence longer than `length` is cut between words, or inside
+        a word that alone exceeds it.
+
+    Raises:
+        InputError: `length` is less than 2.
+    """
+    if length < 2:
+        raise InputError(f"a passage length of {length} tokens leaves no room for text; give at least 2")
+    sentences = []
+    for at, paragraphs in enumerate(documents):
+        text = banned[at].casefold() if banned else ""
+        found = [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph)]
+        sentences.append([sentence for sentence in found if not (text and text in sentence.casefold())])
+    counts = iter(count_tokens([sentence for found in sentences for sentence in found]))
+    passages = []
+    for found in sentences:
+        pieces: list[tuple[str, int]] = []
+        for sentence in found:
+            size = next(counts)
+            pieces += [(sentence, size)] if size <= length else _cut(sentence, length, count_tokens)
+        passages.append(_pack(pieces, length))
+    return passages
+
+
+def add_neighbours(corpus: Dataset) -> Dataset:
+    """Pair each passage with an adjacent one of its document: the next, or for the last the one before.
+
+    Args:
+        corpus: columns `text`, `document` and `position`.
+
+    Returns:
+        Columns `text` and `neighbour`, sorted by document and position. Documents of a single passage are
+        dropped (as in CoT-MAE, which leaves out documents with fewer than two spans).
+
+    Raises:
+        InputError: a column is missing.
+    """
+    missing = sorted({"text", "document", "position"} - set(corpus.column_names))
+    if missing:
+        raise InputError(
+            f"neighbours need the corpus column {missing[0]!r}, but it has only {', '.join(corpus.column_names)}"
+        )
+    frame = corpus.select_columns(["text", "document", "position"]).to_pandas()
+    frame = frame.sort_values(["document", "position"], kind="stable", ignore_index=True)
+    texts = frame.groupby("document", sort=False)["text"]
+    frame["neighbour"] = texts.shift(-1).fillna(texts.shift(1))
+    pairs = frame.loc[frame["neighbour"].notna(), ["text", "neighbour"]]
+    return Dataset.from_dict({name: pairs[name].tolist() for name in ("text", "neighbour")})
+
+
+def _pack(pieces: Iterable[tuple[str, int]], length: int) -> list[str]:
+    """Join (text, number of tokens) pieces, in order, into texts of at most `length` tokens."""
+    packed: list[list[str]] = []
+    used = length
+    for text, size in pieces:
+        if used + size > length:
+            packed.append([])
+            used = 0
+        packed[-1].append(text)
+        used += size
+    return [" ".join(texts) for texts in packed]
+
+
+def _cut(sentence: str, length: int, count_tokens: CountTokens) -> list[tuple[str, int]]:
+    """Cut a sentence that is too long into (text, number of tokens) pieces of at most `length` tokens."""
+    words = sentence.split()
+    if len(words) == 1:
+        half = len(sentence) // 2
+        words = [sentence[:half], sentence[half:]]
+    pieces: list[tuple[str, int]] = []
+    for word, size in zip(words, count_tokens(words), strict=True):
+        if size <= length:
+            pieces.append((word, size))
+        elif len(word) > 1:
+            pieces += _cut(word, length, count_tokens)
+    packed: list[tuple[str, int]] = []
+    for text, size in pieces:
+        if packed and packed[-1][1] + size <= length:
+            packed[-1] = (f"{packed[-1][0]} {text}", packed[-1][1] + size)
+        else:
+            packed.append((text, size))
+    return packed

@@ -1,0 +1,21 @@
+"""The columns of a published collection: corpus, queries and relevance judgements (qrels)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from datasets import Features, Value
+
+CORPUS: Final = Features(
+    {
+        "id": Value("string"),
+        "title": Value("string"),
+        "text": Value("string"),
+        "document": Value("string"),  # the document the passage was cut from
+        "position": Value("int32"),  # place of the passage in its document, from 0
+        "split": Value("string"),  # split of the document: train, dev or test
+    }
+)
+QUERIES: Final = Features({"id": Value("string"), "text": Value("string")})
+QRELS: Final = Features({"query-id": Value("string"), "corpus-id": Value("string"), "score": Value("int32")})
+SPLITS: Final = ("train", "dev", "test")

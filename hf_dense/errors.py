@@ -1,0 +1,19 @@
+"""The one exception that is meant for the person at the keyboard."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+
+class InputError(ValueError):
+    """Something the user gave is wrong; the message says what, and what to do, in one sentence."""
+
+
+def run_main(main: Callable[[], None]) -> None:
+    """Run a command's `main`; an `InputError` becomes one line on standard error and exit code 2."""
+    try:
+        main()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

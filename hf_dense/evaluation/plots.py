@@ -1,0 +1,108 @@
+"""Two pictures of a run: how the losses fell, and what the retrievers scored."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from hf_dense.errors import InputError
+
+_SIZE_INCHES = (7.5, 4.5)
+_DPI = 144
+
+
+def plot_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]], path: str | Path) -> Path:
+    """Draw the loss of one or more trainings over their steps, one panel per training.
+
+    Args:
+        histories: name of the training -> its log history as the trainer keeps it: dicts with `step` and losses
+            (`loss`, and any key that ends in `_loss`, `eval_loss` included); other keys are ignored.
+        path: of the PNG.
+
+    Returns:
+        `path`.
+
+    Raises:
+        InputError: no history holds a loss.
+    """
+    panels = {name: series for name, history in histories.items() if (series := loss_series(history))}
+    if not panels:
+        raise InputError("no loss to plot: no history has entries with a step and a loss")
+    columns = min(len(panels), 3)
+    rows = math.ceil(len(panels) / columns)
+    width = _SIZE_INCHES[0] if columns == 1 else 4.2 * columns
+    figure = Figure(figsize=(width, max(_SIZE_INCHES[1], 3.4 * rows)), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes, (name, series) in zip(grid.flat, panels.items(), strict=False):
+        for label, points in series.items():
+            held_out = label.startswith("eval_")
+            axes.plot(*zip(*points, strict=True), "o--" if held_out else "-", markersize=3, label=label)
+        axes.set_title(name)
+        axes.set_xlabel("optimisation step")
+        axes.set_ylabel("loss (nats)")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False)
+    for axes in list(grid.flat)[len(panels) :]:
+        axes.set_axis_off()
+    return _save(figure, path)
+
+
+def plot_metrics(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:
+    """Draw grouped bars: one group per metric, one bar per retriever, its value written above.
+
+    Args:
+        rows: one dict per retriever: `name` and, for each metric, a fraction in 0..1; all have the same metrics.
+        path: of the PNG.
+
+    Returns:
+        `path`.
+
+    Raises:
+        InputError: no rows, or rows that do not share their metrics.
+    """
+    metrics = [key for key in rows[0] if key != "name"] if rows else []
+    if not metrics or any(set(row) != {"name", *metrics} for row in rows):
+        raise InputError("metrics to plot need at least one row, and a name and the same metrics in every row")
+    figure = Figure(figsize=(max(_SIZE_INCHES[0], 0.6 * len(rows) * len(metrics)), _SIZE_INCHES[1]), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / len(rows)
+    for index, row in enumerate(rows):
+        places = [group + (index - (len(rows) - 1) / 2) * width for group in range(len(metrics))]
+        bars = axes.bar(places, [row[metric] for metric in metrics], width * 0.94, label=row["name"])
+        axes.bar_label(bars, fmt="%.3f", fontsize=8, padding=2)
+    axes.set_xticks(range(len(metrics)), metrics)
+    axes.set_ylabel("mean over queries (fraction)")
+    axes.set_ylim(0, 1.15 * max(row[metric] for row in rows for metric in metrics) or 1)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=min(len(rows), 4), frameon=False)
+    return _save(figure, path)
+
+
+def loss_series(history: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+    """Sort a log history into curves: name of the loss -> (step, value) pairs.
+
+    The trainer's closing mean, `train_loss`, is no point of a curve and is left out.
+
+    >>> loss_series([{"step": 5, "loss": 2.0, "epoch": 0.1}, {"step": 5, "eval_loss": 2.5}, {"step": 5, "train_loss": 3.0}])
+    {'loss': [(5, 2.0)], 'eval_loss': [(5, 2.5)]}
+    """
+    series: dict[str, list[tuple[int, float]]] = {}
+    for entry in history:
+        for key, value in entry.items():
+            if (key == "loss" or key.endswith("_loss")) and key != "train_loss" and "step" in entry:
+                series.setdefault(key, []).append((int(entry["step"]), float(value)))
+    return series
+
+
+def _save(figure: Figure, path: str | Path) -> Path:
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    work = target.with_name(f".{target.name}.{os.getpid()}.png")
+    figure.savefig(work, dpi=_DPI, format="png")
+    os.replace(work, target)
+    return target

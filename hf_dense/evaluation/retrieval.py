@@ -1,0 +1,197 @@
+"""Retrieval quality on a dataset directory, measured by MTEB, kept per query."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import mteb
+import pytrec_eval
+from mteb.abstasks.retrieval import AbsTaskRetrieval
+from mteb.abstasks.task_metadata import TaskMetadata
+from sentence_transformers import SentenceTransformer
+
+from hf_dense.data.collections import load_corpus, load_qrels, load_queries
+from hf_dense.errors import InputError
+from hf_dense.files import atomic_directory
+from hf_dense.hub.loading import load_retriever
+
+BM25 = "bm25"
+METRICS = ("ndcg@10", "mrr@10", "recall@100")
+_RESULT_FILE = "result.json"
+
+
+@dataclass(frozen=True)
+class RetrievalResult:
+    """What one retriever scored on one split.
+
+    Attributes:
+        name: of the retriever, as the caller gave it.
+        split: of the qrels.
+        metrics: `ndcg@10`, `mrr@10` and `recall@100` as MTEB reports them: fractions, means over the queries.
+        per_query: for each metric, query id -> value.
+        seconds: wall-clock time of encoding, search and scoring.
+    """
+
+    name: str
+    split: str
+    metrics: dict[str, float]
+    per_query: dict[str, dict[str, float]]
+    seconds: float
+
+    @classmethod
+    def load(cls, directory: str | Path) -> RetrievalResult:
+        """Read back what `evaluate_retriever` wrote in `directory`.
+
+        Raises:
+            InputError: no result there.
+        """
+        path = Path(directory) / _RESULT_FILE
+        if not path.is_file():
+            raise InputError(f"there is no evaluation result {path}")
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def evaluate_retriever(
+    model: str | Path | SentenceTransformer,
+    dataset_dir: str | Path,
+    split: str,
+    *,
+    name: str,
+    output_dir: str | Path,
+    batch_size: int = 64,
+) -> RetrievalResult:
+    """Search the whole corpus for every query of `split` with `mteb.evaluate`.
+
+    Args:
+        model: an exported directory, a Hub id, a loaded model, or `"bm25"` for MTEB's BM25 baseline
+            (English stop words and stemmer).
+        dataset_dir: a dataset directory, published form or BEIR folder; a document's text is title + " " + text.
+        split: which qrels: train, dev or test.
+        name: of the retriever, in results and tables.
+        output_dir: receives `result.json`, MTEB's own `scores.json` and the rankings, complete or not at all.
+        batch_size: texts encoded at once.
+
+    Returns:
+        The metrics and their values per query.
+
+    Raises:
+        InputError: nothing to load, a dataset without that split, or a split without a relevant passage.
+    """
+    retriever = mteb.get_model("mteb/baseline-bm25s") if model == BM25 else load_retriever(model)
+    if isinstance(retriever, SentenceTransformer):
+        retriever.model_card_data.model_name = f"local/{_slug(name)}"
+    task = build_task(dataset_dir, split)
+    qrels = task.dataset["default"][split]["relevant_docs"]
+    started = time.perf_counter()
+    with atomic_directory(output_dir) as work:
+        # No cache: MTEB's is keyed by model name, and would hand one local model the scores of another.
+        results = mteb.evaluate(
+            retriever,
+            task,
+            cache=None,
+            prediction_folder=work,
+            co2_tracker=False,
+            encode_kwargs={"batch_size": batch_size},
+        )
+        seconds = time.perf_counter() - started
+        scores = results.task_results[0].scores[split][0]
+        rankings = _read_rankings(work / task.prediction_file_name, split)
+        result = RetrievalResult(
+            name=name,
+            split=split,
+            metrics={metric: float(scores[metric.replace("@", "_at_")]) for metric in METRICS},
+            per_query=score_queries(qrels, rankings),
+            seconds=seconds,
+        )
+        (work / _RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
+        (work / "scores.json").write_text(json.dumps(scores, indent=1, default=float), encoding="utf-8")
+    return result
+
+
+def build_task(dataset_dir: str | Path, split: str) -> AbsTaskRetrieval:
+    """Make an MTEB retrieval task of one split of a dataset directory, loaded and ready to evaluate.
+
+    Raises:
+        InputError: no such dataset or split, or no query of the split has a relevant passage.
+    """
+    directory = Path(dataset_dir)
+    qrels = {
+        query: grades for query, grades in load_qrels(directory, split).items() if any(g > 0 for g in grades.values())
+    }
+    if not qrels:
+        raise InputError(f"no query of split {split!r} in {directory} has a relevant passage")
+    queries = load_queries(directory).select_columns(["id", "text"])
+    queries = queries.select([row for row, query in enumerate(queries["id"]) if query in qrels])
+    if len(queries) < len(qrels):
+        raise InputError(f"{directory} lacks the text of {len(qrels) - len(queries)} queries of split {split!r}")
+    corpus = load_corpus(directory).select_columns(["id", "title", "text"])
+    task = _LocalRetrieval(split)
+    task.dataset = {
+        "default": {split: {"corpus": corpus, "queries": queries, "relevant_docs": qrels, "top_ranked": None}}
+    }
+    task.data_loaded = True
+    return task
+
+
+def score_queries(
+    qrels: Mapping[str, Mapping[str, int]], rankings: Mapping[str, Mapping[str, float]]
+) -> dict[str, dict[str, float]]:
+    """Compute each metric for each query, with the ties broken as trec_eval does (by id, descending).
+
+    Args:
+        qrels: query id -> passage id -> grade; above 0 is relevant.
+        rankings: query id -> passage id -> score, higher is better.
+
+    Returns:
+        metric -> query id -> value; a query of `qrels` without a ranking counts 0.
+
+    >>> scores = score_queries({"q": {"a": 1}}, {"q": {"b": 2.0, "a": 1.0}})
+    >>> scores["mrr@10"], scores["recall@100"]
+    ({'q': 0.5}, {'q': 1.0})
+    """
+    evaluator = pytrec_eval.RelevanceEvaluator(
+        {query: dict(grades) for query, grades in qrels.items()}, {"ndcg_cut.10", "recip_rank", "recall.100"}
+    )
+    measured = evaluator.evaluate({query: dict(ranking) for query, ranking in rankings.items()})
+    values: dict[str, dict[str, float]] = {metric: dict.fromkeys(qrels, 0.0) for metric in METRICS}
+    for query, scores in measured.items():
+        values["ndcg@10"][query] = scores["ndcg_cut_10"]
+        values["mrr@10"][query] = scores["recip_rank"] if scores["recip_rank"] >= 0.1 else 0.0
+        values["recall@100"][query] = scores["recall_100"]
+    return values
+
+
+class _LocalRetrieval(AbsTaskRetrieval):
+    """A retrieval task whose data comes from a directory instead of the Hub."""
+
+    def __init__(self, split: str) -> None:
+        self.metadata = TaskMetadata(
+            name="LocalRetrieval",
+            description="Retrieval over a local dataset directory.",
+            dataset={"path": "local/dataset", "revision": "local"},
+            type="Retrieval",
+            category="t2t",
+            modalities=["text"],
+            eval_splits=[split],
+            eval_langs=["eng-Latn"],
+            main_score="ndcg_at_10",
+        )
+        super().__init__()
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Do nothing: `build_task` has put the data in place."""
+
+
+def _read_rankings(path: Path, split: str) -> dict[str, dict[str, float]]:
+    rankings: dict[str, dict[str, float]] = json.loads(path.read_text(encoding="utf-8"))["default"][split]
+    return rankings
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)

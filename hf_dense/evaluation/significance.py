@@ -1,0 +1,91 @@
+"""Is one retriever better than another, or was it luck with the queries?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import bootstrap, permutation_test
+
+from hf_dense.errors import InputError
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A paired comparison of two retrievers on the same queries.
+
+    Attributes:
+        difference: mean over the queries of first minus second.
+        low: lower end of the 95 % bootstrap (percentile) interval of `difference`.
+        high: upper end.
+        p_value: two-sided, of the paired randomisation test; never below 1 / (resamples + 1).
+        queries: how many were compared.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    queries: int
+
+
+def compare_paired(
+    first: Mapping[str, float], second: Mapping[str, float], *, resamples: int = 10_000, seed: int = 0
+) -> Comparison:
+    """Test whether two retrievers differ in a metric, by flipping at random the sign of each query's difference.
+
+    Args:
+        first: query id -> value of the metric for one retriever.
+        second: the same for the other, over the same queries.
+        resamples: sign flips drawn, and bootstrap samples drawn.
+        seed: of both draws.
+
+    Returns:
+        Difference, interval and p-value.
+
+    Raises:
+        InputError: the two do not cover the same queries, or there are fewer than two.
+
+    >>> compare_paired({"a": 0.5, "b": 1.0}, {"a": 0.5, "b": 1.0}).p_value
+    1.0
+    """
+    if set(first) != set(second):
+        raise InputError("the two results cover different queries; evaluate both on the same split")
+    if len(first) < 2:
+        raise InputError(f"a comparison needs at least 2 queries, not {len(first)}")
+    differences = np.array([first[query] - second[query] for query in sorted(first)], dtype=np.float64)
+    mean = float(differences.mean())
+    if not differences.any():
+        return Comparison(difference=0.0, low=0.0, high=0.0, p_value=1.0, queries=len(differences))
+    test = permutation_test(
+        (differences,),
+        _mean,
+        permutation_type="samples",
+        n_resamples=resamples,
+        alternative="two-sided",
+        vectorized=True,
+        batch=256,
+        rng=np.random.default_rng(seed),
+    )
+    interval = bootstrap(
+        (differences,),
+        _mean,
+        n_resamples=resamples,
+        method="percentile",
+        vectorized=True,
+        batch=256,
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return Comparison(
+        difference=mean,
+        low=float(interval.low),
+        high=float(interval.high),
+        p_value=float(test.pvalue),
+        queries=len(differences),
+    )
+
+
+def _mean(values: NDArray[np.float64], axis: int = -1) -> NDArray[np.float64]:
+    return np.asarray(values.mean(axis=axis))

@@ -1,0 +1,106 @@
+"""From a pre-training checkpoint to a plain Sentence-Transformers directory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, get_args
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_dense.errors import InputError
+from hf_dense.files import atomic_directory
+from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer, quiet_loading
+
+PoolingMode = Literal["cls", "mean"]
+Similarity = Literal["dot", "cosine"]
+
+_ROLES = ("query", "document")
+
+
+def export_sentence_transformer(
+    checkpoint: str | Path,
+    output_dir: str | Path,
+    *,
+    max_length: int,
+    pooling: PoolingMode = "cls",
+    normalize: bool = False,
+    similarity: Similarity = "dot",
+    prompts: Mapping[str, str] | None = None,
+) -> Path:
+    """Write the encoder of `checkpoint` as a Sentence-Transformers directory that holds no custom code.
+
+    Args:
+        checkpoint: directory or Hub id of an hf_dense pre-training checkpoint, or of a plain encoder;
+            its tokenizer is beside it.
+        output_dir: where the directory appears, complete or not at all; an existing one is replaced.
+        max_length: longest input in tokens, special tokens included; longer texts are cut.
+        pooling: `cls`, the bottleneck that pre-training trained, or `mean` over the tokens.
+        normalize: divide each vector by its norm, as a part of the model.
+        similarity: what the model's `similarity` computes, and what fine-tuning and search follow.
+        prompts: text put before each `query` or `document`; none by default.
+
+    Returns:
+        `output_dir`; `SentenceTransformer(output_dir)` loads it without hf_dense and without remote code.
+
+    Raises:
+        InputError: no checkpoint or no tokenizer there, a tokenizer without [CLS] or that disagrees with the
+            checkpoint's vocabulary, a length the encoder cannot take, an option outside its values.
+    """
+    _check_options(max_length, pooling, similarity, prompts or {})
+    tokenizer = load_tokenizer(checkpoint)
+    encoder = load_encoder(checkpoint)
+    _check_fit(tokenizer, encoder, checkpoint, max_length, pooling)
+    target = Path(output_dir)
+    with tempfile.TemporaryDirectory() as plain, atomic_directory(target) as work:
+        encoder.save_pretrained(plain)
+        tokenizer.save_pretrained(plain)
+        with quiet_loading():
+            transformer = Transformer(plain, max_seq_length=max_length)
+        drop_pooler(transformer)
+        modules: list[nn.Module] = [transformer, Pooling(transformer.get_embedding_dimension(), pooling_mode=pooling)]
+        if normalize:
+            modules.append(Normalize())
+        model = SentenceTransformer(
+            modules=modules,
+            similarity_fn_name=similarity,
+            prompts={role: (prompts or {}).get(role, "") for role in _ROLES},
+            device="cpu",
+        )
+        model.save_pretrained(str(work))
+    return target
+
+
+def _check_options(max_length: int, pooling: str, similarity: str, prompts: Mapping[str, str]) -> None:
+    if max_length < 2:
+        raise InputError(f"max_length is {max_length}; it must be at least 2 tokens")
+    for name, value, allowed in (
+        ("pooling", pooling, get_args(PoolingMode)),
+        ("similarity", similarity, get_args(Similarity)),
+        *(("a prompt's role", role, _ROLES) for role in prompts),
+    ):
+        if value not in allowed:
+            raise InputError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
+
+
+def _check_fit(
+    tokenizer: PreTrainedTokenizerBase,
+    encoder: PreTrainedModel,
+    checkpoint: str | Path,
+    max_length: int,
+    pooling: str,
+) -> None:
+    config = encoder.config
+    if pooling == "cls" and tokenizer("a")["input_ids"][:1] != [tokenizer.cls_token_id]:
+        raise InputError(f"the tokenizer of {checkpoint} does not put [CLS] first; cls pooling needs it")
+    if len(tokenizer) > config.vocab_size:
+        raise InputError(
+            f"the tokenizer of {checkpoint} has {len(tokenizer)} tokens, its encoder only {config.vocab_size}"
+        )
+    longest = getattr(config, "max_position_embeddings", max_length)
+    if max_length > longest:
+        raise InputError(f"max_length is {max_length} tokens; the encoder of {checkpoint} takes at most {longest}")

@@ -1,0 +1,105 @@
+"""Loading encoders, tokenizers and retrievers by directory or Hub id, with errors a user can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sentence_transformers import SentenceTransformer
+from torch import nn
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import logging as transformers_logging
+
+from hf_dense.errors import InputError
+
+
+def load_encoder(checkpoint: str | Path) -> PreTrainedModel:
+    """Load the plain transformers encoder, without a pooler, of an hf_dense checkpoint or of a plain one.
+
+    Raises:
+        InputError: nothing there that transformers can load, or an encoder that needs remote code.
+    """
+    _check_directory(checkpoint)
+    try:
+        with quiet_loading():
+            model = AutoModel.from_pretrained(str(checkpoint), trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot load an encoder from {checkpoint}: {_first_line(error)}") from error
+    encoder: PreTrainedModel = getattr(model, "backbone", model)
+    if not type(encoder).__module__.startswith("transformers."):
+        raise InputError(f"the encoder of {checkpoint} is a {type(encoder).__name__}, which is not part of transformers")
+    drop_pooler(encoder)
+    if hasattr(encoder.config, "auto_map"):
+        del encoder.config.auto_map
+    return encoder
+
+
+def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
+    """Load the tokenizer beside a checkpoint.
+
+    Raises:
+        InputError: no tokenizer there; transformers itself would go on with an empty vocabulary.
+    """
+    _check_directory(checkpoint)
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(checkpoint), trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot load a tokenizer from {checkpoint}: {_first_line(error)}") from error
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise InputError(f"there is no tokenizer in {checkpoint}; save one there with tokenizer.save_pretrained")
+    return tokenizer
+
+
+def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransformer:
+    """Load a Sentence-Transformers model without the pooler that nothing reads; a loaded one is passed through.
+
+    Raises:
+        InputError: nothing there, or a bare encoder, which Sentence-Transformers would give mean pooling in silence.
+    """
+    if isinstance(model, SentenceTransformer):
+        retriever = model
+    else:
+        _check_directory(model, marker="modules.json", remedy="; make one with export_sentence_transformer")
+        try:
+            with quiet_loading():
+                retriever = SentenceTransformer(str(model), trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot load a retriever from {model}: {_first_line(error)}") from error
+    drop_pooler(retriever)
+    return retriever
+
+
+def drop_pooler(model: nn.Module) -> None:
+    """Remove the poolers of every encoder inside `model`, in place.
+
+    Retrieval reads hidden states; a pooler that no checkpoint holds would be saved with random weights.
+    """
+    for module in model.modules():
+        if isinstance(module, PreTrainedModel) and getattr(module, "pooler", None) is not None:
+            module.register_module("pooler", None)
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Silence the report on weights that a load left out: decoders and poolers are left out on purpose."""
+    level = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+
+
+def _check_directory(given: str | Path, marker: str = "config.json", remedy: str = "") -> None:
+    path = Path(given)
+    could_be_hub_id = isinstance(given, str) and not path.is_absolute() and len(path.parts) <= 2
+    if path.is_dir():
+        if not (path / marker).is_file():
+            raise InputError(f"{given} is not a model directory: it has no {marker}{remedy}")
+    elif path.exists() or not could_be_hub_id:
+        raise InputError(f"there is no model directory {given}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

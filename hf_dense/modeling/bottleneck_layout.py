@@ -1,0 +1,65 @@
+"""How the texts of a view lie in its tensors.
+
+The only file of the model that knows about padding. The engine asks a layout for first positions, masks and
+positions; texts packed into one row can come in as a second layout with the same methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from .bottleneck_attention import causal_window, open_blind_rows
+from .configuration_bottleneck import Decoder
+
+
+class PaddedRows:
+    """One text per row, padded at the end.
+
+    Args:
+        view: `input_ids` (batch, length), `attention_mask` (batch, length; 1 = token, 0 = padding), and for a decoder
+            with sampled attention `visible` (batch, length, length; True = may look).
+    """
+
+    def __init__(self, view: Mapping[str, Tensor]) -> None:
+        self.input_ids = view["input_ids"]
+        self.attention_mask = view.get("attention_mask", torch.ones_like(self.input_ids))
+        self.visible = view.get("visible")
+
+    @property
+    def length(self) -> int:
+        """Length of the rows, in tokens, padding included."""
+        return self.input_ids.shape[1]
+
+    def first(self, hidden: Tensor) -> Tensor:
+        """(batch, length, dim) -> (batch, dim): the state at the first position of every text."""
+        return hidden[:, 0]
+
+    def replace_first(self, hidden: Tensor, vectors: Tensor) -> Tensor:
+        """`hidden` (batch, length, dim) with `vectors` (batch, dim) at the first position of every text."""
+        return torch.cat([vectors[:, None].to(hidden.dtype), hidden[:, 1:]], dim=1)
+
+    def spread(self, vectors: Tensor) -> Tensor:
+        """(batch, dim) -> (batch, length, dim): the vector of its text at every position."""
+        return vectors[:, None].expand(-1, self.length, -1)
+
+    def positions(self) -> Tensor:
+        """(1, length) position of every token in its text, from 0."""
+        return torch.arange(self.length, device=self.input_ids.device)[None]
+
+    def visibility(self, decoder: Decoder) -> Tensor:
+        """(batch, 1, length, length) bool mask for scaled dot-product attention, of the decoder's kind of attention.
+
+        Raises:
+            ValueError: the decoder samples its visibility and the view carries none.
+        """
+        mask = self.attention_mask.bool()[:, None, :]
+        if decoder.attention_kind == "causal":
+            mask = mask & causal_window(self.length, int(decoder.attention_value), mask.device)
+        elif decoder.attention_kind == "sampled":
+            if self.visible is None:
+                raise ValueError("This decoder samples what each position sees; its view needs a `visible` mask.")
+            mask = mask & self.visible.bool()
+        return open_blind_rows(mask)[:, None]

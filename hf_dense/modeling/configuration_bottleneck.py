@@ -1,0 +1,268 @@
+"""A pre-training method as data: which views of a text encoder and decoders see, and what is scored.
+
+`View`, `Encoder` and `Decoder` are the vocabulary; `BottleneckConfig` holds one declaration (named encoders and named
+decoders) and the backbone. Each paper is a subclass with its own declaration (`modeling_retromae.py`, ...).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar
+
+from transformers import AutoConfig, PreTrainedConfig
+from transformers.models.auto import CONFIG_MAPPING
+
+_ALLOWED: dict[str, tuple[str, ...]] = {
+    "select": ("none", "random"),
+    "fill": ("mask", "bert"),
+    "labels": ("hidden", "every", "next"),
+    "inputs": ("embeddings", "own_embeddings"),
+    "stream": ("inputs", "bottleneck", "bottleneck_embedded"),
+    "entry": ("first", "cross_attention"),
+    "norm": ("post", "pre"),
+    "head": ("mlm", "tied"),
+}
+_ATTENTION = re.compile(r"full|causal:[1-9]\d*|sampled:0?\.\d+")
+
+
+def _check_choices(spec: Any) -> None:
+    for name in _ALLOWED:
+        value = getattr(spec, name, None)
+        if value is not None and value not in _ALLOWED[name]:
+            raise ValueError(f"{type(spec).__name__}.{name} is {value!r}; allowed: {', '.join(_ALLOWED[name])}.")
+
+
+@dataclass(frozen=True)
+class View:
+    """How a row of the corpus is rendered for one encoder or decoder.
+
+    Args:
+        sources: columns read. Several columns make several rows of the batch per corpus row, interleaved
+            (row 2k and row 2k+1 come from one corpus row): CoT-MAE's encoder reads `("text", "neighbour")` and its
+            decoder `("neighbour", "text")`, so each row is rebuilt from its partner's bottleneck.
+        select: hidden tokens: `none`, or `random` whole words.
+        rate: fraction of tokens hidden, special tokens not counted.
+        fill: what stands at hidden tokens: `mask` (always [MASK]) or `bert` (80 % [MASK], 10 % random, 10 % unchanged).
+        labels: scored positions: `hidden` tokens, `every` token, or the `next` token of every position.
+    """
+
+    sources: tuple[str, ...] = ("text",)
+    select: str = "random"
+    rate: float = 0.30
+    fill: str = "bert"
+    labels: str = "hidden"
+
+    def __post_init__(self) -> None:
+        sources = (self.sources,) if isinstance(self.sources, str) else tuple(self.sources)
+        object.__setattr__(self, "sources", sources)
+        _check_choices(self)
+        if not self.sources:
+            raise ValueError("View.sources is empty; name at least one column, such as ('text',).")
+        if not 0.0 < self.rate < 1.0:
+            raise ValueError(f"View.rate is {self.rate}; it is a fraction of tokens, between 0 and 1 (exclusive).")
+        if self.select == "none" and self.labels == "hidden":
+            raise ValueError("View.labels='hidden' with select='none' scores nothing; use 'every' or 'next'.")
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """The deep encoder reading a view; its last hidden state at [CLS] is the bottleneck.
+
+    Args:
+        view: what it reads.
+        weight: weight of its own token loss (masked language modelling) in the sum.
+    """
+
+    view: View = field(default_factory=View)
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A weak decoder rebuilding a view from the bottleneck.
+
+    Args:
+        view: what it reads and must rebuild.
+        encoder: name of the encoder whose bottleneck it gets.
+        layers: number of Transformer layers.
+        inputs: `embeddings` of the backbone (shared), or `own_embeddings`: the shared word matrix with the decoder's
+            own positions and layer norm (SEED-Encoder).
+        stream: the residual stream: its `inputs`, or the `bottleneck` at every position plus position embeddings,
+            raw (RetroMAE) or through the embedding block (`bottleneck_embedded`, DupMAE); inputs are then only attended.
+        attention: what a position may see: `full`, `causal:k` (the last k inputs, itself included, and position 0),
+            `sampled:rate` (for every position its own draw of hidden whole words, and never itself).
+        entry: how the bottleneck enters: in place of the `first` input, or by `cross_attention` in every layer.
+        norm: layer norm `post` (BERT) or `pre`.
+        head: token scores by the encoder's `mlm` head, or by the `tied` word matrix alone.
+        weight: weight of its loss in the sum.
+    """
+
+    view: View = field(default_factory=View)
+    encoder: str = "encoder"
+    layers: int = 2
+    inputs: str = "embeddings"
+    stream: str = "inputs"
+    attention: str = "full"
+    entry: str = "first"
+    norm: str = "post"
+    head: str = "mlm"
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_choices(self)
+        if self.layers < 1:
+            raise ValueError(f"Decoder.layers is {self.layers}; a decoder has at least one layer.")
+        if not _ATTENTION.fullmatch(self.attention):
+            raise ValueError(
+                f"Decoder.attention is {self.attention!r}; allowed: full, causal:k (k >= 1), sampled:rate (0 < rate < 1)."
+            )
+        if self.stream != "inputs" and (self.layers != 1 or self.norm != "post"):
+            raise ValueError("A Decoder whose stream is the bottleneck has exactly one post-norm layer (RetroMAE).")
+        if self.entry == "cross_attention" and self.norm != "pre":
+            raise ValueError("A Decoder with entry='cross_attention' has norm='pre' (SEED-Encoder).")
+
+    @property
+    def attention_kind(self) -> str:
+        """`full`, `causal` or `sampled`."""
+        return self.attention.split(":")[0]
+
+    @property
+    def attention_value(self) -> float:
+        """k of `causal:k`, rate of `sampled:rate`, 0 for `full`."""
+        return float(self.attention.partition(":")[2] or 0)
+
+
+def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` laid over it, dictionaries merged key by key."""
+    merged = dict(deepcopy(base))
+    for key, value in changes.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _build(kind: type, name: str, values: Mapping[str, Any]) -> Any:
+    """One `Encoder` or `Decoder` from its dictionary; an unknown field is an error that lists the known ones."""
+    for cls, given in ((kind, values), (View, values.get("view", {}))):
+        known = [f.name for f in fields(cls)]
+        unknown = sorted(set(given) - set(known))
+        if unknown:
+            raise ValueError(f"{cls.__name__} of {name!r} has no field {unknown[0]!r}; it has: {', '.join(known)}.")
+    return kind(**{**values, "view": View(**values.get("view", {}))})
+
+
+class BottleneckConfig(PreTrainedConfig):
+    """Configuration shared by all methods.
+
+    Args:
+        backbone_config: configuration of the encoder (a `PreTrainedConfig` or its dictionary); BERT-base when absent.
+        encoders: changes to the method's encoders, by name, e.g. `{"encoder": {"view": {"rate": 0.4}}}`.
+        decoders: changes to the method's decoders, by name, e.g. `{"decoder": {"layers": 1}}`.
+        crop: which part of a text longer than the model's length is read: its `head`, or a `random` window.
+
+    `encoders` and `decoders` are stored complete, as dictionaries; `encoder_specs` and `decoder_specs` give them as
+    `Encoder` and `Decoder`. Raises `ValueError` for anything that is not in the vocabulary.
+    """
+
+    model_type = "bottleneck"
+    sub_configs: ClassVar[dict[str, Any]] = {"backbone_config": AutoConfig}
+    declared_encoders: ClassVar[dict[str, Encoder]] = {}
+    declared_decoders: ClassVar[dict[str, Decoder]] = {}
+    declared_crop: ClassVar[str] = "head"
+
+    backbone_config: dict[str, Any] | PreTrainedConfig | None = None
+    encoders: dict[str, Any] | None = None
+    decoders: dict[str, Any] | None = None
+    crop: str | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if not isinstance(self.backbone_config, PreTrainedConfig):
+            values = dict(self.backbone_config or {})
+            self.backbone_config = CONFIG_MAPPING[values.pop("model_type", "bert")](**values)
+        self.crop = self.crop or self.declared_crop
+        declared = {name: asdict(spec) for name, spec in self.declared_encoders.items()}
+        self.encoders = _merge(declared, self.encoders or {})
+        declared = {name: asdict(spec) for name, spec in self.declared_decoders.items()}
+        self.decoders = _merge(declared, self.decoders or {})
+        kwargs.setdefault("auto_map", self._remote_classes())
+        super().__post_init__(**kwargs)
+        self._check()
+        # As JSON would give it back: lists, not tuples.
+        self.encoders = {name: _plain(asdict(spec)) for name, spec in self.encoder_specs.items()}
+        self.decoders = {name: _plain(asdict(spec)) for name, spec in self.decoder_specs.items()}
+
+    def _remote_classes(self) -> dict[str, str]:
+        """The `auto_map` under which a checkpoint loads where this package is not installed."""
+        module = type(self).__module__.rpartition(".")[2]
+        name = type(self).__name__.removesuffix("Config")
+        return {
+            "AutoConfig": f"{module}.{name}Config",
+            "AutoModel": f"{module}.{name}Model",
+            "AutoModelForPreTraining": f"{module}.{name}ForPreTraining",
+        }
+
+    def _check(self) -> None:
+        encoders, decoders = self.encoder_specs, self.decoder_specs
+        if self.crop not in ("head", "random"):
+            raise ValueError(f"crop is {self.crop!r}; allowed: head, random.")
+        shared = set(encoders) & set(decoders)
+        if shared:
+            raise ValueError(f"An encoder and a decoder are both named {sorted(shared)[0]!r}; names must differ.")
+        for name, decoder in decoders.items():
+            if decoder.encoder not in encoders:
+                raise ValueError(f"Decoder {name!r} reads encoder {decoder.encoder!r}; there is: {', '.join(encoders)}.")
+            if len(decoder.view.sources) != len(encoders[decoder.encoder].view.sources):
+                raise ValueError(f"Decoder {name!r} and its encoder {decoder.encoder!r} need equally many sources.")
+
+    @property
+    def encoder_specs(self) -> dict[str, Encoder]:
+        """The encoders by name."""
+        return {name: _build(Encoder, name, values) for name, values in (self.encoders or {}).items()}
+
+    @property
+    def decoder_specs(self) -> dict[str, Decoder]:
+        """The decoders by name."""
+        return {name: _build(Decoder, name, values) for name, values in (self.decoders or {}).items()}
+
+    @property
+    def views(self) -> dict[str, View]:
+        """The views a batch holds, by the name of the encoder or decoder that reads them (losses have these names)."""
+        return {name: spec.view for name, spec in {**self.encoder_specs, **self.decoder_specs}.items()}
+
+    @property
+    def sources(self) -> list[str]:
+        """The corpus columns the method needs, in order of first use."""
+        return list(dict.fromkeys(source for view in self.views.values() for source in view.sources))
+
+    @property
+    def hidden_size(self) -> int:
+        """Length of the bottleneck vector."""
+        return int(self._backbone.hidden_size)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of rows of the word matrix."""
+        return int(self._backbone.vocab_size)
+
+    @vocab_size.setter
+    def vocab_size(self, value: int) -> None:  # set by `resize_token_embeddings`
+        self._backbone.vocab_size = value
+
+    @property
+    def initializer_range(self) -> float:
+        """Standard deviation of newly initialised weights, the backbone's."""
+        return float(getattr(self._backbone, "initializer_range", 0.02))
+
+    @property
+    def _backbone(self) -> PreTrainedConfig:
+        assert isinstance(self.backbone_config, PreTrainedConfig)
+        return self.backbone_config
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
