@@ -12,7 +12,6 @@ from hf_dense.modeling.modeling_retromae import RetroMAEConfig, RetroMAEForPreTr
 from hf_dense.modeling.modeling_seed import SEEDConfig, SEEDForPreTraining, SEEDModel
 from hf_dense.version import __version__
 
-
 __all__ = [
     "METHODS",
     "BottleneckConfig",

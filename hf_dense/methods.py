@@ -50,6 +50,6 @@ def register() -> None:
         AutoConfig.register(name, method.config, exist_ok=True)
         AutoModel.register(method.config, method.encoder, exist_ok=True)
         AutoModelForPreTraining.register(method.config, method.pretraining, exist_ok=True)
-        method.config.register_for_auto_class()
-        method.encoder.register_for_auto_class("AutoModel")
-        method.pretraining.register_for_auto_class("AutoModelForPreTraining")
+        method.config.register_for_auto_class()  # type: ignore[no-untyped-call]
+        method.encoder.register_for_auto_class("AutoModel")  # type: ignore[no-untyped-call]
+        method.pretraining.register_for_auto_class("AutoModelForPreTraining")  # type: ignore[no-untyped-call]

@@ -12,14 +12,18 @@ Files are parsed with `ast`, never imported. Left out, because their text is not
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import platform
 import re
 import sysconfig
 import warnings
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import metadata
+from multiprocessing import get_context
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -35,7 +39,6 @@ DEFAULT_PACKAGES: Final = (
     "bm25s",
     "datasets",
     "fsspec",
-    "httpx",
     "huggingface-hub",
     "jinja2",
     "joblib",
@@ -63,10 +66,11 @@ DEFAULT_PACKAGES: Final = (
 )
 
 _SKIPPED_FOLDERS = frozenset(
-    "__pycache__ _external _testing _vendor conftest extern externals test tests third_party vendor vendored".split()
+    {"__pycache__", "_external", "_testing", "_vendor", "extern", "externals", "test", "tests", "third_party"}
+    | {"vendor", "vendored"}
 )
 _SKIPPED_STANDARD = frozenset(
-    "ensurepip idlelib lib-dynload lib2to3 pydoc_data site-packages dist-packages turtledemo".split()
+    {"dist-packages", "ensurepip", "idlelib", "lib-dynload", "lib2to3", "pydoc_data", "site-packages", "turtledemo"}
 )
 _TEST_FILE = re.compile(r"(?:test_.*|.*_test|conftest)\.py$")
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -130,17 +134,32 @@ def find_sources(packages: Iterable[str] | None = None) -> tuple[list[Source], d
     return sorted(sources.values(), key=lambda source: source.module), versions
 
 
-def read_documents(sources: Iterable[Source], progress: bool = False) -> Reading:
-    """Read every docstring of `sources`; files that do not decode or parse are skipped and counted."""
+def read_documents(sources: Iterable[Source], processes: int = 1, progress: bool = False) -> Reading:
+    """Read every docstring of `sources`; files that do not decode or parse are skipped and counted.
+
+    With more than one of `processes` the calling script needs the usual `if __name__ == "__main__"`; the result
+    is the same.
+    """
+    listed = list(sources)
     documents: list[Document] = []
-    files = unreadable = 0
-    for source in tqdm(list(sources), desc="Reading docstrings", unit="file", disable=not progress):
-        files += 1
-        try:
-            documents.extend(read_module(source.path.read_bytes(), source.module))
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-            unreadable += 1
-    return Reading(tuple(documents), files, unreadable)
+    unreadable = 0
+    with ExitStack() as stack:
+        found: Iterable[list[Document] | None] = map(_read_source, listed)
+        if processes > 1:
+            pool = stack.enter_context(ProcessPoolExecutor(processes, mp_context=get_context("spawn")))
+            found = pool.map(_read_source, listed, chunksize=16)
+        for some in tqdm(found, total=len(listed), desc="Reading docstrings", unit="file", disable=not progress):
+            unreadable += some is None
+            documents += some or []
+    return Reading(tuple(documents), len(listed), unreadable)
+
+
+def _read_source(source: Source) -> list[Document] | None:
+    """Documents of one file, None if it cannot be read."""
+    try:
+        return read_module(source.path.read_bytes(), source.module)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def read_module(code: bytes, module: str) -> list[Document]:
@@ -149,15 +168,25 @@ def read_module(code: bytes, module: str) -> list[Document]:
     Raises:
         SyntaxError, ValueError: `code` does not decode or parse.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the code of others: invalid escapes and the like
-        tree = ast.parse(code)
+    tree = _parse(code)
     documents = []
     for name, node in [(module, tree), *_public_definitions(tree.body, module)]:
         docstring = ast.get_docstring(node, clean=False)
         if docstring and docstring.strip():
             documents.append(Document(name, module, read_prose(docstring)))
     return documents
+
+
+def _parse(code: bytes) -> ast.Module:
+    collecting = gc.isenabled()
+    gc.disable()  # a syntax tree is a burst of objects without garbage: collecting meanwhile doubles the time
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the code of others: invalid escapes and the like
+            return ast.parse(code)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _public_definitions(body: Iterable[ast.stmt], prefix: str) -> Iterator[tuple[str, _Definition]]:

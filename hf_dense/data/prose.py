@@ -22,26 +22,32 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FENCE = re.compile(r"(```|~~~)(?!.*\1)")
 _PROMPT = re.compile(r">>>|In \[\d+\]:|\$ ")
 _DIRECTIVE = re.compile(r"\.\. ([\w:-]+?)::\s*(.*)")
-_ADMONITIONS = frozenset("attention caution danger deprecated error hint important note seealso tip warning".split())
+_ADMONITIONS = frozenset(
+    {"attention", "caution", "danger", "deprecated", "error", "hint", "important", "note", "seealso", "tip", "warning"}
+)
 _UNDERLINE = re.compile(r"([=\-~^\"'#*+`])\1{2,}$")
-_LABEL = re.compile(r"(Args?|Arguments|Attributes|Examples?|Keyword [Aa]rguments|Notes?|Outputs?|Parameters|Params|"
-                    r"Raises|References|Returns?|See [Aa]lso|Shape|Usage|Warnings?|Warns|Yields?)\s*:{1,2}$")  # fmt: skip
+_LABEL = re.compile(
+    r"(Args?|Arguments|Attributes|Examples?|Keyword [Aa]rguments|Notes?|Outputs?|Parameters|Params|Raises|References"
+    r"|Returns?|See [Aa]lso|Shape|Usage|Warnings?|Warns|Yields?)\s*:{1,2}$"
+)
 _SILENT = frozenset(
-    "arg args argument arguments attribute attributes description example examples inputs keyword arguments note "
-    "notes other parameters parameter params see also usage".split()
-) | {"keyword arguments", "other parameters", "extended summary", "keyword args"}
+    {"arg", "args", "argument", "arguments", "attribute", "attributes", "description", "example", "examples"}
+    | {"extended summary", "inputs", "keyword args", "keyword arguments", "note", "notes", "other parameters"}
+    | {"param", "parameter", "parameters", "params", "usage"}
+)
 _DROPPED = frozenset({"references", "see also", "bibliography"})
-_BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)])\s+(?=\S)")
+_BULLET = re.compile(r"^(?:[-*+•]|\(?\d{1,2}[.)])\s+(?=\S)")
 _NUMPY_ENTRY = re.compile(r"(\*{0,2}\w[\w.]*(?:\s*,\s*\*{0,2}\w[\w.]*)*) ?: (.+)$")
 _ENTRY = re.compile(r"\*{0,2}`{0,2}\w[\w.]*`{0,2}\s*(?:\(.*?\))?\s*:(?:\s|$)|:\w+[^:]*:(?:\s|$)")
 _SIGNATURE = re.compile(r"[\w.]+\(.*\)(?:\s*->.*)?$")
+_MARKED = re.compile(r"[`*%<|\\\[]|\s[\s,.;]|^:|://")
 _MARKUP: Final = (
     (re.compile(r"^:(?:param|parameter|arg|argument|key|keyword|ivar|cvar|var)\s+([^:]+):\s*"), r"\1: "),
     (re.compile(r"^:(?:returns?|rtype):\s*"), "Returns: "),
     (re.compile(r"^:raises?\s+([^:]+):\s*"), r"Raises \1: "),
     (re.compile(r"!?\[([^\]]+)\]\((?:[^()\s]|\([^()]*\))+\)"), r"\1"),  # Markdown link
+    (re.compile(r"(?<!\w):(?:[\w+.-]+:){1,2}`[~!]?([^`<]+?)(?:\s*<[^`>]+>)?`"), r"\1"),  # role, with or without target
     (re.compile(r"`([^`<]+?)\s*<[^`>]+>`_{0,2}"), r"\1"),  # reStructuredText link
-    (re.compile(r"(?<!\w):(?:[\w+.-]+:){1,2}`[~!]?([^`]+)`"), r"\1"),  # role
     (re.compile(r"\[`~?([^`\]]+)`\]"), r"\1"),  # link to an object
     (re.compile(r"<?\b(?:https?|ftp)://[^\s>)\]]+>?"), ""),
     (re.compile(r"%\([^)]*\)[sd]"), ""),  # placeholder of a documentation template
@@ -49,6 +55,7 @@ _MARKUP: Final = (
     (re.compile(r"(?<![\w*])(\*{1,2})(?=\S)([^*]+?)(?<=\S)\1(?![\w*])"), r"\2"),  # emphasis
     (re.compile(r"\[\d+\]_|\|(\w+)\|_?"), r"\1"),  # citation, substitution
     (re.compile(r"`_{0,2}|\\(?=[ *_`])"), ""),
+    (re.compile(r"(?<=\s)\(\s*\)"), ""),  # what a removed address leaves
     (re.compile(r"\s+"), " "),
     (re.compile(r" ([,.;])(?=\s|$)"), r"\1"),
 )
@@ -91,8 +98,18 @@ def read_prose(docstring: str) -> Prose:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Sentences of one English paragraph, stripped, none empty."""
-    return [stripped for sentence in segment("en", text) if (stripped := sentence.strip())]
+    """Sentences of one English paragraph, stripped, none empty; dotted names (`binascii.Error`) stay whole.
+
+    >>> split_sentences("Raises binascii.Error, e.g. for odd padding. See b64encode.")
+    ['Raises binascii.Error, e.g. for odd padding.', 'See b64encode.']
+    """
+    sentences: list[str] = []
+    for piece in segment("en", text):
+        if sentences and not sentences[-1][-1].isspace():
+            sentences[-1] += piece  # the segmenter split inside a word
+        else:
+            sentences.append(piece)
+    return [stripped for sentence in sentences if (stripped := sentence.strip())]
 
 
 def letter_share(text: str) -> float:
@@ -130,7 +147,7 @@ def _drop_code(lines: Sequence[str]) -> list[str]:
             at = _end_of_block(lines, at)
             kept.append("")
         elif text.endswith("::"):
-            kept.append(line.rstrip()[:-1])
+            kept += [line.rstrip()[:-1], ""]
             at = _end_of_block(lines, at)
         else:
             kept.append(line)
@@ -179,7 +196,7 @@ def _heading(lines: Sequence[str], at: int) -> str | None:
     text = lines[at].strip() if at < len(lines) else ""
     following = lines[at + 1].strip() if at + 1 < len(lines) else ""
     if text and _UNDERLINE.match(following) and not _UNDERLINE.match(text) and len(text) < 80:
-        return str(_strip_markup(text)).rstrip(":")
+        return _strip_markup(text).rstrip(":")
     if _LABEL.match(text):
         return text.rstrip(":").strip()
     return text.lstrip("#").strip() if re.match(r"#{1,6} \S", text) else None
@@ -198,10 +215,14 @@ def _paragraph(heading: str, block: Sequence[str]) -> _Paragraph | None:
         first = f"{entry[1]} ({entry[2]}):"  # "axis : int" over its description
     parts = [_BULLET.sub("", first, count=1), *(line.strip() for line in block[1:])]
     text = _strip_markup(" ".join(parts))
+    if text and text[-1] not in ".!?:;,":
+        text += "."  # so that it does not run into the next paragraph of its passage
     return _Paragraph(heading, text, is_item) if re.search(r"[A-Za-z]{2}", text) else None
 
 
 def _strip_markup(text: str) -> str:
+    if not _MARKED.search(text):
+        return text.strip()
     for pattern, words in _MARKUP:
         text = pattern.sub(words, text)
     return text.strip()

@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -54,6 +54,7 @@ def build_python_docs(
     count_tokens: CountTokens | None = None,
     unit: str = "pre-tokens",
     command: str = "",
+    processes: int = 1,
     progress: bool = True,
 ) -> Path:
     """Write the collection of the docstrings of `packages` to the directory `out`, complete or not at all.
@@ -65,6 +66,7 @@ def build_python_docs(
         count_tokens: texts -> number of tokens of each; None counts BERT pre-tokens (words and punctuation marks).
         unit: what `count_tokens` counts, for the card.
         command: the command that builds this collection, for the card.
+        processes: how many read source files side by side; see `read_documents`.
 
     Returns:
         `out` as a path.
@@ -73,7 +75,7 @@ def build_python_docs(
         InputError: a package is not installed, nothing was found to read, or `length` is below 2.
     """
     sources, versions = find_sources(packages)
-    reading = read_documents(sources, progress=progress)
+    reading = read_documents(sources, processes, progress)
     if not reading.documents:
         raise InputError(f"no docstring was found in {', '.join(versions) or 'any package'}; name other packages")
     collection = collect(reading, length, count_tokens or pretoken_counter(), progress=progress)
@@ -104,7 +106,7 @@ def query_of(document: Document) -> str:
     summary = document.prose.summary.rstrip()
     if summary.endswith(":") or not document.prose.paragraphs or not _ASCII_PROSE.fullmatch(summary):
         return ""
-    enough = MIN_QUERY_WORDS <= count_words(summary) and len(summary.split()) <= MAX_QUERY_WORDS
+    enough = count_words(summary) >= MIN_QUERY_WORDS and len(summary.split()) <= MAX_QUERY_WORDS
     return summary.rstrip(" .!;,") if enough and letter_share(summary) >= MIN_QUERY_LETTERS else ""
 
 
@@ -115,9 +117,12 @@ def collect(reading: Reading, length: int, count_tokens: CountTokens, progress: 
     )
     documents = _deduplicate(reading.documents, counts)
     queries = _choose_queries(documents, counts)
-    query_by_name = {document.name: text for text, found in queries.items() for document in found}
-    passages = _cut_documents(documents, query_by_name, length, count_tokens, counts, progress)
-    corpus = [
+    cutter = _Cutter(length, count_tokens, counts)
+    passages = cutter.cut(documents, queries, progress)
+    for text in [text for text, found in queries.items() if not any(passages[d.name] for d in found)]:
+        counts["queries_without_passage"] += 1  # its texts are short or repeated: the summary goes back in
+        passages |= cutter.cut(queries.pop(text)[:1], {}, progress=False)
+    corpus: list[dict[str, str | int]] = [
         {
             "id": f"{document.name}#{position}",
             "title": document.name,
@@ -160,7 +165,7 @@ def _choose_queries(documents: Iterable[Document], counts: Counter[str]) -> dict
     summarised: defaultdict[str, list[Document]] = defaultdict(list)
     for document in documents:
         if text := query_of(document):
-            summarised[text.casefold()].append(document)
+            summarised[_key(text)].append(document)
         else:
             counts["without_query"] += 1
     queries = {}
@@ -174,35 +179,46 @@ def _choose_queries(documents: Iterable[Document], counts: Counter[str]) -> dict
     return queries
 
 
-def _cut_documents(
-    documents: Sequence[Document],
-    query_by_name: Mapping[str, str],
-    length: int,
-    count_tokens: CountTokens,
-    counts: Counter[str],
-    progress: bool,
-) -> dict[str, list[str]]:
-    """Document name -> its passages, without short and repeated ones and without its own query."""
-    seen = {query.casefold() for query in query_by_name.values()}  # no passage may be a query word for word
-    passages: dict[str, list[str]] = {}
-    with tqdm(total=len(documents), desc="Cutting passages", unit="document", disable=not progress) as bar:
-        for start in range(0, len(documents), _CHUNK):
-            chunk = documents[start : start + _CHUNK]
-            banned = [query_by_name.get(document.name, "") for document in chunk]
-            cut = build_passages([_body(d, bool(q)) for d, q in zip(chunk, banned, strict=True)], length, count_tokens, banned)
-            for document, texts in zip(chunk, cut, strict=True):
-                passages[document.name] = []
-                for text in texts:
-                    key = text.casefold().rstrip(" .!;,")
-                    if count_words(text) < MIN_WORDS:
-                        counts["short_passages"] += 1
-                    elif key in seen:
-                        counts["repeated_passages"] += 1
-                    else:
-                        seen.add(key)
-                        passages[document.name].append(text)
-            bar.update(len(chunk))
-    return passages
+class _Cutter:
+    """Cuts documents into passages, without short ones and without any that it has seen before."""
+
+    def __init__(self, length: int, count_tokens: CountTokens, counts: Counter[str]) -> None:
+        self.length, self.count_tokens, self.counts = length, count_tokens, counts
+        self.seen: set[str] = set()
+
+    def cut(
+        self, documents: Sequence[Document], queries: Mapping[str, Sequence[Document]], progress: bool
+    ) -> dict[str, list[str]]:
+        """Document name -> its passages, without the query that it answers."""
+        query_by_name = {document.name: text for text, found in queries.items() for document in found}
+        texts = {_key(text) for text in queries}  # no passage may be a query word for word
+        passages: dict[str, list[str]] = {}
+        with tqdm(total=len(documents), desc="Cutting passages", unit="document", disable=not progress) as bar:
+            for start in range(0, len(documents), _CHUNK):
+                chunk = documents[start : start + _CHUNK]
+                banned = [query_by_name.get(document.name, "") for document in chunk]
+                bodies = [_body(document, bool(query)) for document, query in zip(chunk, banned, strict=True)]
+                cut = build_passages(bodies, self.length, self.count_tokens, banned)
+                for document, found in zip(chunk, cut, strict=True):
+                    passages[document.name] = [text for text in found if self._is_new(text, texts)]
+                bar.update(len(chunk))
+        return passages
+
+    def _is_new(self, text: str, queries: Set[str]) -> bool:
+        key = _key(text)
+        if count_words(text) < MIN_WORDS:
+            self.counts["short_passages"] += 1
+        elif key in self.seen or key in queries:
+            self.counts["repeated_passages"] += 1
+        else:
+            self.seen.add(key)
+            return True
+        return False
+
+
+def _key(text: str) -> str:
+    """What two equal texts share: neither case nor the final mark makes a difference."""
+    return text.casefold().rstrip(" .!;,")
 
 
 def _body(document: Document, has_query: bool) -> list[str]:
@@ -216,11 +232,9 @@ def _judge(
     """Query rows, and by split the judgements: every passage of a summarised document is relevant."""
     rows: list[dict[str, str]] = []
     qrels: dict[str, list[dict[str, str | int]]] = {split: [] for split in SPLITS}
-    for text, found in queries.items():
+    for text, summarised in queries.items():
+        found = [document for document in summarised if passages[document.name]]
         relevant = [f"{document.name}#{at}" for document in found for at in range(len(passages[document.name]))]
-        if not relevant:
-            counts["queries_without_passage"] += 1
-            continue
         query, split = found[0].name, split_of(found[0].module)
         rows.append({"id": query, "text": text})
         qrels[split] += [{"query-id": query, "corpus-id": passage, "score": 1} for passage in relevant]
@@ -242,9 +256,7 @@ def _write_table(path: Path, rows: Sequence[Mapping[str, str | int]], features: 
     Dataset.from_dict(columns, features=features).to_parquet(str(path))
 
 
-def _card(
-    collection: Collection, versions: Mapping[str, str], length: int, unit: str, command: str
-) -> DatasetCard:
+def _card(collection: Collection, versions: Mapping[str, str], length: int, unit: str, command: str) -> DatasetCard:
     counts = collection.counts
     size = next(label for label, bound in _SIZES if counts["passages"] < bound)
     data = DatasetCardData(
@@ -261,7 +273,10 @@ def _card(
             {"config_name": "queries", "data_files": [{"split": "queries", "path": "queries/*.parquet"}]},
         ],
     )
-    splits = [f"| {s} | {counts[f'{s}_passages']:,} | {counts.get(f'{s}_queries', 0):,} | {len(collection.qrels[s]):,} |" for s in SPLITS]
+    splits = [
+        f"| {s} | {counts[f'{s}_passages']:,} | {counts.get(f'{s}_queries', 0):,} | {len(collection.qrels[s]):,} |"
+        for s in SPLITS
+    ]
     named = {key: counts[key] for key in counts if not key.startswith(SPLITS)}
     content = _CARD.format(
         data=data.to_yaml(),
@@ -304,11 +319,10 @@ Built by
 
 ## Columns
 
-| config | splits | columns |
-|---|---|---|
-| `corpus` | corpus | `id` (document#position), `title` (qualified name), `text`, `document`, `position` (from 0), `split` (of the document's module) |
-| `queries` | queries | `id` (a document it summarises), `text` |
-| `default` | train, dev, test | `query-id`, `corpus-id`, `score` (1: relevant) |
+- `corpus` (one split, `corpus`): `id` (document#position), `title` (qualified name), `text`, `document`, `position`
+  (from 0), `split` (train, dev or test: that of the document's module)
+- `queries` (one split, `queries`): `id` (a document it summarises), `text`
+- `default`, the judgements (splits train, dev, test): `query-id`, `corpus-id`, `score` (1: relevant)
 
 The text of a passage as a search engine should see it is its title, a space, and its text.
 

@@ -32,16 +32,18 @@ def plot_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]], path: str 
     """
     panels = {name: series for name, history in histories.items() if (series := loss_series(history))}
     if not panels:
-        raise InputError("no loss to plot: no history has entries with a step and a loss")
-    columns = min(len(panels), 3)
+        raise InputError("No loss to plot: no history has entries with a step and a loss.")
+    columns = min(math.ceil(math.sqrt(len(panels))), 3)
     rows = math.ceil(len(panels) / columns)
     width = _SIZE_INCHES[0] if columns == 1 else 4.2 * columns
     figure = Figure(figsize=(width, max(_SIZE_INCHES[1], 3.4 * rows)), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes, (name, series) in zip(grid.flat, panels.items(), strict=False):
+        colours: dict[str, str] = {}
         for label, points in series.items():
-            held_out = label.startswith("eval_")
-            axes.plot(*zip(*points, strict=True), "o--" if held_out else "-", markersize=3, label=label)
+            colour = colours.setdefault(label.removeprefix("eval_"), f"C{len(colours)}")
+            style = "o--" if label.startswith("eval_") else "-"
+            axes.plot(*zip(*points, strict=True), style, color=colour, markersize=3, label=label)
         axes.set_title(name)
         axes.set_xlabel("optimisation step")
         axes.set_ylabel("loss (nats)")
@@ -67,8 +69,10 @@ def plot_metrics(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:
     """
     metrics = [key for key in rows[0] if key != "name"] if rows else []
     if not metrics or any(set(row) != {"name", *metrics} for row in rows):
-        raise InputError("metrics to plot need at least one row, and a name and the same metrics in every row")
-    figure = Figure(figsize=(max(_SIZE_INCHES[0], 0.6 * len(rows) * len(metrics)), _SIZE_INCHES[1]), layout="constrained")
+        raise InputError("A metric plot needs at least one row, and a name and the same metrics in every row.")
+    figure = Figure(
+        figsize=(max(_SIZE_INCHES[0], 0.6 * len(rows) * len(metrics)), _SIZE_INCHES[1]), layout="constrained"
+    )
     axes = figure.subplots()
     width = 0.8 / len(rows)
     for index, row in enumerate(rows):
@@ -88,7 +92,7 @@ def loss_series(history: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[in
 
     The trainer's closing mean, `train_loss`, is no point of a curve and is left out.
 
-    >>> loss_series([{"step": 5, "loss": 2.0, "epoch": 0.1}, {"step": 5, "eval_loss": 2.5}, {"step": 5, "train_loss": 3.0}])
+    >>> loss_series([{"step": 5, "loss": 2.0}, {"step": 5, "eval_loss": 2.5}, {"step": 9, "train_loss": 3.0}])
     {'loss': [(5, 2.0)], 'eval_loss': [(5, 2.5)]}
     """
     series: dict[str, list[tuple[int, float]]] = {}

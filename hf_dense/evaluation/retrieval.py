@@ -11,19 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import mteb
+import pyarrow as pa
 import pytrec_eval
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
+from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory
 from hf_dense.hub.loading import load_retriever
+from hf_dense.replacing import check_replaceable
 
 BM25 = "bm25"
 METRICS = ("ndcg@10", "mrr@10", "recall@100")
-_RESULT_FILE = "result.json"
+_RESULT_FILE, _SCORES_FILE, _RANKINGS_FILE = "result.json", "scores.json", "rankings.parquet"
+_RANKS_KEPT = 100
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class RetrievalResult:
         """
         path = Path(directory) / _RESULT_FILE
         if not path.is_file():
-            raise InputError(f"there is no evaluation result {path}")
+            raise InputError(f"There is no evaluation result {path}.")
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
 
@@ -74,15 +78,18 @@ def evaluate_retriever(
         dataset_dir: a dataset directory, published form or BEIR folder; a document's text is title + " " + text.
         split: which qrels: train, dev or test.
         name: of the retriever, in results and tables.
-        output_dir: receives `result.json`, MTEB's own `scores.json` and the rankings, complete or not at all.
+        output_dir: receives `result.json`, MTEB's own `scores.json` and `rankings.parquet` (`query-id`, `corpus-id`,
+            `rank` from 1 to 100, `score`), complete or not at all.
         batch_size: texts encoded at once.
 
     Returns:
         The metrics and their values per query.
 
     Raises:
-        InputError: nothing to load, a dataset without that split, or a split without a relevant passage.
+        InputError: nothing to load, a dataset without that split, a split without a relevant passage, or an
+            `output_dir` that holds something else.
     """
+    check_replaceable(output_dir, marker=_RESULT_FILE)
     retriever = mteb.get_model("mteb/baseline-bm25s") if model == BM25 else load_retriever(model)
     if isinstance(retriever, SentenceTransformer):
         retriever.model_card_data.model_name = f"local/{_slug(name)}"
@@ -101,7 +108,7 @@ def evaluate_retriever(
         )
         seconds = time.perf_counter() - started
         scores = results.task_results[0].scores[split][0]
-        rankings = _read_rankings(work / task.prediction_file_name, split)
+        rankings = _take_rankings(work / task.prediction_file_name, split)
         result = RetrievalResult(
             name=name,
             split=split,
@@ -109,8 +116,9 @@ def evaluate_retriever(
             per_query=score_queries(qrels, rankings),
             seconds=seconds,
         )
+        _write_rankings(rankings, work / _RANKINGS_FILE)
         (work / _RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
-        (work / "scores.json").write_text(json.dumps(scores, indent=1, default=float), encoding="utf-8")
+        (work / _SCORES_FILE).write_text(json.dumps(scores, indent=1, default=float), encoding="utf-8")
     return result
 
 
@@ -125,11 +133,11 @@ def build_task(dataset_dir: str | Path, split: str) -> AbsTaskRetrieval:
         query: grades for query, grades in load_qrels(directory, split).items() if any(g > 0 for g in grades.values())
     }
     if not qrels:
-        raise InputError(f"no query of split {split!r} in {directory} has a relevant passage")
+        raise InputError(f"No query of split {split!r} in {directory} has a relevant passage.")
     queries = load_queries(directory).select_columns(["id", "text"])
     queries = queries.select([row for row, query in enumerate(queries["id"]) if query in qrels])
     if len(queries) < len(qrels):
-        raise InputError(f"{directory} lacks the text of {len(qrels) - len(queries)} queries of split {split!r}")
+        raise InputError(f"{directory} lacks the text of {len(qrels) - len(queries)} queries of split {split!r}.")
     corpus = load_corpus(directory).select_columns(["id", "title", "text"])
     task = _LocalRetrieval(split)
     task.dataset = {
@@ -188,9 +196,25 @@ class _LocalRetrieval(AbsTaskRetrieval):
         """Do nothing: `build_task` has put the data in place."""
 
 
-def _read_rankings(path: Path, split: str) -> dict[str, dict[str, float]]:
-    rankings: dict[str, dict[str, float]] = json.loads(path.read_text(encoding="utf-8"))["default"][split]
+def _take_rankings(predictions: Path, split: str) -> dict[str, dict[str, float]]:
+    """Read MTEB's predictions, the top 1,000 of each query, and remove their large file."""
+    rankings: dict[str, dict[str, float]] = json.loads(predictions.read_text(encoding="utf-8"))["default"][split]
+    predictions.unlink()
     return rankings
+
+
+def _write_rankings(rankings: Mapping[str, Mapping[str, float]], path: Path) -> None:
+    """Keep the first 100 passages of each query, best first."""
+    rows = [
+        (query, passage, rank, score)
+        for query, ranking in rankings.items()
+        for rank, (score, passage) in enumerate(
+            sorted(((score, passage) for passage, score in ranking.items()), reverse=True)[:_RANKS_KEPT], start=1
+        )
+    ]
+    names = ("query-id", "corpus-id", "rank", "score")
+    columns = (list(column) for column in zip(*rows, strict=True))
+    parquet.write_table(pa.table(dict(zip(names, columns, strict=True))), path)
 
 
 def _slug(name: str) -> str:

@@ -20,7 +20,7 @@ class Comparison:
         difference: mean over the queries of first minus second.
         low: lower end of the 95 % bootstrap (percentile) interval of `difference`.
         high: upper end.
-        p_value: two-sided, of the paired randomisation test; never below 1 / (resamples + 1).
+        p_value: two-sided, of the paired randomisation test; never below 2 / (resamples + 1) when drawn at random.
         queries: how many were compared.
     """
 
@@ -52,9 +52,9 @@ def compare_paired(
     1.0
     """
     if set(first) != set(second):
-        raise InputError("the two results cover different queries; evaluate both on the same split")
+        raise InputError("The two results cover different queries; evaluate both on the same split.")
     if len(first) < 2:
-        raise InputError(f"a comparison needs at least 2 queries, not {len(first)}")
+        raise InputError(f"A comparison needs at least 2 queries, not {len(first)}.")
     differences = np.array([first[query] - second[query] for query in sorted(first)], dtype=np.float64)
     mean = float(differences.mean())
     if not differences.any():

@@ -19,7 +19,6 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.util import cos_sim, dot_score
 from transformers import set_seed
-from transformers.trainer_utils import get_last_checkpoint
 
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory
@@ -53,9 +52,9 @@ class BiencoderTrainingArguments(SentenceTransformerTrainingArguments):
     logging_steps: float = field(default=20, metadata={"help": "Steps between two entries of the loss history."})
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        super().__post_init__()  # type: ignore[no-untyped-call]
         if not self.temperature > 0:
-            raise InputError(f"temperature is {self.temperature}; it must be above 0")
+            raise InputError(f"temperature is {self.temperature}; it must be above 0.")
 
 
 def finetune(
@@ -91,7 +90,9 @@ def finetune(
         model=retriever,
         args=arguments,
         train_dataset=_check_pairs(pairs, "pairs", arguments.per_device_train_batch_size),
-        eval_dataset=None if dev_pairs is None else _check_pairs(dev_pairs, "dev_pairs", arguments.per_device_eval_batch_size),
+        eval_dataset=None
+        if dev_pairs is None
+        else _check_pairs(dev_pairs, "dev_pairs", arguments.per_device_eval_batch_size),
         loss=_contrastive_loss(retriever, arguments),
         evaluator=evaluator if evaluator is None or isinstance(evaluator, BaseEvaluator) else list(evaluator),
     )
@@ -120,7 +121,7 @@ def load_history(output_dir: str | Path) -> list[dict[str, Any]]:
     """
     path = Path(output_dir) / "trainer_state.json"
     if not path.is_file():
-        raise InputError(f"there is no loss history {path}; has the training finished?")
+        raise InputError(f"There is no loss history {path}; has the training finished?")
     history: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["log_history"]
     return history
 
@@ -128,9 +129,9 @@ def load_history(output_dir: str | Path) -> list[dict[str, Any]]:
 def _check_pairs(pairs: Dataset, name: str, least: int) -> Dataset:
     missing = [column for column in _COLUMNS if column not in pairs.column_names]
     if missing:
-        raise InputError(f"{name} has no column {missing[0]!r}; its columns are {', '.join(pairs.column_names)}")
+        raise InputError(f"{name} has no column {missing[0]!r}; its columns are {', '.join(pairs.column_names)}.")
     if len(pairs) < least:
-        raise InputError(f"{name} has {len(pairs)} rows, fewer than one batch of {least}; lower the batch size")
+        raise InputError(f"{name} has {len(pairs)} rows, fewer than one batch of {least}; lower the batch size.")
     return pairs.select_columns(_COLUMNS)
 
 
@@ -140,7 +141,7 @@ def _contrastive_loss(
     similarities = {SimilarityFunction.DOT_PRODUCT.value: dot_score, SimilarityFunction.COSINE.value: cos_sim}
     name = model.similarity_fn_name
     if name not in similarities:
-        raise InputError(f"the model's similarity is {name!r}; fine-tuning needs one of {', '.join(similarities)}")
+        raise InputError(f"The model's similarity is {name!r}; fine-tuning needs one of: {', '.join(similarities)}.")
     return MultipleNegativesRankingLoss(
         model,
         scale=1.0 / arguments.temperature,
@@ -149,22 +150,20 @@ def _contrastive_loss(
     )
 
 
-def _resume_point(arguments: BiencoderTrainingArguments) -> str | None:
-    given = arguments.resume_from_checkpoint
-    if given is None or str(given).lower() == "false":
-        return None
-    if str(given).lower() != "true":
-        if not Path(given).is_dir():
-            raise InputError(f"there is no checkpoint directory {given} to resume from")
-        return str(given)
-    output_dir = _output_dir(arguments)
-    newest: str | None = get_last_checkpoint(str(output_dir)) if output_dir.is_dir() else None
-    if newest is None:
-        raise InputError(f"there is no checkpoint in {output_dir} to resume from")
-    return newest
+def _resume_point(arguments: BiencoderTrainingArguments) -> str | bool:
+    given = str(arguments.resume_from_checkpoint or False)
+    if given.lower() == "false":
+        return False
+    if given.lower() == "true":
+        if not any(_output_dir(arguments).glob("checkpoint-*")):
+            raise InputError(f"There is no checkpoint in {arguments.output_dir} to resume from.")
+        return True
+    if not Path(given).is_dir():
+        raise InputError(f"There is no checkpoint directory {given} to resume from.")
+    return given
 
 
 def _output_dir(arguments: BiencoderTrainingArguments) -> Path:
     if not arguments.output_dir:
-        raise InputError("output_dir is empty; name the directory that receives the training")
+        raise InputError("output_dir is empty; name the directory that receives the training.")
     return Path(arguments.output_dir)

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory
 from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer, quiet_loading
+from hf_dense.replacing import check_replaceable
 
 PoolingMode = Literal["cls", "mean"]
 Similarity = Literal["dot", "cosine"]
@@ -37,7 +38,7 @@ def export_sentence_transformer(
     Args:
         checkpoint: directory or Hub id of an hf_dense pre-training checkpoint, or of a plain encoder;
             its tokenizer is beside it.
-        output_dir: where the directory appears, complete or not at all; an existing one is replaced.
+        output_dir: where the directory appears, complete or not at all; an earlier export is replaced.
         max_length: longest input in tokens, special tokens included; longer texts are cut.
         pooling: `cls`, the bottleneck that pre-training trained, or `mean` over the tokens.
         normalize: divide each vector by its norm, as a part of the model.
@@ -49,8 +50,10 @@ def export_sentence_transformer(
 
     Raises:
         InputError: no checkpoint or no tokenizer there, a tokenizer without [CLS] or that disagrees with the
-            checkpoint's vocabulary, a length the encoder cannot take, an option outside its values.
+            checkpoint's vocabulary, a length the encoder cannot take, an option outside its values, an
+            `output_dir` that holds something else.
     """
+    check_replaceable(output_dir, marker="modules.json")
     _check_options(max_length, pooling, similarity, prompts or {})
     tokenizer = load_tokenizer(checkpoint)
     encoder = load_encoder(checkpoint)
@@ -71,20 +74,21 @@ def export_sentence_transformer(
             prompts={role: (prompts or {}).get(role, "") for role in _ROLES},
             device="cpu",
         )
+        model.model_card_data.local_files_only = True  # as in load_retriever
         model.save_pretrained(str(work))
     return target
 
 
 def _check_options(max_length: int, pooling: str, similarity: str, prompts: Mapping[str, str]) -> None:
     if max_length < 2:
-        raise InputError(f"max_length is {max_length}; it must be at least 2 tokens")
+        raise InputError(f"max_length is {max_length}; it must be at least 2 tokens.")
     for name, value, allowed in (
         ("pooling", pooling, get_args(PoolingMode)),
         ("similarity", similarity, get_args(Similarity)),
-        *(("a prompt's role", role, _ROLES) for role in prompts),
+        *(("A prompt's role", role, _ROLES) for role in prompts),
     ):
         if value not in allowed:
-            raise InputError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
+            raise InputError(f"{name} is {value!r}; it must be one of: {', '.join(allowed)}.")
 
 
 def _check_fit(
@@ -96,11 +100,11 @@ def _check_fit(
 ) -> None:
     config = encoder.config
     if pooling == "cls" and tokenizer("a")["input_ids"][:1] != [tokenizer.cls_token_id]:
-        raise InputError(f"the tokenizer of {checkpoint} does not put [CLS] first; cls pooling needs it")
+        raise InputError(f"The tokenizer of {checkpoint} does not put [CLS] first; cls pooling needs it.")
     if len(tokenizer) > config.vocab_size:
         raise InputError(
-            f"the tokenizer of {checkpoint} has {len(tokenizer)} tokens, its encoder only {config.vocab_size}"
+            f"The tokenizer of {checkpoint} has {len(tokenizer)} tokens, its encoder only {config.vocab_size}."
         )
     longest = getattr(config, "max_position_embeddings", max_length)
     if max_length > longest:
-        raise InputError(f"max_length is {max_length} tokens; the encoder of {checkpoint} takes at most {longest}")
+        raise InputError(f"max_length is {max_length} tokens; the encoder of {checkpoint} takes at most {longest}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,10 +26,12 @@ def load_encoder(checkpoint: str | Path) -> PreTrainedModel:
         with quiet_loading():
             model = AutoModel.from_pretrained(str(checkpoint), trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot load an encoder from {checkpoint}: {_first_line(error)}") from error
+        raise InputError(f"Cannot load an encoder from {checkpoint}: {_first_line(error)}") from error
     encoder: PreTrainedModel = getattr(model, "backbone", model)
     if not type(encoder).__module__.startswith("transformers."):
-        raise InputError(f"the encoder of {checkpoint} is a {type(encoder).__name__}, which is not part of transformers")
+        raise InputError(
+            f"The encoder of {checkpoint} is a {type(encoder).__name__}, which is not part of transformers."
+        )
     drop_pooler(encoder)
     if hasattr(encoder.config, "auto_map"):
         del encoder.config.auto_map
@@ -45,9 +48,9 @@ def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(checkpoint), trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot load a tokenizer from {checkpoint}: {_first_line(error)}") from error
+        raise InputError(f"Cannot load a tokenizer from {checkpoint}: {_first_line(error)}") from error
     if len(tokenizer) <= len(tokenizer.all_special_ids):
-        raise InputError(f"there is no tokenizer in {checkpoint}; save one there with tokenizer.save_pretrained")
+        raise InputError(f"There is no tokenizer in {checkpoint}; save one there with tokenizer.save_pretrained.")
     return tokenizer
 
 
@@ -65,8 +68,10 @@ def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransform
             with quiet_loading():
                 retriever = SentenceTransformer(str(model), trust_remote_code=False)
         except (OSError, ValueError) as error:
-            raise InputError(f"cannot load a retriever from {model}: {_first_line(error)}") from error
+            raise InputError(f"Cannot load a retriever from {model}: {_first_line(error)}") from error
     drop_pooler(retriever)
+    # Else saving asks the Hub whether the name of our directory is a model there, and cites it as the base model.
+    retriever.model_card_data.local_files_only = True
     return retriever
 
 
@@ -84,7 +89,7 @@ def drop_pooler(model: nn.Module) -> None:
 def quiet_loading() -> Iterator[None]:
     """Silence the report on weights that a load left out: decoders and poolers are left out on purpose."""
     level = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
+    transformers_logging.set_verbosity(logging.ERROR)
     try:
         yield
     finally:
@@ -96,10 +101,10 @@ def _check_directory(given: str | Path, marker: str = "config.json", remedy: str
     could_be_hub_id = isinstance(given, str) and not path.is_absolute() and len(path.parts) <= 2
     if path.is_dir():
         if not (path / marker).is_file():
-            raise InputError(f"{given} is not a model directory: it has no {marker}{remedy}")
+            raise InputError(f"{given} is not a model directory: it has no {marker}{remedy}.")
     elif path.exists() or not could_be_hub_id:
-        raise InputError(f"there is no model directory {given}")
+        raise InputError(f"There is no model directory {given}.")
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+    return str(error).strip().splitlines()[0].rstrip(".") + "."

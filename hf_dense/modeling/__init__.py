@@ -1,1 +1,1 @@
-"""The models. This folder is copied beside every checkpoint, so its files import only torch, transformers and each other."""
+"""The models: copied beside every checkpoint, so these files import only torch, transformers and each other."""

@@ -52,7 +52,9 @@ class Family:
             positions=config.max_position_embeddings,
         )
 
-    def embed(self, backbone: nn.Module, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None) -> Tensor:
+    def embed(
+        self, backbone: nn.Module, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
+    ) -> Tensor:
         """The embedding block (word + position + type, layer norm, dropout) of token ids or of given word vectors.
 
         Args:
@@ -90,7 +92,7 @@ def family_of(config: PreTrainedConfig) -> Family:
         ValueError: the family is not known here; the message lists those that are.
     """
     if config.model_type not in FAMILIES:
-        raise ValueError(f"Backbones of type {config.model_type!r} are not supported; supported: {', '.join(FAMILIES)}.")
+        raise ValueError(f"Backbones of type {config.model_type!r} are not supported; use: {', '.join(FAMILIES)}.")
     return FAMILIES[config.model_type]
 
 

@@ -125,15 +125,19 @@ class DecoderStack(nn.Module):
         self.norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps) if decoder.norm == "pre" else None
 
     def forward(self, stream: Tensor, memory: Tensor, mask: Tensor, bottleneck: Tensor) -> Tensor:
-        """(batch, length, dim) -> (batch, length, dim); `memory is stream` means each layer attends to its own input."""
+        """(batch, length, dim) -> (batch, length, dim); with `memory is stream` each layer attends to its own input."""
         same = memory is stream
         for layer in self.layers:
             stream = layer(stream, stream if same else memory, mask, bottleneck)
-        return stream if self.norm is None else self.norm(stream)
+        output: Tensor = stream if self.norm is None else self.norm(stream)
+        return output
 
 
 class VocabularyHead(nn.Module):
-    """Token scores of the masked language model: dense, activation, layer norm, tied word matrix, bias."""
+    """The masked-language-model head up to the vocabulary projection: dense, activation, layer norm.
+
+    The projection itself is the word matrix, which belongs to the backbone, and `bias`.
+    """
 
     def __init__(self, shape: Shape, vocabulary: int) -> None:
         super().__init__()
@@ -142,6 +146,7 @@ class VocabularyHead(nn.Module):
         self.norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
-    def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
-        """(n, dim) states and the (vocabulary, dim) word matrix -> (n, vocabulary) scores."""
-        return F.linear(self.norm(self.activation(self.dense(hidden))), words, self.bias)
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(n, dim) states -> (n, dim) features, of which the scores are `features @ words.T + bias`."""
+        features: Tensor = self.norm(self.activation(self.dense(hidden)))
+        return features

@@ -25,10 +25,18 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "norm": ("post", "pre"),
     "head": ("mlm", "tied"),
 }
+_TYPES: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": (int, float)}
 _ATTENTION = re.compile(r"full|causal:[1-9]\d*|sampled:0?\.\d+")
 
 
-def _check_choices(spec: Any) -> None:
+def _check_fields(spec: Any) -> None:
+    """Raise `ValueError` where a field is not of its type or not one of its values."""
+    for item in fields(spec):
+        value, kind = getattr(spec, item.name), _TYPES.get(str(item.type))
+        if kind is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise ValueError(f"{type(spec).__name__}.{item.name} is {value!r}; it must be of type {item.type}.")
+    if getattr(spec, "weight", 0) < 0:
+        raise ValueError(f"{type(spec).__name__}.weight is {spec.weight}; a loss weight is not negative.")
     for name in _ALLOWED:
         value = getattr(spec, name, None)
         if value is not None and value not in _ALLOWED[name]:
@@ -58,9 +66,9 @@ class View:
     def __post_init__(self) -> None:
         sources = (self.sources,) if isinstance(self.sources, str) else tuple(self.sources)
         object.__setattr__(self, "sources", sources)
-        _check_choices(self)
-        if not self.sources:
-            raise ValueError("View.sources is empty; name at least one column, such as ('text',).")
+        _check_fields(self)
+        if not self.sources or not all(isinstance(source, str) for source in sources):
+            raise ValueError(f"View.sources is {self.sources!r}; name at least one column, such as ('text',).")
         if not 0.0 < self.rate < 1.0:
             raise ValueError(f"View.rate is {self.rate}; it is a fraction of tokens, between 0 and 1 (exclusive).")
         if self.select == "none" and self.labels == "hidden":
@@ -79,6 +87,11 @@ class Encoder:
     view: View = field(default_factory=View)
     weight: float = 1.0
 
+    def __post_init__(self) -> None:
+        _check_fields(self)
+        if self.view.labels == "next":
+            raise ValueError("An Encoder sees every token, so its view cannot have labels='next'.")
+
 
 @dataclass(frozen=True)
 class Decoder:
@@ -90,8 +103,8 @@ class Decoder:
         layers: number of Transformer layers.
         inputs: `embeddings` of the backbone (shared), or `own_embeddings`: the shared word matrix with the decoder's
             own positions and layer norm (SEED-Encoder).
-        stream: the residual stream: its `inputs`, or the `bottleneck` at every position plus position embeddings,
-            raw (RetroMAE) or through the embedding block (`bottleneck_embedded`, DupMAE); inputs are then only attended.
+        stream: the residual stream: its `inputs`, or the `bottleneck` at every position plus position embeddings, raw
+            (RetroMAE) or through the embedding block (`bottleneck_embedded`, DupMAE); inputs are only attended then.
         attention: what a position may see: `full`, `causal:k` (the last k inputs, itself included, and position 0),
             `sampled:rate` (for every position its own draw of hidden whole words, and never itself).
         entry: how the bottleneck enters: in place of the `first` input, or by `cross_attention` in every layer.
@@ -112,13 +125,15 @@ class Decoder:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        _check_fields(self)
         if self.layers < 1:
             raise ValueError(f"Decoder.layers is {self.layers}; a decoder has at least one layer.")
-        if not _ATTENTION.fullmatch(self.attention):
+        if not _ATTENTION.fullmatch(self.attention) or (self.attention_kind == "sampled" and not self.attention_value):
             raise ValueError(
-                f"Decoder.attention is {self.attention!r}; allowed: full, causal:k (k >= 1), sampled:rate (0 < rate < 1)."
+                f"Decoder.attention is {self.attention!r}; allowed: full, causal:k (k >= 1), sampled:0.x (a fraction)."
             )
+        if self.view.labels == "next" and self.attention_kind != "causal":
+            raise ValueError("A Decoder that predicts the next token (labels='next') needs attention='causal:k'.")
         if self.stream != "inputs" and (self.layers != 1 or self.norm != "post"):
             raise ValueError("A Decoder whose stream is the bottleneck has exactly one post-norm layer (RetroMAE).")
         if self.entry == "cross_attention" and self.norm != "pre":
@@ -144,9 +159,21 @@ def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
+def _overlay(kind: type, declared: Mapping[str, Any], changes: Any) -> dict[str, Any]:
+    """A method's declaration with changes laid over it; an entry of a new name must say what it reads."""
+    if not isinstance(changes or {}, Mapping):
+        raise ValueError(f"The changes to a method's {kind.__name__.lower()}s are {changes!r}, not a mapping by name.")
+    for name, change in (changes or {}).items():
+        if declared and name not in declared and "view" not in (change or {}):
+            raise ValueError(f"There is no {kind.__name__} {name!r} to change; there is: {', '.join(declared)}.")
+    return _merge({name: asdict(spec) for name, spec in declared.items()}, changes or {})
+
+
 def _build(kind: type, name: str, values: Mapping[str, Any]) -> Any:
     """One `Encoder` or `Decoder` from its dictionary; an unknown field is an error that lists the known ones."""
-    for cls, given in ((kind, values), (View, values.get("view", {}))):
+    for cls, given in ((kind, values), (View, values.get("view", {}) if isinstance(values, Mapping) else {})):
+        if not isinstance(given, Mapping):
+            raise ValueError(f"{cls.__name__} of {name!r} is {given!r}; it must be a mapping of its fields.")
         known = [f.name for f in fields(cls)]
         unknown = sorted(set(given) - set(known))
         if unknown:
@@ -181,14 +208,15 @@ class BottleneckConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         if not isinstance(self.backbone_config, PreTrainedConfig):
             values = dict(self.backbone_config or {})
-            self.backbone_config = CONFIG_MAPPING[values.pop("model_type", "bert")](**values)
+            kind = values.pop("model_type", "bert")
+            if kind not in CONFIG_MAPPING:
+                raise ValueError(f"backbone_config has the model_type {kind!r}, which transformers does not know.")
+            self.backbone_config = CONFIG_MAPPING[kind](**values)
         self.crop = self.crop or self.declared_crop
-        declared = {name: asdict(spec) for name, spec in self.declared_encoders.items()}
-        self.encoders = _merge(declared, self.encoders or {})
-        declared = {name: asdict(spec) for name, spec in self.declared_decoders.items()}
-        self.decoders = _merge(declared, self.decoders or {})
+        self.encoders = _overlay(Encoder, self.declared_encoders, self.encoders)
+        self.decoders = _overlay(Decoder, self.declared_decoders, self.decoders)
         kwargs.setdefault("auto_map", self._remote_classes())
-        super().__post_init__(**kwargs)
+        super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
         self._check()
         # As JSON would give it back: lists, not tuples.
         self.encoders = {name: _plain(asdict(spec)) for name, spec in self.encoder_specs.items()}
@@ -213,7 +241,9 @@ class BottleneckConfig(PreTrainedConfig):
             raise ValueError(f"An encoder and a decoder are both named {sorted(shared)[0]!r}; names must differ.")
         for name, decoder in decoders.items():
             if decoder.encoder not in encoders:
-                raise ValueError(f"Decoder {name!r} reads encoder {decoder.encoder!r}; there is: {', '.join(encoders)}.")
+                raise ValueError(
+                    f"Decoder {name!r} reads encoder {decoder.encoder!r}; there is: {', '.join(encoders)}."
+                )
             if len(decoder.view.sources) != len(encoders[decoder.encoder].view.sources):
                 raise ValueError(f"Decoder {name!r} and its encoder {decoder.encoder!r} need equally many sources.")
 
@@ -228,9 +258,16 @@ class BottleneckConfig(PreTrainedConfig):
         return {name: _build(Decoder, name, values) for name, values in (self.decoders or {}).items()}
 
     @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each loss in the sum, by the name of its encoder or decoder."""
+        encoders = {name: spec.weight for name, spec in self.encoder_specs.items()}
+        return encoders | {name: spec.weight for name, spec in self.decoder_specs.items()}
+
+    @property
     def views(self) -> dict[str, View]:
         """The views a batch holds, by the name of the encoder or decoder that reads them (losses have these names)."""
-        return {name: spec.view for name, spec in {**self.encoder_specs, **self.decoder_specs}.items()}
+        encoders = {name: spec.view for name, spec in self.encoder_specs.items()}
+        return encoders | {name: spec.view for name, spec in self.decoder_specs.items()}
 
     @property
     def sources(self) -> list[str]:
@@ -240,24 +277,25 @@ class BottleneckConfig(PreTrainedConfig):
     @property
     def hidden_size(self) -> int:
         """Length of the bottleneck vector."""
-        return int(self._backbone.hidden_size)
+        return int(self.backbone.hidden_size)
 
     @property
     def vocab_size(self) -> int:
         """Number of rows of the word matrix."""
-        return int(self._backbone.vocab_size)
+        return int(self.backbone.vocab_size)
 
     @vocab_size.setter
     def vocab_size(self, value: int) -> None:  # set by `resize_token_embeddings`
-        self._backbone.vocab_size = value
+        self.backbone.vocab_size = value
 
     @property
     def initializer_range(self) -> float:
         """Standard deviation of newly initialised weights, the backbone's."""
-        return float(getattr(self._backbone, "initializer_range", 0.02))
+        return float(getattr(self.backbone, "initializer_range", 0.02))
 
     @property
-    def _backbone(self) -> PreTrainedConfig:
+    def backbone(self) -> PreTrainedConfig:
+        """The backbone's configuration."""
         assert isinstance(self.backbone_config, PreTrainedConfig)
         return self.backbone_config
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPooling
-from transformers.utils import ModelOutput, logging
+from transformers.utils import logging
+from transformers.utils.generic import ModelOutput
 
 from .bottleneck_backbones import build_backbone, family_of, head_state, same_vocabulary
 from .bottleneck_decoder import DecoderStack, VocabularyHead
 from .bottleneck_layout import PaddedRows
-from .bottleneck_losses import token_loss
+from .bottleneck_losses import IGNORED, token_loss
 from .configuration_bottleneck import BottleneckConfig, Decoder
 
 logger = logging.get_logger(__name__)
@@ -44,6 +44,7 @@ class PreTrainingOutput(ModelOutput):
 class BottleneckModel(PreTrainedModel):
     """The encoder alone; `pooler_output` is the bottleneck, the last hidden state at the first position."""
 
+    config: BottleneckConfig
     config_class = BottleneckConfig
     base_model_prefix = "encoder"
     supports_gradient_checkpointing = True
@@ -51,12 +52,12 @@ class BottleneckModel(PreTrainedModel):
 
     def __init__(self, config: BottleneckConfig) -> None:
         super().__init__(config)
-        self.backbone = build_backbone(config.backbone_config)
-        self.post_init()
+        self.backbone = build_backbone(config.backbone)
+        self.post_init()  # type: ignore[no-untyped-call]
 
     def get_input_embeddings(self) -> nn.Module:
         """The word embeddings."""
-        return self.backbone.get_input_embeddings()  # type: ignore[no-any-return]
+        return self.backbone.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Replace the word embeddings."""
@@ -92,6 +93,7 @@ class BottleneckForPreTraining(PreTrainedModel):
     The forward pass is a loop over encoders and a loop over decoders of `config`; there is no code per method.
     """
 
+    config: BottleneckConfig
     config_class = BottleneckConfig
     base_model_prefix = "encoder"
     supports_gradient_checkpointing = True
@@ -101,13 +103,13 @@ class BottleneckForPreTraining(PreTrainedModel):
     def __init__(self, config: BottleneckConfig) -> None:
         super().__init__(config)
         self.encoder = BottleneckModel(config)
-        self.family = family_of(config.backbone_config)
-        shape = self.family.shape(config.backbone_config)
+        self.family = family_of(config.backbone)
+        shape = self.family.shape(config.backbone)
         self.head = VocabularyHead(shape, config.vocab_size)
         self.decoders = nn.ModuleDict({name: DecoderStack(shape, spec) for name, spec in config.decoder_specs.items()})
         self.encoder_specs = config.encoder_specs
         self.decoder_specs = config.decoder_specs
-        self.post_init()
+        self.post_init()  # type: ignore[no-untyped-call]
 
     @classmethod
     def from_backbone(cls, name_or_path: str, **config: Any) -> BottleneckForPreTraining:
@@ -140,7 +142,7 @@ class BottleneckForPreTraining(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
+        super()._init_weights(module)  # type: ignore[no-untyped-call]
         if isinstance(module, VocabularyHead):
             init.zeros_(module.bias)
 
@@ -151,6 +153,15 @@ class BottleneckForPreTraining(PreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Replace the word embeddings."""
         self.encoder.set_input_embeddings(value)
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Resize the word matrix, and the head's bias with it; new tokens start with bias 0."""
+        words: nn.Embedding = super().resize_token_embeddings(*args, **kwargs)
+        old, size = self.head.bias, words.weight.shape[0]
+        bias = old.new_zeros(size)
+        bias[: len(old)] = old.detach()[:size]
+        self.head.bias = nn.Parameter(bias, requires_grad=old.requires_grad)
+        return words
 
     def forward(
         self, views: Mapping[str, Mapping[str, Tensor]], counts: Mapping[str, Tensor] | None = None
@@ -177,17 +188,16 @@ class BottleneckForPreTraining(PreTrainedModel):
         bottlenecks: dict[str, Tensor] = {}
         for name, hidden in self.encode(views).items():
             bottlenecks[name] = PaddedRows(views[name]).first(hidden)
-            sums[name] = token_loss(hidden, views[name]["labels"], self.score)
+            sums[name] = self.score(hidden, views[name]["labels"], "mlm")
         for name, spec in self.decoder_specs.items():
             hidden = self.decode(name, PaddedRows(views[name]), bottlenecks[spec.encoder])
-            score = self.score if spec.head == "mlm" else self.score_tied
-            sums[name] = token_loss(hidden, views[name]["labels"], score)
-        specs = {**self.encoder_specs, **self.decoder_specs}
+            sums[name] = self.score(hidden, views[name]["labels"], spec.head)
+        weights = self.config.weights
         losses = {
             name: total / (count.clamp(min=1) if counts is None else counts[name])
             for name, (total, count) in sums.items()
         }
-        loss = torch.stack([specs[name].weight * value for name, value in losses.items()]).sum()
+        loss = torch.stack([weights[name] * value for name, value in losses.items()]).sum()
         return PreTrainingOutput(loss=loss, losses=losses, bottlenecks=bottlenecks)
 
     def encode(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -220,11 +230,21 @@ class BottleneckForPreTraining(PreTrainedModel):
             return self.family.embed(self.encoder.backbone, positions, words=spread)
         return memory
 
-    def score(self, hidden: Tensor) -> Tensor:
-        """(n, dim) states -> (n, vocabulary) scores of the masked-language-model head."""
-        scores: Tensor = self.head(hidden, self.get_input_embeddings().weight)
-        return scores
+    def score(self, hidden: Tensor, labels: Tensor, head: str) -> tuple[Tensor, Tensor]:
+        """Summed token loss; the vocabulary projection is computed at scored positions only.
 
-    def score_tied(self, hidden: Tensor) -> Tensor:
-        """(n, dim) states -> (n, vocabulary) dot products with the word vectors."""
-        return F.linear(hidden, self.get_input_embeddings().weight)  # type: ignore[arg-type]
+        Args:
+            hidden: (batch, length, dim) last hidden states.
+            labels: (batch, length) token ids, `IGNORED` where nothing is scored.
+            head: `mlm`, the masked-language-model head, or `tied`, the word matrix alone.
+
+        Returns:
+            The sum over scored tokens and their number (scalars).
+        """
+        scored = labels != IGNORED
+        features, bias = hidden[scored], None
+        if head == "mlm":
+            features, bias = self.head(features), self.head.bias
+        words = self.get_input_embeddings().weight
+        assert isinstance(words, Tensor)
+        return token_loss(features, labels[scored], words, bias), scored.sum()

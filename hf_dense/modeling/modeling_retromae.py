@@ -22,9 +22,7 @@ class RetroMAEConfig(BottleneckConfig):
     model_type = "retromae"
     declared_encoders = {"encoder": Encoder(View(rate=0.30))}
     declared_decoders = {
-        "decoder": Decoder(
-            View(select="none", labels="every"), layers=1, stream="bottleneck", attention="sampled:0.5"
-        )
+        "decoder": Decoder(View(select="none", labels="every"), layers=1, stream="bottleneck", attention="sampled:0.5")
     }
 
 

@@ -1,0 +1,35 @@
+# Each target makes its own .venv from constraints.txt when it is missing.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: demo evidence test slow check bench lock
+
+demo: $(INSTALLED)
+	$(BIN)/python examples/demo.py --output_dir build/demo
+
+evidence: $(INSTALLED)
+	$(BIN)/python benchmarks/evidence.py --output_dir build/evidence
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -q -n 2
+
+slow: $(INSTALLED)
+	$(BIN)/python -m pytest -q -m slow
+
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/collation.py
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# Refresh the lock from an environment in which the tests pass.
+lock:
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | grep -v '^-e' > constraints.txt

@@ -1,0 +1,44 @@
+"""Build a retrieval collection from the docstrings of the installed Python packages.
+
+python dataset_scripts/python_docs.py --out python_docs
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from hf_dense.data import build_python_docs, content_hash, push_collection, tokenizer_counter
+from hf_dense.errors import run_main
+
+
+def main() -> None:
+    """Parse the command line, build, and publish if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True, help="directory to write; replaced if it exists")
+    parser.add_argument("--length", type=int, default=64, help="greatest number of tokens in a passage (default: 64)")
+    parser.add_argument("--tokenizer", help="count the tokens of this tokenizer (default: words and punctuation marks)")
+    parser.add_argument("--packages", nargs="+", help='distributions to read, "python" for the standard library')
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many read files side by side")
+    parser.add_argument("--push_to_hub", metavar="REPO", help="also publish the collection under this name")
+    options = parser.parse_args()
+
+    command = ["python dataset_scripts/python_docs.py --out OUT", f"--length {options.length}"]
+    command += [f"--tokenizer {options.tokenizer}"] if options.tokenizer else []
+    command += [f"--packages {' '.join(options.packages)}"] if options.packages else []
+    out = build_python_docs(
+        options.out,
+        packages=options.packages,
+        length=options.length,
+        count_tokens=tokenizer_counter(options.tokenizer) if options.tokenizer else None,
+        unit=f"tokens of {options.tokenizer}" if options.tokenizer else "pre-tokens",
+        command=" ".join(command),
+        processes=options.processes,
+    )
+    print(f"{out}: content {content_hash(out)[:12]}")
+    if options.push_to_hub:
+        push_collection(out, options.push_to_hub)
+
+
+if __name__ == "__main__":
+    run_main(main)

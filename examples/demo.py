@@ -1,0 +1,110 @@
+"""The main job on real text: does pre-training pay on the documentation of this Python environment?
+
+    python examples/demo.py --output_dir build/demo
+
+Builds a search collection from installed docstrings, pre-trains two small encoders on it, fine-tunes them and an
+untrained one in the same way, measures all of them and BM25 on unseen queries, and answers three questions.
+A run that was interrupted goes on where it stopped.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from hf_dense.comparison import Settings, Variant, VariantResult, run_bm25, run_variant
+from hf_dense.data import build_python_docs, load_corpus
+from hf_dense.errors import run_main
+from hf_dense.evaluation.report import compare_to, format_table, write_report
+from hf_dense.search import SearchIndex, build_index
+
+PACKAGES = ["python", "numpy", "torch"]
+QUESTIONS = [
+    "how do I pin memory in a data loader",
+    "sort an array along an axis",
+    "run a function after a delay in another thread",
+]
+VARIANTS = [
+    Variant("no pre-training"),
+    Variant("RetroMAE", method="retromae"),
+    Variant("CoT-MAE", method="cotmae"),
+]
+
+
+def demo_settings(dataset: Path) -> Settings:
+    return Settings(
+        dataset=str(dataset),
+        pretraining={
+            "max_steps": 400,
+            "per_device_train_batch_size": 64,
+            "learning_rate": 1e-3,
+            "warmup_steps": 0.1,
+            "logging_steps": 20,
+            "save_strategy": "steps",
+            "save_steps": 200,
+            "save_total_limit": 1,
+        },
+        finetuning={
+            "max_steps": 400,
+            "per_device_train_batch_size": 64,
+            "learning_rate": 1e-3,
+            "temperature": 0.05,
+            "logging_steps": 20,
+        },
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output_dir", type=Path, default=Path("build/demo"), help="where everything is written")
+    output_dir: Path = parser.parse_args().output_dir
+    started = time.perf_counter()
+
+    dataset = output_dir / "python_docs"
+    if not dataset.is_dir():
+        say("Building a collection from the docstrings of", ", ".join(PACKAGES))
+        build_python_docs(dataset, packages=PACKAGES, length=48, processes=2)
+    settings = demo_settings(dataset)
+
+    results: list[VariantResult] = [run_bm25(settings, output_dir / "bm25")]
+    for variant in VARIANTS:
+        say(
+            f"{variant.name}: pre-train, fine-tune, evaluate"
+            if variant.method
+            else f"{variant.name}: fine-tune, evaluate"
+        )
+        results.append(run_variant(settings, variant, output_dir / variant.name.lower().replace(" ", "-")))
+
+    comparisons = compare_to(results[1], results, "mrr@10")
+    paths = write_report(results, settings, comparisons, output_dir)
+    best = max(results[1:], key=lambda result: result.retrieval.metrics["mrr@10"])
+    assert best.model is not None
+    model = Path(best.model)
+    say("Indexing the collection with the best model")
+    if not (model / "index").is_dir():
+        build_index(best.model, load_corpus(dataset), model / "index")
+    index = SearchIndex.load(model / "index")
+
+    queries = len(results[0].retrieval.per_query["mrr@10"])
+    print(f"\n{queries} unseen queries over {len(index):,} passages\n\n{format_table(results)}\n")
+    for result in results[2:]:
+        found = comparisons[result.name]
+        print(
+            f"{result.name} against no pre-training: MRR@10 {found.difference:+.4f} "
+            f"(95 % interval {found.low:+.4f} to {found.high:+.4f}, p = {found.p_value:.4f})"
+        )
+    for question in QUESTIONS:
+        print(f"\n? {question}")
+        for hit in index.search(question, 3):
+            print(f"  {hit.score:.3f}  {hit.title}: {hit.text[:90]}")
+    print("\nWritten:", *paths, sep="\n  ")
+    print(f"Model: {model}\nTry: .venv/bin/hf-dense search {model} {QUESTIONS[0]!r}")
+    print(f"The demo took {(time.perf_counter() - started) / 60:.1f} minutes.")
+
+
+def say(*words: str) -> None:
+    print("\n==", *words, flush=True, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,89 @@
+"""The command `hf-dense`: each verb is one call into the package."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+
+from hf_dense.errors import InputError, run_main
+from hf_dense.version import __version__
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb: its help line, its arguments, what it runs. Heavy imports belong inside `run`."""
+
+    summary: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line; a user's mistake is one line on standard error and exit code 2."""
+    arguments = build_parser().parse_args(argv)
+    run_main(lambda: VERBS[arguments.verb].run(arguments))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Make the parser of every verb in `VERBS`."""
+    parser = argparse.ArgumentParser(prog="hf-dense", description="Dense retrieval, from your documents to answers.")
+    parser.add_argument("--version", action="version", version=f"hf-dense {__version__}")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, verb in VERBS.items():
+        verb.add_arguments(verbs.add_parser(name, help=verb.summary, description=verb.summary))
+    return parser
+
+
+def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="directory or Hub id of a Sentence-Transformers retriever")
+    parser.add_argument("question", help="what to look for, in plain words")
+    parser.add_argument("--corpus", metavar="DIR", help="dataset directory to index, where no index exists yet")
+    parser.add_argument("--index", metavar="DIR", help="where the index is, or is built (default: MODEL/index)")
+    parser.add_argument("--top_k", type=int, default=5, help="passages to show (default: 5)")
+
+
+def _search(arguments: argparse.Namespace) -> None:
+    started = time.perf_counter()
+    index_dir = _index_directory(arguments)
+    build = not index_dir.is_dir()
+    if build and arguments.corpus is None:
+        raise InputError(f"There is no index in {index_dir}; name a corpus to build it from with --corpus DIR.")
+    from transformers.utils.logging import disable_progress_bar
+
+    from hf_dense.data.collections import load_corpus
+    from hf_dense.hub.loading import load_retriever
+    from hf_dense.search import SearchIndex, build_index
+
+    disable_progress_bar()
+    retriever = load_retriever(arguments.model)
+    if build:
+        build_index(retriever, load_corpus(arguments.corpus), index_dir)
+    index = SearchIndex.load(index_dir, retriever)
+    loaded = time.perf_counter()
+    hits = index.search(arguments.question, arguments.top_k)
+    found = time.perf_counter()
+    for rank, hit in enumerate(hits, start=1):
+        print(f"{rank:2d}. {hit.score:.3f}  {hit.title or hit.id}")
+        print(fill(hit.text, width=100, initial_indent="    ", subsequent_indent="    "))
+    verb = "indexed and loaded" if build else "loaded"
+    print(f"\n{len(index):,} passages {verb} in {loaded - started:.2f} s, searched in {found - loaded:.3f} s")
+
+
+def _index_directory(arguments: argparse.Namespace) -> Path:
+    if arguments.index is not None:
+        return Path(arguments.index)
+    if not Path(arguments.model).is_dir():
+        raise InputError(f"{arguments.model} is not a directory; say where its index belongs with --index DIR.")
+    return Path(arguments.model) / "index"
+
+
+VERBS = {
+    "search": Verb("Find the passages that answer a question.", _add_search_arguments, _search),
+}
+
+if __name__ == "__main__":
+    main()

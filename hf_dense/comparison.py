@@ -1,0 +1,229 @@
+"""Does pre-training pay? The same fine-tuning and evaluation after different starts.
+
+Every variant has the same tokenizer, encoder shape, pairs, schedule and seed; they differ in how the encoder's weights
+came about (and, where that is the question, in the number of fine-tuning steps).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import AutoModel, BertConfig, PreTrainedTokenizerBase, TrainingArguments, set_seed
+
+from hf_dense.data.collections import content_hash, load_corpus, training_pairs
+from hf_dense.errors import InputError
+from hf_dense.evaluation.retrieval import BM25, RetrievalResult, evaluate_retriever
+from hf_dense.files import atomic_directory, write_text
+from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
+from hf_dense.hub.export import export_sentence_transformer
+from hf_dense.pretraining.pretrain import PretrainingOptions, pretrain
+from hf_dense.pretraining.vocabulary import train_tokenizer
+
+_RESULT = "variant.json"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all variants of a comparison share.
+
+    Args:
+        dataset: dataset directory with a corpus, queries and qrels for `train` and `split`.
+        hidden: width of the encoder.
+        layers: its number of layers.
+        vocabulary: tokens of the tokenizer, which is trained on the corpus.
+        max_length: longest text in tokens, special tokens included.
+        pretraining: `TrainingArguments` of pre-training (`max_steps`, `learning_rate`, ...).
+        finetuning: `BiencoderTrainingArguments` of fine-tuning.
+        split: queries the result is measured on.
+        similarity: `dot` or `cosine`.
+        seed: of initialisation, data order, masks and dropout.
+    """
+
+    dataset: str
+    hidden: int = 128
+    layers: int = 2
+    vocabulary: int = 8000
+    max_length: int = 64
+    pretraining: dict[str, Any] = field(default_factory=dict)
+    finetuning: dict[str, Any] = field(default_factory=dict)
+    split: str = "test"
+    similarity: str = "cosine"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of the comparison.
+
+    Args:
+        name: in tables, and of the directory.
+        method: pre-training method; None starts from random weights.
+        finetuning: changes to the shared fine-tuning, e.g. more steps.
+    """
+
+    name: str
+    method: str | None = None
+    finetuning: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class VariantResult:
+    """What a variant gave.
+
+    Attributes:
+        name: of the variant.
+        model: the fine-tuned Sentence-Transformers directory; None for BM25.
+        retrieval: metrics and their values per query.
+        pretraining_history: log of the pre-training (empty without one).
+        finetuning_history: log of the fine-tuning.
+        seconds: wall-clock time of pre-training, fine-tuning and evaluation.
+    """
+
+    name: str
+    model: str | None
+    retrieval: RetrievalResult
+    pretraining_history: list[dict[str, Any]]
+    finetuning_history: list[dict[str, Any]]
+    seconds: dict[str, float]
+
+
+def run_bm25(settings: Settings, output_dir: Path) -> VariantResult:
+    """The lexical baseline on the same queries."""
+    retrieval = _evaluate(BM25, settings, "BM25", output_dir)
+    return VariantResult("BM25", None, retrieval, [], [], {"evaluation": retrieval.seconds})
+
+
+def run_variant(settings: Settings, variant: Variant, output_dir: Path) -> VariantResult:
+    """Initialise or pre-train, export, fine-tune and evaluate one variant.
+
+    Args:
+        settings: what the variants share.
+        variant: how this one starts.
+        output_dir: its directory. A stage that is complete there is not run again, a half-finished one continues from
+            its last checkpoint.
+
+    Returns:
+        The result.
+
+    Raises:
+        InputError: the directory holds a variant with other settings, or the data cannot be used.
+    """
+    _claim(output_dir, settings, variant)
+    seconds: dict[str, float] = {}
+    clock = time.perf_counter()
+    tokenizer = shared_tokenizer(settings, output_dir.parent / f"tokenizer-{settings.vocabulary}")
+    start = output_dir / "start"
+    history: list[dict[str, Any]] = []
+    if variant.method is None:
+        _random_encoder(settings, tokenizer, start)
+    else:
+        history = _pretrain(settings, variant.method, tokenizer, start)
+    seconds["pretraining"] = time.perf_counter() - clock
+    clock = time.perf_counter()
+    model = output_dir / "finetuned" / "model"
+    if not model.is_dir():
+        exported = export_sentence_transformer(
+            start,
+            output_dir / "exported",
+            max_length=settings.max_length,
+            similarity=settings.similarity,  # type: ignore[arg-type]
+        )
+        finetune(exported, pairs_of(settings.dataset), _finetuning_arguments(settings, variant, output_dir))
+    seconds["finetuning"] = time.perf_counter() - clock
+    retrieval = _evaluate(str(model), settings, variant.name, output_dir)
+    seconds["evaluation"] = retrieval.seconds
+    log = json.loads((output_dir / "finetuned" / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
+    known = output_dir / "seconds.json"
+    if known.is_file():  # a finished run keeps the times it took, not those of finding it finished
+        seconds = json.loads(known.read_text(encoding="utf-8"))
+    write_text(known, json.dumps(seconds))
+    return VariantResult(variant.name, str(model), retrieval, history, log, seconds)
+
+
+def pairs_of(dataset: str) -> Dataset:
+    """Training pairs of a dataset directory, the passage with its title."""
+    return training_pairs(dataset, "train").select_columns(["query", "passage"])
+
+
+def shared_tokenizer(settings: Settings, directory: Path) -> Path:
+    """The tokenizer of all variants, trained once on titles and texts of the corpus."""
+    if not directory.is_dir():
+        corpus = load_corpus(settings.dataset)
+        texts = [f"{title} {text}" for title, text in zip(corpus["title"], corpus["text"], strict=True)]
+        with atomic_directory(directory) as work:
+            train_tokenizer(texts, settings.vocabulary, settings.max_length).save_pretrained(work)
+    return directory
+
+
+def _shape(settings: Settings) -> dict[str, Any]:
+    return {
+        "hidden_size": settings.hidden,
+        "num_hidden_layers": settings.layers,
+        "num_attention_heads": max(settings.hidden // 64, 1),
+        "intermediate_size": 4 * settings.hidden,
+        "max_position_embeddings": settings.max_length,
+    }
+
+
+def _random_encoder(settings: Settings, tokenizer_dir: Path, output_dir: Path) -> None:
+    if output_dir.is_dir():
+        return
+    from transformers import AutoTokenizer
+
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(tokenizer_dir))
+    set_seed(settings.seed)
+    model = AutoModel.from_config(BertConfig(vocab_size=len(tokenizer), **_shape(settings)), add_pooling_layer=False)
+    with atomic_directory(output_dir) as work:
+        model.save_pretrained(work)
+        tokenizer.save_pretrained(work)
+
+
+def _pretrain(settings: Settings, method: str, tokenizer: Path, output_dir: Path) -> list[dict[str, Any]]:
+    state = output_dir / "trainer_state.json"
+    if not state.is_file():
+        options = PretrainingOptions(
+            method=method,
+            corpus=settings.dataset,
+            backbone_config=_shape(settings),
+            tokenizer=str(tokenizer),
+            max_length=settings.max_length,
+        )
+        resume = "last" if any(output_dir.glob("checkpoint-*/trainer_state.json")) else None
+        arguments = {"save_strategy": "no", "report_to": "none", **settings.pretraining}
+        pretrain(
+            options,
+            TrainingArguments(
+                output_dir=str(output_dir), seed=settings.seed, resume_from_checkpoint=resume, **arguments
+            ),
+        )
+    log: list[dict[str, Any]] = json.loads(state.read_text(encoding="utf-8"))["log_history"]
+    return log
+
+
+def _finetuning_arguments(settings: Settings, variant: Variant, output_dir: Path) -> BiencoderTrainingArguments:
+    arguments = {"report_to": "none", **settings.finetuning, **variant.finetuning}
+    return BiencoderTrainingArguments(output_dir=str(output_dir / "finetuned"), seed=settings.seed, **arguments)
+
+
+def _evaluate(model: str, settings: Settings, name: str, output_dir: Path) -> RetrievalResult:
+    target = output_dir / f"evaluation-{settings.split}"
+    if target.is_dir():
+        return RetrievalResult.load(target)
+    return evaluate_retriever(model, settings.dataset, settings.split, name=name, output_dir=target)
+
+
+def _claim(output_dir: Path, settings: Settings, variant: Variant) -> None:
+    """Write what this directory is for, or refuse it when it is for something else."""
+    described = {
+        "settings": asdict(replace(settings, dataset=content_hash(settings.dataset), split="")),
+        "variant": asdict(variant),
+    }
+    path = output_dir / _RESULT
+    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != described:
+        raise InputError(f"{output_dir} holds a run with other settings or data; remove it or use another directory.")
+    write_text(path, json.dumps(described, indent=1))

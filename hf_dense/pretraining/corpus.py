@@ -1,0 +1,149 @@
+"""From a corpus of passages to rows of token ids."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+from datasets import Dataset, DatasetDict, Sequence, Value, load_dataset, load_dataset_builder
+from datasets.exceptions import DatasetNotFoundError
+from transformers import PreTrainedTokenizerBase
+
+from hf_dense.data.passages import add_neighbours
+from hf_dense.errors import InputError
+
+_FILES = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv", ".txt": "text"}
+_BUILDERS = {
+    "neighbour": "give the columns document and position (hf_dense.data builds them) so that neighbours are known, "
+    "or a column of neighbouring passages",
+}
+MIN_TOKENS = 2  # a shorter passage leaves nothing to rebuild
+
+
+def load_passages(source: str, text_column: str = "text") -> Dataset:
+    """Read a corpus of passages.
+
+    Args:
+        source: a dataset directory of this package or BEIR layout, a .jsonl/.parquet/.csv/.txt file, or a Hub dataset.
+        text_column: the column holding the text; it is called `text` from here on.
+
+    Returns:
+        The passages, with all their columns.
+
+    Raises:
+        InputError: nothing is there, it is empty, or the column is missing.
+    """
+    path = Path(source)
+    if not path.exists() and (path.is_absolute() or source.startswith(".") or source.count("/") > 1):
+        raise InputError(f"The corpus {source} does not exist.")
+    try:
+        corpus = _load(path) if path.exists() else _load_named(source)
+    except (DatasetNotFoundError, FileNotFoundError, ConnectionError) as error:
+        raise InputError(f"The corpus {source!r} is neither a path nor a dataset that can be reached.") from error
+    if len(corpus) == 0:
+        raise InputError(f"The corpus {source} is empty.")
+    if text_column not in corpus.column_names:
+        raise InputError(
+            f"The corpus {source} has no column {text_column!r}; it has: {', '.join(corpus.column_names)}. "
+            "Name the right one with --text_column."
+        )
+    return corpus if text_column == "text" else corpus.rename_column(text_column, "text")
+
+
+def _load(path: Path) -> Dataset:
+    """A local file or directory."""
+    if path.is_file():
+        if path.suffix not in _FILES:
+            raise InputError(f"{path} is of no known kind; give a file ending in {', '.join(_FILES)} or a directory.")
+        if path.stat().st_size == 0:
+            raise InputError(f"The corpus {path} is empty.")
+        return load_dataset(_FILES[path.suffix], data_files=str(path), split="train")
+    for pattern in ("corpus/*.parquet", "corpus.jsonl", "*.parquet", "*.jsonl"):
+        files = sorted(str(file) for file in path.glob(pattern))
+        if files:
+            return load_dataset(_FILES[Path(files[0]).suffix], data_files=files, split="train")
+    raise InputError(f"The directory {path} holds no corpus (corpus/*.parquet, corpus.jsonl, *.parquet or *.jsonl).")
+
+
+def _load_named(source: str) -> Dataset:
+    """A Hub dataset: its `corpus` configuration when it has one, the default one otherwise; all splits."""
+    try:
+        load_dataset_builder(source, "corpus")
+        loaded = load_dataset(source, "corpus")
+    except ValueError:
+        loaded = load_dataset(source)
+    assert isinstance(loaded, DatasetDict)
+    return loaded["train"] if "train" in loaded else loaded[next(iter(loaded))]
+
+
+def hold_out(corpus: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset | None]:
+    """Split off whole documents for the evaluation loss.
+
+    Args:
+        fraction: share of the documents held out; 0 holds out none.
+
+    Returns:
+        Rows to train on, and held-out rows (None when there are none). Which documents are held out is a function of
+        their names (of the texts where there is no `document` column) and the seed.
+    """
+    name = "document" if "document" in corpus.column_names else "text"
+    limit = int(fraction * 2**32)
+    held = [zlib.crc32(f"{seed}:{value}".encode()) < limit for value in corpus[name]]
+    rows = [[index for index, out in enumerate(held) if out is side] for side in (False, True)]
+    if not rows[1]:
+        return corpus, None
+    return corpus.select(rows[0]), corpus.select(rows[1])
+
+
+def add_sources(corpus: Dataset, sources: list[str]) -> Dataset:
+    """The corpus with the source columns a method needs.
+
+    Raises:
+        InputError: a column is missing and cannot be built from those that are there.
+    """
+    if "neighbour" in sources and "neighbour" not in corpus.column_names:
+        if not {"document", "position"} <= set(corpus.column_names):
+            raise InputError(f"The method needs the column 'neighbour': {_BUILDERS['neighbour']}.")
+        corpus = add_neighbours(corpus)
+    missing = [source for source in sources if source not in corpus.column_names]
+    if missing:
+        raise InputError(
+            f"The method needs the column {missing[0]!r}; the corpus has: {', '.join(corpus.column_names)}."
+        )
+    return corpus.select_columns(sources)
+
+
+def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """Token ids of every source, without special tokens, and their total `length`.
+
+    Args:
+        corpus: text columns only.
+
+    Returns:
+        One column of token ids per source column, as NumPy arrays, and `length`. Rows in which a text has fewer than
+        two tokens are left out.
+
+    Raises:
+        InputError: no row is left.
+    """
+    sources = corpus.column_names
+
+    def encode(batch: dict[str, list[str | None]]) -> dict[str, list[list[int]] | list[int]]:
+        encoded: dict[str, list[list[int]]] = {}
+        for source in sources:
+            texts = [text or "" for text in batch[source]]
+            encoded[source] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        kept = [all(len(ids) >= MIN_TOKENS for ids in row) for row in zip(*encoded.values(), strict=True)]
+        rows = {
+            source: [ids for ids, keep in zip(column, kept, strict=True) if keep] for source, column in encoded.items()
+        }
+        return {**rows, "length": [sum(map(len, row)) for row in zip(*rows.values(), strict=True)]}
+
+    tokenized = corpus.map(encode, batched=True, remove_columns=sources, desc="Tokenizing")
+    if len(tokenized) == 0:
+        raise InputError(
+            f"All {len(corpus)} passages are shorter than {MIN_TOKENS} tokens; there is nothing to learn from."
+        )
+    for source in sources:
+        tokenized = tokenized.cast_column(source, Sequence(Value("int32")))
+    return tokenized.with_format("numpy")

@@ -1,0 +1,163 @@
+"""Pre-training from a corpus to a checkpoint: everything between the options and the Trainer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArguments, set_seed
+
+from hf_dense.errors import InputError
+from hf_dense.methods import METHODS, Method, get_method
+from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
+from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
+from hf_dense.pretraining.checkpoints import checkpoint_to_resume
+from hf_dense.pretraining.collator import ViewCollator
+from hf_dense.pretraining.corpus import add_sources, hold_out, load_passages, tokenize
+from hf_dense.pretraining.start import start_from
+from hf_dense.pretraining.trainer import PreTrainer
+from hf_dense.pretraining.vocabulary import Vocabulary, train_tokenizer
+
+
+@dataclass
+class PretrainingOptions:
+    """What to pre-train, on what; how is `transformers.TrainingArguments`' business."""
+
+    method: str = field(metadata={"help": f"one of: {', '.join(METHODS)}"})
+    corpus: str = field(metadata={"help": "dataset directory, .jsonl/.parquet/.csv/.txt file, or Hub dataset"})
+    backbone: str | None = field(
+        default=None, metadata={"help": "encoder or pre-training checkpoint to start from; none starts from scratch"}
+    )
+    backbone_config: dict | str | None = field(  # type: ignore[type-arg]
+        default=None, metadata={"help": "from scratch: the encoder's configuration, e.g. {hidden_size: 128}"}
+    )
+    tokenizer: str | None = field(
+        default=None, metadata={"help": "directory or Hub id; default the backbone's, or one trained on the corpus"}
+    )
+    vocab_size: int = field(default=30522, metadata={"help": "tokens of a tokenizer trained on the corpus"})
+    text_column: str = field(default="text", metadata={"help": "column of the corpus that holds the passage"})
+    max_length: int = field(default=128, metadata={"help": "longest text in tokens, special tokens included"})
+    held_out: float = field(default=0.01, metadata={"help": "fraction of documents held out for the evaluation loss"})
+    encoders: dict | str | None = field(  # type: ignore[type-arg]
+        default=None, metadata={"help": "changes to the method's encoders, e.g. {encoder: {view: {rate: 0.4}}}"}
+    )
+    decoders: dict | str | None = field(  # type: ignore[type-arg]
+        default=None, metadata={"help": "changes to the method's decoders, e.g. {decoder: {layers: 1}}"}
+    )
+
+
+def pretrain(options: PretrainingOptions, training: TrainingArguments) -> PreTrainer:
+    """Pre-train an encoder and save it, with its decoders and tokenizer, in `training.output_dir`.
+
+    Args:
+        options: method, corpus, backbone, tokenizer.
+        training: the Trainer's arguments. `resume_from_checkpoint` may be a checkpoint, or `true` for the newest
+            complete one in the output directory; `push_to_hub` publishes the result.
+
+    Returns:
+        The trainer after training: `trainer.model`, `trainer.state.log_history`.
+
+    Raises:
+        InputError: something given cannot work; nothing has been written then.
+    """
+    method = get_method(options.method)
+    assert training.output_dir is not None  # TrainingArguments fills it in
+    resume = checkpoint_to_resume(training.resume_from_checkpoint, training.output_dir, options.method)
+    set_seed(training.seed)
+    with training.main_process_first(local=False, desc="corpus and tokenizer"):
+        corpus = load_passages(options.corpus, options.text_column)
+        tokenizer = _tokenizer(options, corpus, resume)
+        vocabulary = Vocabulary.of(tokenizer)
+        model = _model(method, options, tokenizer)
+        parts = hold_out(corpus, options.held_out, training.seed)
+        rows, held = (
+            None if part is None else tokenize(add_sources(part, model.config.sources), tokenizer) for part in parts
+        )
+    training.remove_unused_columns = False
+    training.dataloader_pin_memory &= torch.cuda.is_available()
+    _use_bf16_where_present(training)
+    trainer = PreTrainer(
+        model=model,
+        args=training,
+        collator=ViewCollator(model.config, vocabulary, options.max_length, training.seed),
+        train_dataset=rows,
+        eval_dataset=held,
+        processing_class=tokenizer,
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    if held is not None:
+        trainer.evaluate()
+    trainer.save_model()
+    trainer.save_state()
+    if training.push_to_hub:
+        trainer.push_to_hub(tags=["hf_dense", options.method, "dense-retrieval"])
+    return trainer
+
+
+def _tokenizer(options: PretrainingOptions, corpus: Dataset, resume: str | None) -> PreTrainedTokenizerBase:
+    """The resumed run's tokenizer, the one named, the backbone's, or one trained on the corpus."""
+    name = resume or options.tokenizer or options.backbone
+    if name is None:
+        tokenizer = train_tokenizer(corpus["text"], options.vocab_size, options.max_length)
+    else:
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(name)
+        except (OSError, ValueError) as error:
+            raise InputError(f"No tokenizer can be loaded from {name!r}; name one with --tokenizer.") from error
+    tokenizer.model_max_length = options.max_length
+    return tokenizer
+
+
+def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTokenizerBase) -> BottleneckForPreTraining:
+    """The model, from a checkpoint or from scratch, checked against tokenizer and length."""
+    changes: dict[str, Any] = {
+        "encoders": _mapping(options.encoders, "encoders"),
+        "decoders": _mapping(options.decoders, "decoders"),
+    }
+    try:
+        if options.backbone is None:
+            sizes = _mapping(options.backbone_config, "backbone_config") or {}
+            sizes = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **sizes}
+            config = method.config(backbone_config=sizes, **changes)
+            _check_sizes(config, options, tokenizer)
+            return method.pretraining(config)
+        model = start_from(method, options.backbone, changes)
+    except OSError as error:
+        raise InputError(f"No encoder can be loaded from {options.backbone!r}.") from error
+    except (TypeError, ValueError) as error:
+        raise InputError(str(error)) from error
+    _check_sizes(model.config, options, tokenizer)
+    return model
+
+
+def _check_sizes(config: BottleneckConfig, options: PretrainingOptions, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise `InputError` unless tokenizer and texts fit the backbone."""
+    if len(tokenizer) > config.vocab_size:
+        raise InputError(
+            f"The tokenizer has {len(tokenizer)} tokens but the backbone's vocab_size is {config.vocab_size}; "
+            "use the tokenizer the backbone was trained with, or correct vocab_size."
+        )
+    positions = config.backbone.max_position_embeddings
+    if not 4 <= options.max_length <= positions:
+        raise InputError(f"max_length is {options.max_length}; the backbone takes texts of 4 to {positions} tokens.")
+
+
+def _mapping(value: dict[str, Any] | str | None, name: str) -> dict[str, Any] | None:
+    """An option that is a mapping, which flags give as JSON."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise InputError(f"--{name} must be JSON such as '{{\"a\": 1}}', not {value!r}.") from error
+    if value is not None and not isinstance(value, dict):
+        raise InputError(f"--{name} must be a mapping, not {value!r}.")
+    return value
+
+
+def _use_bf16_where_present(training: TrainingArguments) -> None:
+    """bfloat16 on a GPU that has it, unless a precision was chosen."""
+    if torch.cuda.is_available() and torch.cuda.is_bf16_supported() and not (training.fp16 or training.use_cpu):
+        training.bf16 = True

@@ -1,0 +1,70 @@
+"""Starting from a checkpoint: a published encoder, the same method's run, or another method's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import AutoConfig, AutoModelForPreTraining
+from transformers.utils import logging
+
+from hf_dense.errors import InputError
+from hf_dense.methods import METHODS, Method
+from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
+
+logger = logging.get_logger("transformers")
+
+
+def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> BottleneckForPreTraining:
+    """A model of `method` that starts from a checkpoint.
+
+    Args:
+        method: the method to train.
+        name_or_path: a checkpoint of the method (decoders included: training continues), of another method (its encoder
+            and head are taken), or any supported encoder.
+        changes: changes to the method's `encoders` and `decoders`.
+
+    Returns:
+        The model.
+
+    Raises:
+        InputError: the checkpoint is of this method but its decoders do not fit the configuration.
+        ValueError: the encoder's family is not supported.
+        OSError: there is no such checkpoint.
+    """
+    found = AutoConfig.from_pretrained(name_or_path)
+    if found.model_type == method.config.model_type:
+        return _continue(method, name_or_path, found, changes)
+    if found.model_type in METHODS:
+        other = AutoModelForPreTraining.from_pretrained(name_or_path)
+        model = method.pretraining(method.config(backbone_config=found.backbone_config, **changes))
+        model.encoder.load_state_dict(other.encoder.state_dict())
+        model.head.load_state_dict(other.head.state_dict())
+        logger.warning(f"Newly initialised, not in {name_or_path}: decoders.")
+        return model
+    return method.pretraining.from_backbone(name_or_path, **changes)
+
+
+def _continue(method: Method, name: str, found: Any, changes: dict[str, Any]) -> BottleneckForPreTraining:
+    """The checkpoint `name` of this very method, decoders included."""
+    overlaid: dict[str, Any] = {
+        part: _overlay(getattr(found, part), changes.get(part)) for part in ("encoders", "decoders")
+    }
+    config = method.config(backbone_config=found.backbone_config, crop=found.crop, **overlaid)
+    loaded: Any = method.pretraining.from_pretrained(
+        name, config=config, output_loading_info=True, ignore_mismatched_sizes=True
+    )
+    model: BottleneckForPreTraining = loaded[0]
+    misfits = sorted(str(key) for kind in ("missing", "unexpected", "mismatched") for key in loaded[1][f"{kind}_keys"])
+    if misfits:
+        raise InputError(f"The decoders in {name} do not fit the configuration: {misfits[0]} differs.")
+    return model
+
+
+def _overlay(declared: dict[str, Any], changes: dict[str, Any] | None) -> dict[str, Any]:
+    """A checkpoint's declaration with changes laid over each entry's fields and view."""
+    merged = {name: {**spec, "view": dict(spec["view"])} for name, spec in declared.items()}
+    for name, change in (changes or {}).items():
+        entry = merged.setdefault(name, {"view": {}})
+        entry.update({key: value for key, value in change.items() if key != "view"})
+        entry["view"].update(change.get("view", {}))
+    return merged

@@ -1,0 +1,175 @@
+"""`Trainer` for every method: exact token means, each loss logged on its own, masks that survive a resume."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from copy import copy
+from typing import Any
+
+import torch
+from datasets import Dataset, IterableDataset
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from hf_dense.errors import InputError
+from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
+from hf_dense.pretraining.collator import ViewCollator, count_scored
+from hf_dense.pretraining.sampler import LengthGroupedSampler
+
+_EVALUATION_EPOCH = -1  # held-out texts are masked the same way at every evaluation
+
+
+class PreTrainer(Trainer):
+    """Trains a `BottleneckForPreTraining` on rows of token ids.
+
+    Every token loss is divided by the number of scored tokens in the whole step (all processes, all accumulated
+    batches), so the same step gives the same loss and gradient however it is cut up.
+
+    Args:
+        model: the model.
+        args: `TrainingArguments`; `remove_unused_columns` must be False.
+        collator: renders the views.
+        train_dataset: rows with one array of token ids per source, and `length` when not streamed.
+        eval_dataset: held-out rows, or None.
+        kwargs: passed on to `Trainer`.
+
+    Raises:
+        InputError: settings that would give silently wrong results.
+    """
+
+    model: BottleneckForPreTraining
+    loss_is_scaled_for_ga = True  # `get_batch_samples` counts over all accumulated batches
+
+    def __init__(
+        self,
+        model: BottleneckForPreTraining,
+        args: TrainingArguments,
+        collator: ViewCollator,
+        train_dataset: Dataset | IterableDataset,
+        eval_dataset: Dataset | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if args.n_gpu > 1:
+            raise InputError(
+                "One process would drive several GPUs; start with `accelerate launch`, one process per GPU."
+            )
+        if args.dataloader_persistent_workers:
+            raise InputError("dataloader_persistent_workers would freeze the masks of the first epoch; leave it off.")
+        super().__init__(
+            model=model,
+            args=args,
+            data_collator=collator,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            **kwargs,
+        )
+        self.collator = collator
+        self.sampler: LengthGroupedSampler | None = None
+        self._shares: defaultdict[str, float | Tensor] = defaultdict(float)
+        self._evaluated: defaultdict[str, Tensor] = defaultdict(lambda: torch.zeros(2, device=args.device))
+        self._logged_step = 0
+        self.add_callback(_EpochCallback(self))
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Length-grouped batches of a sized dataset; a stream in its own order."""
+        if not isinstance(self.train_dataset, Dataset):
+            return super().get_train_dataloader()
+        per_device = self.args.train_batch_size
+        self.sampler = LengthGroupedSampler(
+            self.train_dataset["length"][:], per_device * self.args.world_size, self.args.data_seed or self.args.seed
+        )
+        loader: DataLoader[Any] = DataLoader(
+            self.train_dataset.remove_columns("length"),
+            batch_size=per_device,
+            sampler=self.sampler,
+            collate_fn=self.collator,
+            drop_last=self.args.dataloader_drop_last,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+        return self.accelerator.prepare(loader)  # type: ignore[no-any-return]
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
+        """Held-out batches, masked the same way at every evaluation."""
+        self.data_collator = copy(self.collator)
+        self.data_collator.epoch = _EVALUATION_EPOCH
+        try:
+            return super().get_eval_dataloader(eval_dataset)
+        finally:
+            self.data_collator = self.collator
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], Any]:
+        """The batches of a step, and each loss's scored tokens over all of them and all processes, per process."""
+        batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
+        if not batches:
+            return batches, None
+        counted = [count_scored(batch["views"]) for batch in batches]
+        names = list(counted[0])
+        total = torch.stack([torch.stack([count[name] for count in counted]).sum() for name in names]).to(device)
+        share = self.accelerator.reduce(total, "mean").clamp(min=1 / self.args.world_size)
+        return batches, dict(zip(names, share, strict=True))
+
+    def compute_loss(
+        self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The loss of a batch; its parts are kept for the log."""
+        output = model(inputs["views"], counts=num_items_in_batch)
+        if model.training:
+            for name, value in output.losses.items():
+                self._shares[name] += value.detach()
+        return (output.loss, output) if return_outputs else output.loss
+
+    def prediction_step(
+        self, model: nn.Module, inputs: Any, prediction_loss_only: bool, ignore_keys: list[str] | None = None
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The loss of a held-out batch; sums and counts are kept so that the evaluation's token means are exact."""
+        with torch.no_grad(), self.compute_loss_context_manager():
+            views = inputs["views"]
+            output = model(views)
+        for name, count in count_scored(views).items():
+            self._evaluated[name] += torch.stack([output.losses[name] * count, count]).to(self.args.device)
+        return output.loss.detach(), None, None
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Add every loss on its own, averaged over processes and the steps since the last log."""
+        if "loss" in logs:
+            steps = max(self.state.global_step - self._logged_step, 1)
+            for name in sorted(self._shares):
+                share = torch.as_tensor(self._shares[name], device=self.args.device)
+                logs[f"{name}_loss"] = self.accelerator.reduce(share, "mean").item() / steps
+            self._shares.clear()
+            self._logged_step = self.state.global_step
+        if "eval_loss" in logs:
+            weights = self.model.config.weights
+            for name in sorted(self._evaluated):
+                total, count = self.accelerator.reduce(self._evaluated[name], "sum").tolist()
+                logs[f"eval_{name}_loss"] = total / max(count, 1)
+            logs["eval_loss"] = sum(weights[name] * logs[f"eval_{name}_loss"] for name in self._evaluated)
+            self._evaluated.clear()
+        super().log(logs, start_time)
+
+    def floating_point_ops(self, inputs: Any) -> int:
+        """Estimated operations of a step: 6 per encoder parameter and token read by an encoder."""
+        parameters: int = self.model.encoder.num_parameters(exclude_embeddings=True)
+        tokens = sum(inputs["views"][name]["input_ids"].numel() for name in self.model.config.encoder_specs)
+        return 6 * tokens * parameters
+
+
+class _EpochCallback(TrainerCallback):
+    """Tells the collator and the sampler which visit of the corpus begins (also when a run is resumed)."""
+
+    def __init__(self, trainer: PreTrainer) -> None:
+        self.trainer = trainer
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.trainer._logged_step = state.global_step
+
+    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        epoch = int((state.epoch or 0) + 1e-6)
+        self.trainer.collator.epoch = epoch
+        if self.trainer.sampler is not None:
+            self.trainer.sampler.set_epoch(epoch)

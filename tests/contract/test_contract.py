@@ -1,0 +1,495 @@
+"""What every method promises, whatever its declaration. A new method is tested by being registered."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForPreTraining,
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    PreTrainedConfig,
+)
+from transformers.utils import logging as transformers_logging
+
+from hf_dense import METHODS, View
+from hf_dense.modeling.bottleneck_losses import IGNORED
+from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput
+
+PAD, CLS, SEP, MASK = 0, 2, 3, 4
+LENGTHS = (9, 5, 12, 7)  # tokens of the four rows of the batch
+
+Views = dict[str, dict[str, Tensor]]
+
+pytestmark = pytest.mark.parametrize("method", METHODS)
+
+
+def backbone_config(dropout: float = 0.1) -> BertConfig:
+    return BertConfig(
+        vocab_size=100,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=24,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+
+
+def make_model(method: str, dropout: float = 0.1) -> BottleneckForPreTraining:
+    """A tiny model in double precision, in evaluation mode, with every bias and norm random too."""
+    classes = METHODS[method]
+    torch.manual_seed(0)
+    model = classes.pretraining(classes.config(backbone_config=backbone_config(dropout))).eval()
+    randomise(model, seed=0)
+    return model.double()
+
+
+@torch.no_grad()
+def randomise(model: torch.nn.Module, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.2)
+
+
+def make_row(view: View, length: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """One text rendered for `view`, as a batch of one row without padding."""
+    ids = torch.randint(5, 100, (1, length), generator=generator)
+    ids[:, 0], ids[:, -1] = CLS, SEP
+    shown, labels = ids.clone(), torch.full_like(ids, IGNORED)
+    if view.labels == "hidden":
+        hidden = torch.arange(1, length - 1, 3)
+        labels[:, hidden], shown[:, hidden] = ids[:, hidden], MASK
+    elif view.labels == "every":
+        labels[:, 1:-1] = ids[:, 1:-1]
+    else:
+        labels[:, :-1] = ids[:, 1:]
+    visible = torch.rand((1, length, length), generator=generator) < 0.5
+    visible[:, :, 0] = True
+    visible &= ~torch.eye(length, dtype=torch.bool)
+    return {"input_ids": shown, "attention_mask": torch.ones_like(ids), "labels": labels, "visible": visible}
+
+
+def padded(row: dict[str, Tensor], length: int) -> dict[str, Tensor]:
+    more = length - row["input_ids"].shape[1]
+    fill = {"input_ids": PAD, "attention_mask": 0, "labels": IGNORED}
+    wide = {key: torch.nn.functional.pad(row[key], (0, more), value=value) for key, value in fill.items()}
+    return {**wide, "visible": torch.nn.functional.pad(row["visible"], (0, more, 0, more), value=False)}
+
+
+def make_rows(method: str, seed: int = 0) -> list[Views]:
+    """The rows of a batch of four, each as a batch of its own."""
+    config = METHODS[method].config()
+    rows = []
+    for index, length in enumerate(LENGTHS):
+        generator = torch.Generator().manual_seed(1000 * seed + index)
+        row = {name: make_row(view, length, generator) for name, view in config.views.items()}
+        rows.append(row)
+    return rows
+
+
+def stack(rows: list[Views], method: str, extra: int = 0) -> Views:
+    """Rows as one batch, padded to the longest and `extra` columns more; `visible` only where a decoder samples it."""
+    length = max(row[name]["input_ids"].shape[1] for row in rows for name in row) + extra
+    decoders = METHODS[method].config().decoder_specs
+    batch = {}
+    for name in rows[0]:
+        wide = [padded(row[name], length) for row in rows]
+        batch[name] = {key: torch.cat([row[key] for row in wide]) for key in wide[0]}
+        if name not in decoders or decoders[name].attention_kind != "sampled":
+            del batch[name]["visible"]
+    return batch
+
+
+def make_batch(method: str, extra: int = 0) -> Views:
+    return stack(make_rows(method), method, extra)
+
+
+def scored(views: Views) -> dict[str, Tensor]:
+    return {name: (view["labels"] != IGNORED).sum() for name, view in views.items()}
+
+
+def gradients(model: BottleneckForPreTraining) -> dict[str, Tensor]:
+    return {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+    }
+
+
+def assert_same(first: dict[str, Tensor], second: dict[str, Tensor], tolerance: float = 1e-6) -> None:
+    assert list(first) == list(second)
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], atol=tolerance, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def perturbed(model: BottleneckForPreTraining, views: Views, change: Callable[[Tensor], None]) -> PreTrainingOutput:
+    """The output when the final states of the encoder are changed in place before anything reads them."""
+
+    def hook(_module: Any, _inputs: Any, output: Any) -> Any:
+        hidden = output.last_hidden_state.clone()
+        change(hidden)
+        output.last_hidden_state = hidden
+        return output
+
+    handle = model.encoder.register_forward_hook(hook)
+    try:
+        return model(views)
+    finally:
+        handle.remove()
+
+
+class TestLosses:
+    def test_losses_are_finite_and_add_up_by_weight(self, method: str) -> None:
+        model, views = make_model(method), make_batch(method)
+        output = model(views)
+        specs = {**model.config.encoder_specs, **model.config.decoder_specs}
+        assert set(output.losses) == set(specs) == set(model.config.views)
+        assert all(torch.isfinite(value) and value > 0 for value in output.losses.values())
+        total = sum(specs[name].weight * value for name, value in output.losses.items())
+        torch.testing.assert_close(output.loss, total)
+        output.loss.backward()
+        assert all(torch.isfinite(gradient).all() for gradient in gradients(model).values())
+
+    def test_weights_scale_the_parts(self, method: str) -> None:
+        classes = METHODS[method]
+        decoders = {name: {"weight": 0.25} for name in classes.config().decoder_specs}
+        config = classes.config(backbone_config=backbone_config(), decoders=decoders)
+        model, plain = classes.pretraining(config).double().eval(), make_model(method)
+        model.load_state_dict(plain.state_dict())
+        output, full = model(make_batch(method)), plain(make_batch(method))
+        assert_same(output.losses, full.losses)
+        drop = 0.75 * sum(full.losses[name] for name in decoders)
+        torch.testing.assert_close(output.loss, full.loss - drop)
+
+    def test_every_parameter_is_trained(self, method: str) -> None:
+        model = make_model(method)
+        model(make_batch(method)).loss.backward()
+        idle = [name for name, gradient in gradients(model).items() if not gradient.any()]
+        assert idle == []
+
+    def test_a_batch_without_scored_tokens_is_finite(self, method: str) -> None:
+        model, views = make_model(method), make_batch(method)
+        for view in views.values():
+            view["labels"] = torch.full_like(view["labels"], IGNORED)
+        output = model(views)
+        output.loss.backward()
+        assert output.loss.item() == 0.0
+        assert all(not gradient.any() for gradient in gradients(model).values())
+
+    def test_the_vocabulary_projection_sees_only_scored_tokens(self, method: str) -> None:
+        model, views = make_model(method), make_batch(method)
+        words, rows = model.get_input_embeddings().weight, []
+        linear = torch.nn.functional.linear
+
+        def counted(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+            if weight is words:
+                rows.append(hidden.shape[:-1].numel())
+            return linear(hidden, weight, bias)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.nn.functional, "linear", counted)
+            model(views)
+        assert sorted(rows) == sorted(int(count) for count in scored(views).values())
+        assert sum(rows) < sum(view["labels"].numel() for view in views.values())
+
+    def test_bfloat16_autocast_gives_about_the_same_losses(self, method: str) -> None:
+        rows = [row for seed in range(60) for row in make_rows(method, seed)]  # enough for a loss in chunks
+        model, views = make_model(method).float(), stack(rows, method)
+        plain = model(views)
+        with torch.autocast("cpu", torch.bfloat16):
+            output = model(views)
+        output.loss.backward()
+        assert {value.dtype for value in output.losses.values()} == {torch.float32}
+        assert_same(output.losses, plain.losses, tolerance=0.05)
+        assert all(torch.isfinite(gradient).all() for gradient in gradients(model).values())
+
+    def test_gradient_checkpointing_changes_nothing(self, method: str) -> None:
+        results, decoder_runs = [], []
+        for checkpointing in (False, True):
+            model, runs = make_model(method, dropout=0.0).train(), []
+            if checkpointing:
+                model.activation_checkpointing_enable()
+            for stack in model.decoders.values():
+                stack.layers[0].up.register_forward_hook(lambda *_, runs=runs: runs.append(1))
+            model(make_batch(method)).loss.backward()
+            results.append(gradients(model))
+            decoder_runs.append(len(runs))
+        assert_same(*results, tolerance=1e-12)
+        assert decoder_runs[1] == 2 * decoder_runs[0]  # the layers did run again in the backward pass
+
+    def test_a_missing_view_is_named(self, method: str) -> None:
+        views = make_batch(method)
+        name = next(iter(METHODS[method].config().decoder_specs))
+        del views[name]
+        with pytest.raises(ValueError, match=f"lacks the view '{name}'"):
+            make_model(method)(views)
+
+
+class TestBottleneck:
+    def test_bottleneck_is_the_last_state_of_the_first_token(self, method: str) -> None:
+        model, views = make_model(method), make_batch(method)
+        for name, bottleneck in model(views).bottlenecks.items():
+            plain = model.encoder(views[name]["input_ids"], views[name]["attention_mask"])
+            torch.testing.assert_close(bottleneck, plain.last_hidden_state[:, 0])
+            torch.testing.assert_close(bottleneck, plain.pooler_output)
+
+    def test_every_decoder_sends_a_gradient_to_its_bottleneck(self, method: str) -> None:
+        model, views = make_model(method), make_batch(method)
+        output = model(views)
+        for name, spec in model.config.decoder_specs.items():
+            bottleneck = output.bottlenecks[spec.encoder]
+            (gradient,) = torch.autograd.grad(output.losses[name], bottleneck, retain_graph=True)
+            assert (gradient.norm(dim=-1) > 0).all()
+
+    def test_decoders_see_the_encoder_through_the_bottleneck_only(self, method: str) -> None:
+        model, views = make_model(method), make_batch(method)
+        before = model(views).losses
+        elsewhere = perturbed(model, views, lambda hidden: hidden[:, 1:].normal_()).losses
+        first = perturbed(model, views, lambda hidden: hidden[:, 0].normal_()).losses
+        for name in model.config.decoder_specs:
+            assert torch.equal(elsewhere[name], before[name])
+            assert not torch.isclose(first[name], before[name])
+        for name in model.config.encoder_specs:
+            assert not torch.isclose(elsewhere[name], before[name])
+
+
+class TestPadding:
+    def test_more_padding_changes_nothing(self, method: str) -> None:
+        model, results = make_model(method), []
+        for extra in (0, 5):
+            model.zero_grad()
+            output = model(make_batch(method, extra))
+            output.loss.backward()
+            results.append((output.losses, gradients(model), output.bottlenecks))
+        for narrow, wide in zip(*results, strict=True):
+            assert_same(narrow, wide)
+
+    def test_what_stands_at_padding_is_never_read(self, method: str) -> None:
+        model, views = make_model(method), make_batch(method)
+        before = model(views).losses
+        for view in views.values():
+            view["input_ids"] = view["input_ids"].masked_fill(view["attention_mask"] == 0, 77)
+        assert_same(model(views).losses, before)
+
+    def test_a_batch_is_its_texts_alone_weighted_by_their_scored_tokens(self, method: str) -> None:
+        model, rows = make_model(method), make_rows(method)
+        together = model(stack(rows, method)).losses
+        alone = [(model(batch).losses, scored(batch)) for batch in (stack([row], method) for row in rows)]
+        for name, loss in together.items():
+            parts = torch.stack([losses[name] * counts[name] for losses, counts in alone])
+            total = torch.stack([counts[name] for _, counts in alone]).sum()
+            torch.testing.assert_close(loss, parts.sum() / total, atol=1e-6, rtol=0)
+
+    def test_half_batches_with_shared_counts_add_up(self, method: str) -> None:
+        model, rows = make_model(method), make_rows(method)
+        whole = stack(rows, method)
+        full = model(whole)
+        full.loss.backward()
+        expected = gradients(model)
+        model.zero_grad()
+        halves = [model(stack(half, method), counts=scored(whole)) for half in (rows[:2], rows[2:])]
+        for half in halves:
+            half.loss.backward()
+        assert_same(gradients(model), expected)
+        assert_same({name: halves[0].losses[name] + halves[1].losses[name] for name in full.losses}, full.losses)
+        torch.testing.assert_close(halves[0].loss + halves[1].loss, full.loss)
+
+
+class TestDeclaration:
+    def test_an_unknown_field_is_refused_with_the_known_ones(self, method: str) -> None:
+        config = METHODS[method].config
+        name = next(iter(config().decoder_specs))
+        with pytest.raises(ValueError, match="has no field 'depth'; it has: view, encoder, layers, inputs, stream"):
+            config(decoders={name: {"depth": 3}})
+
+    def test_an_unknown_value_is_refused_with_the_allowed_ones(self, method: str) -> None:
+        config = METHODS[method].config
+        name = next(iter(config().encoder_specs))
+        with pytest.raises(ValueError, match=r"View\.select is 'all'; allowed: none, random"):
+            config(encoders={name: {"view": {"select": "all"}}})
+        name = next(iter(config().decoder_specs))
+        with pytest.raises(ValueError, match=r"Decoder\.head is 'big'; allowed: mlm, tied"):
+            config(decoders={name: {"head": "big"}})
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A checkpoint directory of every method."""
+    root = tmp_path_factory.mktemp("checkpoints")
+    for name in METHODS:
+        make_model(name).save_pretrained(root / name)
+    return {name: root / name for name in METHODS}
+
+
+def comparable(config: PreTrainedConfig) -> dict[str, Any]:
+    """A configuration as plain data, without what saving adds: where it came from and by what it was written."""
+    values: dict[str, Any] = config.to_dict()
+    added = ("_name_or_path", "architectures", "dtype", "transformers_version")
+    return {key: value for key, value in values.items() if key not in added}
+
+
+class TestSaving:
+    def test_pretraining_model_comes_back_equal(self, method: str, saved: dict[str, Path]) -> None:
+        model, again = make_model(method), AutoModelForPreTraining.from_pretrained(saved[method])
+        assert type(again) is METHODS[method].pretraining
+        assert_same(again.state_dict(), model.state_dict(), tolerance=0.0)
+        views = make_batch(method)
+        torch.testing.assert_close(again(views).loss, model(views).loss, atol=0, rtol=0)
+
+    def test_encoder_comes_back_equal_without_the_rest(self, method: str, saved: dict[str, Path]) -> None:
+        encoder, report = AutoModel.from_pretrained(saved[method], output_loading_info=True)
+        assert type(encoder) is METHODS[method].encoder
+        assert not report["missing_keys"]
+        assert_same(encoder.state_dict(), make_model(method).encoder.state_dict(), tolerance=0.0)
+
+    def test_encoder_saved_alone_comes_back_equal(self, method: str, saved: dict[str, Path], tmp_path: Path) -> None:
+        encoder = AutoModel.from_pretrained(saved[method])
+        encoder.save_pretrained(tmp_path)
+        again, report = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+        assert type(again) is METHODS[method].encoder
+        assert not report["missing_keys"]
+        assert_same(again.state_dict(), encoder.state_dict(), tolerance=0.0)
+
+    def test_encoder_saved_alone_can_start_pretraining(
+        self, method: str, saved: dict[str, Path], tmp_path: Path
+    ) -> None:
+        encoder = AutoModel.from_pretrained(saved[method])
+        encoder.save_pretrained(tmp_path)
+        model = AutoModelForPreTraining.from_pretrained(tmp_path)
+        assert_same(model.encoder.state_dict(), encoder.state_dict(), tolerance=0.0)
+        assert all(torch.isfinite(tensor).all() for tensor in model.state_dict().values())
+        assert torch.isfinite(model(make_batch(method)).loss)
+
+    def test_more_tokens_can_be_added(self, method: str, tmp_path: Path) -> None:
+        model = make_model(method)
+        model.resize_token_embeddings(108, mean_resizing=False)
+        assert model.config.vocab_size == 108
+        loss = model(make_batch(method)).loss
+        model.save_pretrained(tmp_path)
+        torch.testing.assert_close(AutoModelForPreTraining.from_pretrained(tmp_path)(make_batch(method)).loss, loss)
+
+    def test_configuration_comes_back_equal(self, method: str, saved: dict[str, Path]) -> None:
+        config = AutoConfig.from_pretrained(saved[method])
+        assert type(config) is METHODS[method].config
+        assert comparable(config) == comparable(make_model(method).config)
+
+    def test_loads_where_the_package_is_not_installed(self, method: str, remote: dict[str, Any]) -> None:
+        model, result = make_model(method), remote[method]
+        assert result["loss"] == model(make_batch(method)).loss.item()
+        assert result["encoder_sum"] == sum(p.abs().sum().item() for p in model.encoder.parameters())
+        assert result["saved_again_loss"] == result["loss"]
+        assert result["classes"] == [METHODS[method].config.__name__, METHODS[method].encoder.__name__]
+        assert all(module.startswith("transformers_modules.") for module in result["modules"])
+
+
+LOAD_WITHOUT_PACKAGE = """
+import json, sys
+sys.modules["hf_dense"] = None
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
+
+root, again, methods = sys.argv[1], sys.argv[2], sys.argv[3:]
+results = {}
+for name in methods:
+    path = f"{root}/{name}"
+    config = AutoConfig.from_pretrained(path, trust_remote_code=True)
+    encoder = AutoModel.from_pretrained(path, trust_remote_code=True)
+    model = AutoModelForPreTraining.from_pretrained(path, trust_remote_code=True)
+    model.save_pretrained(f"{again}/{name}")
+    copy = AutoModelForPreTraining.from_pretrained(f"{again}/{name}", trust_remote_code=True)
+    views = torch.load(f"{path}/views.pt", weights_only=True)
+    results[name] = {
+        "classes": [type(config).__name__, type(encoder).__name__],
+        "modules": [type(thing).__module__ for thing in (config, encoder, model, copy)],
+        "encoder_sum": sum(p.abs().sum().item() for p in encoder.parameters()),
+        "loss": model(views).loss.item(),
+        "saved_again_loss": copy(views).loss.item(),
+    }
+print(json.dumps(results))
+"""
+
+
+@pytest.fixture(scope="module")
+def remote(saved: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a process that cannot import hf_dense makes of the checkpoints of all methods."""
+    root = next(iter(saved.values())).parent
+    for name, path in saved.items():
+        torch.save(make_batch(name), path / "views.pt")
+    home = tmp_path_factory.mktemp("home")
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD_WITHOUT_PACKAGE, str(root), str(home / "again"), *saved],
+        env={**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"},
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return results
+
+
+@pytest.fixture
+def library_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """`caplog` with what transformers' loggers say."""
+    transformers_logging.enable_propagation()
+    with caplog.at_level(logging.WARNING):
+        yield caplog
+    transformers_logging.disable_propagation()
+
+
+def announced(log: pytest.LogCaptureFixture) -> list[str]:
+    """The parts that `from_backbone` says it had to initialise."""
+    (line,) = [record.getMessage() for record in log.records if record.getMessage().startswith("Newly initialised")]
+    return line.rstrip(".").rpartition(": ")[2].split(", ")
+
+
+class TestFromBackbone:
+    def test_masked_language_model_gives_encoder_and_head(
+        self, method: str, tmp_path: Path, library_log: pytest.LogCaptureFixture
+    ) -> None:
+        source = BertForMaskedLM(backbone_config())
+        randomise(source, seed=3)
+        source.save_pretrained(tmp_path)
+        model = METHODS[method].pretraining.from_backbone(tmp_path)
+        assert announced(library_log) == [f"decoders.{name}" for name in model.config.decoder_specs]
+        assert_same(model.encoder.backbone.state_dict(), source.bert.state_dict(), tolerance=0.0)
+        hidden, labels = torch.randn(2, 5, 32), torch.randint(100, (2, 5))
+        expected = torch.nn.functional.cross_entropy(
+            source.cls(hidden).flatten(0, 1), labels.flatten(), reduction="sum"
+        )
+        torch.testing.assert_close(model.score(hidden, labels, "mlm")[0], expected)
+
+    def test_headless_encoder_gives_the_encoder(
+        self, method: str, tmp_path: Path, library_log: pytest.LogCaptureFixture
+    ) -> None:
+        source = BertModel(backbone_config(), add_pooling_layer=False)
+        randomise(source, seed=3)
+        source.save_pretrained(tmp_path)
+        model = METHODS[method].pretraining.from_backbone(tmp_path)
+        assert announced(library_log) == [*(f"decoders.{name}" for name in model.config.decoder_specs), "head"]
+        assert_same(model.encoder.backbone.state_dict(), source.state_dict(), tolerance=0.0)
+        assert all(torch.isfinite(parameter).all() for parameter in model.parameters())
+
+    def test_declaration_can_be_changed_on_the_way(self, method: str, tmp_path: Path) -> None:
+        BertForMaskedLM(backbone_config()).save_pretrained(tmp_path)
+        cls = METHODS[method].pretraining
+        name = next(iter(METHODS[method].config().encoder_specs))
+        model = cls.from_backbone(tmp_path, encoders={name: {"view": {"rate": 0.5}}}, crop="random")
+        assert model.config.encoder_specs[name].view.rate == 0.5
+        assert model.config.crop == "random"
+        assert model.config.backbone_config.hidden_size == 32

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+
+from hf_dense.data import content_hash, load_corpus, load_qrels, load_queries, training_pairs
+from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
+from hf_dense.errors import InputError
+
+PASSAGES = [
+    {"id": "d#0", "title": "T", "text": "zero", "document": "d", "position": 0, "split": "train"},
+    {"id": "d#1", "title": "", "text": "one", "document": "d", "position": 1, "split": "train"},
+]
+QUESTIONS = [{"id": "q1", "text": "first?"}, {"id": "q2", "text": "second?"}]
+JUDGEMENTS = [("q2", "d#1", 2), ("q1", "d#0", 1), ("q1", "d#1", 0)]
+
+
+def write_published(folder: Path) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus").mkdir()
+    (folder / "queries").mkdir()
+    for at, row in enumerate(PASSAGES):
+        Dataset.from_list([row], features=CORPUS).to_parquet(folder / "corpus" / f"part-{at}.parquet")
+    Dataset.from_list(QUESTIONS, features=QUERIES).to_parquet(folder / "queries" / "part-0.parquet")
+    rows = [dict(zip(QRELS, row, strict=True)) for row in JUDGEMENTS]
+    Dataset.from_list(rows, features=QRELS).to_parquet(folder / "qrels" / "train.parquet")
+    return folder
+
+
+def write_lines(path: Path, rows: list[dict[str, object]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_beir(folder: Path) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    write_lines(folder / "corpus.jsonl", [{"_id": r["id"], "title": r["title"], "text": r["text"]} for r in PASSAGES])
+    write_lines(folder / "queries.jsonl", [{"_id": r["id"], "text": r["text"], "metadata": {}} for r in QUESTIONS])
+    lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in JUDGEMENTS)]
+    (folder / "qrels" / "train.tsv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(params=[write_published, write_beir], ids=["published", "beir"])
+def collection(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    folder: Path = request.param(tmp_path / "collection")
+    return folder
+
+
+def test_both_forms_give_the_same_rows(collection: Path) -> None:
+    corpus = load_corpus(collection)
+    assert [list(corpus[name]) for name in ("id", "title", "text")] == [["d#0", "d#1"], ["T", ""], ["zero", "one"]]
+    assert load_queries(collection).to_list() == QUESTIONS
+    assert load_qrels(collection, "train") == {"q2": {"d#1": 2}, "q1": {"d#0": 1, "d#1": 0}}
+
+
+def test_published_corpus_keeps_document_and_position(tmp_path: Path) -> None:
+    corpus = load_corpus(write_published(tmp_path / "c"))
+    assert corpus.features == CORPUS
+    assert load_corpus(write_beir(tmp_path / "b")).column_names == ["id", "title", "text"]
+
+
+def test_judgements_downloaded_from_the_hub_are_found(tmp_path: Path) -> None:
+    qrels = write_published(tmp_path / "c") / "qrels"
+    (qrels / "train.parquet").rename(qrels / "train-00000-of-00001.parquet")
+    assert load_qrels(tmp_path / "c", "train") == {"q2": {"d#1": 2}, "q1": {"d#0": 1, "d#1": 0}}
+
+
+def test_one_training_row_per_relevant_passage(collection: Path) -> None:
+    assert training_pairs(collection).to_list() == [
+        {"query": "second?", "passage": "one", "query_id": "q2", "passage_id": "d#1"},
+        {"query": "first?", "passage": "T zero", "query_id": "q1", "passage_id": "d#0"},
+    ]
+
+
+def test_numeric_ids_and_absent_titles_of_beir(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "c")
+    write_lines(folder / "corpus.jsonl", [{"_id": "007", "text": "a"}, {"_id": "8", "title": None, "text": "b"}])
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\t007\t1\n")
+    corpus = load_corpus(folder)
+    assert list(corpus["id"]) == ["007", "8"]
+    assert list(corpus["title"]) == ["", ""]
+    assert load_qrels(folder, "test") == {"1": {"007": 1}}
+
+
+def test_content_hash_follows_the_data_and_not_the_card(collection: Path) -> None:
+    before = content_hash(collection)
+    (collection / "README.md").write_text("card")
+    assert content_hash(collection) == before
+    moved = collection.rename(collection.with_name("moved"))
+    assert content_hash(moved) == before
+    file = next(moved.glob("qrels/*"))
+    file.write_bytes(file.read_bytes() + b" ")
+    assert content_hash(moved) != before
+
+
+def test_missing_parts_are_named(collection: Path) -> None:
+    with pytest.raises(InputError, match="split 'test'; it has train"):
+        load_qrels(collection, "test")
+    for loader in (load_corpus, load_queries, content_hash):
+        with pytest.raises(InputError, match="nowhere is not a directory"):
+            loader(collection / "nowhere")
+    with pytest.raises(InputError, match=r"has no corpus: neither corpus/\*.parquet nor corpus.jsonl"):
+        load_corpus(collection / "qrels")
+    with pytest.raises(InputError, match="has no queries"):
+        load_queries(collection / "qrels")
+    with pytest.raises(InputError, match="is not a collection"):
+        content_hash(collection / "qrels")
+
+
+def test_a_missing_column_is_named_with_those_present(tmp_path: Path) -> None:
+    folder = write_published(tmp_path / "c")
+    for file in (folder / "corpus").iterdir():
+        Dataset.from_list([{"id": "1", "body": "x"}]).to_parquet(file)
+    with pytest.raises(InputError, match="corpus has no column 'text'; its columns are id, body"):
+        load_corpus(folder)
+    Dataset.from_list([{"query-id": "1", "score": 1}]).to_parquet(folder / "qrels" / "train.parquet")
+    with pytest.raises(InputError, match="no column 'corpus-id'; its columns are query-id, score"):
+        load_qrels(folder, "train")
+
+
+def test_an_empty_corpus_is_an_error(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "b")
+    (folder / "corpus.jsonl").write_text("")
+    with pytest.raises(InputError, match="is empty; it needs at least one passage"):
+        load_corpus(folder)
+
+
+def test_broken_lines_are_an_error(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "b")
+    (folder / "corpus.jsonl").write_text('{"_id": "1", "text": \n')
+    with pytest.raises(InputError, match=r"corpus\.jsonl cannot be read"):
+        load_corpus(folder)
+
+
+def test_judgements_of_unknown_rows_are_counted(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "b")
+    qrels = folder / "qrels" / "train.tsv"
+    qrels.write_text("query-id\tcorpus-id\tscore\nq1\tgone1\t1\nq2\tgone2\t1\nq2\tgone1\t1\nq1\td#0\t1\n")
+    with pytest.raises(InputError, match=r"name 2 passages that are not in the corpus, the first being 'gone1'"):
+        training_pairs(folder)
+    qrels.write_text("query-id\tcorpus-id\tscore\nq9\td#0\t1\n")
+    with pytest.raises(InputError, match=r"name 1 queries that are not in the queries, the first being 'q9'"):
+        training_pairs(folder)
+    qrels.write_text("query-id\tcorpus-id\tscore\nq1\td#0\t0\n")
+    with pytest.raises(InputError, match="no relevant passage to train on"):
+        training_pairs(folder)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+from datasets import Dataset
+from tokenizers import normalizers, pre_tokenizers
+
+from hf_dense.data.passages import add_neighbours, build_passages, count_words, pretoken_counter
+from hf_dense.errors import InputError
+
+
+def count_spaces(texts: list[str]) -> list[int]:
+    return [len(text.split()) for text in texts]
+
+
+def test_sentences_are_packed_greedily_across_paragraphs() -> None:
+    document = ["One two three. Four five.", "Six seven eight nine. Ten."]
+    assert build_passages([document], 6, count_spaces) == [["One two three. Four five.", "Six seven eight nine. Ten."]]
+    assert build_passages([document], 5, count_spaces)[0][0] == "One two three. Four five."
+    assert build_passages([document], 100, count_spaces) == [["One two three. Four five. Six seven eight nine. Ten."]]
+
+
+def test_no_passage_exceeds_the_length_and_no_word_is_lost() -> None:
+    documents = [
+        [" ".join(f"word{n}" for n in range(size)) + "." for size in (1, 40, 3, 17)],
+        ["A-b-c-d-e-f-g-h-i-j-k-l-m-n. And a normal sentence follows it."],
+    ]
+    count = pretoken_counter()
+    for length in (2, 5, 8, 16):
+        for document, passages in zip(documents, build_passages(documents, length, count), strict=True):
+            assert max(count(passages)) <= length
+            assert "".join("".join(passages).split()) == "".join("".join(document).split())
+
+
+def test_documents_stay_apart_and_empty_ones_have_no_passage() -> None:
+    assert build_passages([["One."], [], ["Two."]], 10, count_spaces) == [["One."], [], ["Two."]]
+
+
+def test_sentences_that_repeat_the_banned_text_are_removed() -> None:
+    document = ["Intro words. Return the SUM of both.", "In short: return the sum of both, quickly. Rest."]
+    assert build_passages([document], 50, count_spaces, ["return the sum"]) == [["Intro words. Rest."]]
+    assert build_passages([["Any text."]], 50, count_spaces, [""]) == [["Any text."]]
+
+
+@pytest.mark.parametrize("length", [1, 0, -3])
+def test_a_length_without_room_is_an_error(length: int) -> None:
+    with pytest.raises(InputError, match="give at least 2"):
+        build_passages([["One."]], length, count_spaces)
+
+
+def test_pretokens_are_those_of_bert() -> None:
+    texts = ["Don't use `numpy.array`!", "caf\u00e9  na\u00efve_name", "\u4f60\u597d x\u2264y", ""]
+    normalizer, pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    expected = [len(pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text))) for text in texts]
+    assert pretoken_counter()(texts) == expected
+    assert expected[0] == 10
+    assert pretoken_counter()([]) == []
+
+
+def test_words_have_two_letters() -> None:
+    assert count_words("An x_value of 3.5, a b") == 3
+
+
+def test_neighbour_is_the_next_passage_and_for_the_last_the_previous() -> None:
+    corpus = Dataset.from_dict(
+        {
+            "text": ["b1", "a0", "lonely", "b0", "a2", "a1"],
+            "document": ["b", "a", "c", "b", "a", "a"],
+            "position": [1, 0, 0, 0, 10, 9],
+        }
+    )
+    pairs = add_neighbours(corpus)
+    assert pairs.column_names == ["text", "neighbour"]
+    assert list(pairs["text"]) == ["a0", "a1", "a2", "b0", "b1"]
+    assert list(pairs["neighbour"]) == ["a1", "a2", "a1", "b1", "b0"]
+
+
+def test_neighbours_of_lonely_passages_are_an_empty_table() -> None:
+    pairs = add_neighbours(Dataset.from_dict({"text": ["x"], "document": ["d"], "position": [0]}))
+    assert pairs.num_rows == 0
+    assert pairs.column_names == ["text", "neighbour"]
+
+
+def test_neighbours_need_positions() -> None:
+    with pytest.raises(InputError, match="need the corpus column 'document', but it has only id, text"):
+        add_neighbours(Dataset.from_dict({"id": ["1"], "text": ["x"]}))

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from matplotlib.image import imread
+
+from hf_dense import InputError
+from hf_dense.evaluation.plots import loss_series, plot_losses, plot_metrics
+
+HISTORY = [
+    {"step": 10, "loss": 5.0, "encoder_loss": 3.0, "decoder_loss": 2.0, "learning_rate": 1e-4, "epoch": 0.1},
+    {"step": 20, "loss": 4.0, "encoder_loss": 2.5, "decoder_loss": 1.5, "epoch": 0.2},
+    {"step": 20, "eval_loss": 4.5, "eval_runtime": 1.0},
+    {"step": 20, "train_loss": 4.5, "train_runtime": 9.0},
+]
+
+
+def test_series_hold_each_loss_and_nothing_else() -> None:
+    assert loss_series(HISTORY) == {
+        "loss": [(10, 5.0), (20, 4.0)],
+        "encoder_loss": [(10, 3.0), (20, 2.5)],
+        "decoder_loss": [(10, 2.0), (20, 1.5)],
+        "eval_loss": [(20, 4.5)],
+    }
+
+
+def is_drawn(path: Path) -> bool:
+    image = imread(path)
+    return min(image.shape[:2]) > 300 and len({tuple(pixel) for pixel in image[::7, ::7, :3].reshape(-1, 3)}) > 3
+
+
+def test_losses_and_metrics_are_drawn(tmp_path: Path) -> None:
+    assert is_drawn(plot_losses({"a": HISTORY, "b": HISTORY, "empty": []}, tmp_path / "plots" / "losses.png"))
+    rows = [{"name": "BM25", "mrr@10": 0.4, "recall@100": 0.8}, {"name": "ours", "mrr@10": 0.0, "recall@100": 0.9}]
+    assert is_drawn(plot_metrics(rows, tmp_path / "plots" / "metrics.png"))
+    assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == ["losses.png", "metrics.png"]
+
+
+def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No loss"):
+        plot_losses({"a": [{"step": 1, "train_runtime": 3.0}]}, tmp_path / "losses.png")
+    for rows in ([], [{"name": "a"}], [{"name": "a", "x": 1}, {"name": "b", "y": 1}]):
+        with pytest.raises(InputError, match="same metrics"):
+            plot_metrics(rows, tmp_path / "metrics.png")
+    assert not list(tmp_path.iterdir())

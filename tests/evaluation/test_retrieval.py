@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+from sentence_transformers import SentenceTransformer
+from tiny_retriever import write_dataset, write_retriever
+
+from hf_dense import InputError
+from hf_dense.data.collections import load_corpus, load_qrels, load_queries
+from hf_dense.evaluation.retrieval import METRICS, RetrievalResult, build_task, evaluate_retriever, score_queries
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("dataset") / "beir", passages=300, queries=40)
+
+
+@pytest.fixture(scope="module")
+def retriever(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_retriever(tmp_path_factory.mktemp("retriever") / "model")
+
+
+def brute_force(retriever: Path, dataset: Path) -> dict[str, dict[str, float]]:
+    """Compute the three metrics from the full ranking, by their definitions."""
+    model = SentenceTransformer(str(retriever))
+    corpus, queries, qrels = load_corpus(dataset), load_queries(dataset), load_qrels(dataset, "test")
+    texts = [f"{row['title']} {row['text']}".strip() for row in corpus]
+    scores = model.encode(queries["text"][:]) @ model.encode(texts).T
+    ids = np.array(corpus["id"][:])
+    values: dict[str, dict[str, float]] = {metric: {} for metric in METRICS}
+    for query, row in zip(queries["id"], scores, strict=True):
+        hits = [qrels[query].get(passage, 0) for passage in ids[np.argsort(-row)]]
+        ideal = sum(1 / np.log2(rank + 2) for rank in range(min(10, sum(hits))))
+        values["ndcg@10"][query] = sum(hit / np.log2(rank + 2) for rank, hit in enumerate(hits[:10])) / ideal
+        values["mrr@10"][query] = max((hit / (rank + 1) for rank, hit in enumerate(hits[:10])), default=0)
+        values["recall@100"][query] = sum(hits[:100]) / sum(hits)
+    return values
+
+
+def test_metrics_per_query_equal_their_definition_and_average_to_mtebs(
+    retriever: Path, dataset: Path, tmp_path: Path
+) -> None:
+    result = evaluate_retriever(retriever, dataset, "test", name="random", output_dir=tmp_path / "out")
+
+    expected = brute_force(retriever, dataset)
+    for metric in METRICS:
+        assert result.per_query[metric] == pytest.approx(expected[metric], abs=1e-6), metric
+        mean = np.mean(list(result.per_query[metric].values()))
+        assert result.metrics[metric] == pytest.approx(mean, abs=6e-6), metric
+    assert 0.2 < result.metrics["recall@100"] < 1
+    assert len(result.per_query["mrr@10"]) == 40
+    assert RetrievalResult.load(tmp_path / "out") == result
+
+
+def test_bm25_finds_the_passages_that_share_a_word(dataset: Path, tmp_path: Path) -> None:
+    result = evaluate_retriever("bm25", dataset, "test", name="BM25", output_dir=tmp_path / "out")
+
+    assert result.metrics["mrr@10"] == 1
+    for metric in METRICS:
+        mean = np.mean(list(result.per_query[metric].values()))
+        assert result.metrics[metric] == pytest.approx(mean, abs=6e-6), metric
+
+
+def test_second_local_model_does_not_get_the_scores_of_the_first(
+    retriever: Path, dataset: Path, tmp_path: Path
+) -> None:
+    other = write_retriever(tmp_path / "other", seed=1)
+    results = [
+        evaluate_retriever(model, dataset, "test", name="same name", output_dir=tmp_path / str(index))
+        for index, model in enumerate([retriever, other, retriever])
+    ]
+    assert results[0].metrics == results[2].metrics
+    assert results[0].metrics != results[1].metrics
+
+
+def test_rankings_and_mtebs_scores_are_kept(retriever: Path, dataset: Path, tmp_path: Path) -> None:
+    result = evaluate_retriever(retriever, dataset, "test", name="kept", output_dir=tmp_path / "out")
+
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "rankings.parquet",
+        "result.json",
+        "scores.json",
+    ]
+    assert json.loads((tmp_path / "out" / "scores.json").read_text())["mrr_at_10"] == result.metrics["mrr@10"]
+    rankings: dict[str, dict[str, float]] = {}
+    for row in parquet.read_table(tmp_path / "out" / "rankings.parquet").to_pylist():
+        rankings.setdefault(row["query-id"], {})[row["corpus-id"]] = row["score"]
+        assert row["rank"] == len(rankings[row["query-id"]])
+    assert {len(ranking) for ranking in rankings.values()} == {100}
+    assert score_queries(load_qrels(dataset, "test"), rankings) == result.per_query
+
+
+def test_only_queries_with_a_relevant_passage_count(dataset: Path) -> None:
+    task = build_task(dataset, "test")
+    data = task.dataset["default"]["test"]
+    assert set(data["queries"]["id"]) == set(data["relevant_docs"])
+    assert len(data["corpus"]) == 300
+
+
+def test_score_queries_by_hand() -> None:
+    qrels = {"first": {"a": 1}, "third": {"c": 1, "z": 1}, "beyond": {"k": 1}, "unranked": {"a": 1}}
+    ranking = {passage: 1.0 - rank / 100 for rank, passage in enumerate("abcdefghijklm")}
+    values = score_queries(qrels, dict.fromkeys(("first", "third", "beyond"), ranking))
+    assert values["mrr@10"] == pytest.approx({"first": 1, "third": 1 / 3, "beyond": 0, "unranked": 0})
+    assert values["recall@100"] == pytest.approx({"first": 1, "third": 0.5, "beyond": 1, "unranked": 0})
+    assert values["ndcg@10"]["third"] == pytest.approx(0.5 / (1 + 1 / np.log2(3)))
+
+
+def test_bad_input_leaves_nothing(retriever: Path, dataset: Path, tmp_path: Path) -> None:
+    for model, split in ((retriever, "nosuchsplit"), (tmp_path / "nosuchmodel", "test")):
+        with pytest.raises(InputError):
+            evaluate_retriever(model, dataset, split, name="bad", output_dir=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_evaluation_does_not_replace_a_model(retriever: Path, dataset: Path) -> None:
+    with pytest.raises(InputError, match="not an earlier output"):
+        evaluate_retriever("bm25", dataset, "test", name="BM25", output_dir=retriever)
+    assert (retriever / "modules.json").is_file()
+
+
+def test_no_result_to_load(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no evaluation result"):
+        RetrievalResult.load(tmp_path)

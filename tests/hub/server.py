@@ -1,0 +1,210 @@
+"""A Hugging Face Hub in memory, for model repositories: what `push_to_hub` and `from_pretrained` ask for, no more.
+
+Start it with `python server.py`; it prints its address and serves until killed. Clients need `HF_ENDPOINT` set to that
+address, any `HF_TOKEN`, and `HF_HUB_DISABLE_XET=1` (uploads then go through Git LFS), all before `huggingface_hub` is
+imported. Tokens are not checked.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import RLock
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+USER = "someone"
+REPOSITORY = r"(?P<repo>[^/]+/[^/]+)"
+LARGE = (".safetensors", ".bin")
+Files = dict[str, bytes]
+
+
+def blob_id(data: bytes) -> str:
+    """Git's identifier of a file."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+class Repository:
+    """The commits of one repository; its only branch is `main`."""
+
+    def __init__(self) -> None:
+        self.commits: dict[str, Files] = {}
+        self.main = ""
+        self.commit({})
+
+    def commit(self, files: Files) -> None:
+        self.main = hashlib.sha1(f"{len(self.commits)}{sorted(files)}".encode()).hexdigest()
+        self.commits[self.main] = files
+
+    def files(self, revision: str) -> Files | None:
+        return self.commits.get(self.main if revision == "main" else revision)
+
+
+class Hub:
+    """All repositories, and the large files uploaded so far by SHA-256."""
+
+    def __init__(self) -> None:
+        self.repositories: dict[str, Repository] = {}
+        self.large: Files = {}
+        self.lock = RLock()
+
+    def large_id(self, data: bytes) -> str | None:
+        """SHA-256 of a file that came in as a large one."""
+        digest = hashlib.sha256(data).hexdigest()
+        return digest if digest in self.large else None
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request; `ROUTES` says which method answers it."""
+
+    protocol_version = "HTTP/1.1"
+    hub: Hub
+
+    def log_message(self, *_: Any) -> None:
+        """Keep standard error for errors."""
+
+    def answer(self) -> None:
+        body = self.read()
+        path = urlsplit(self.path).path
+        with self.hub.lock:
+            for pattern, method in ROUTES.items():
+                if match := re.fullmatch(pattern, path):
+                    fields = {key: unquote(value) for key, value in match.groupdict().items() if value is not None}
+                    return method(self, body, **fields)
+        return self.refuse("EntryNotFound", f"no route for {self.command} {path}")
+
+    do_GET = do_POST = do_PUT = do_HEAD = answer
+
+    def read(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def send(self, content: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        """Send bytes as they are, anything else as JSON."""
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(data)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def refuse(self, code: str, message: str) -> None:
+        self.send({"error": message}, 404, {"X-Error-Code": code, "X-Error-Message": message})
+
+    def find(self, repo: str, revision: str = "main") -> Files | None:
+        """Files of a revision; None once the request has been refused."""
+        if repo not in self.hub.repositories:
+            self.refuse("RepoNotFound", "Repository not found")
+            return None
+        files = self.hub.repositories[repo].files(revision)
+        if files is None:
+            self.refuse("RevisionNotFound", "Revision not found")
+        return files
+
+    def validate_card(self, _: bytes) -> None:
+        self.send({"errors": [], "warnings": []})
+
+    def create(self, body: bytes) -> None:
+        asked = json.loads(body)
+        repo = f"{asked.get('organization') or USER}/{asked['name']}"
+        exists = repo in self.hub.repositories
+        self.hub.repositories.setdefault(repo, Repository())
+        self.send({"url": f"http://{self.headers['Host']}/{repo}", "id": repo}, 409 if exists else 200)
+
+    def plan_upload(self, body: bytes, repo: str) -> None:
+        if self.find(repo) is not None:
+            paths = [file["path"] for file in json.loads(body)["files"]]
+            modes = {path: "lfs" if path.endswith(LARGE) else "regular" for path in paths}
+            self.send({"files": [{"path": p, "uploadMode": m, "shouldIgnore": False} for p, m in modes.items()]})
+
+    def plan_large(self, body: bytes, repo: str) -> None:
+        objects = [{"oid": wanted["oid"], "size": wanted["size"]} for wanted in json.loads(body)["objects"]]
+        for entry in objects:
+            if entry["oid"] not in self.hub.large:
+                entry["actions"] = {"upload": {"href": f"http://{self.headers['Host']}/large/{entry['oid']}"}}
+        self.send({"transfer": "basic", "objects": objects}, headers={"Content-Type": "application/vnd.git-lfs+json"})
+
+    def upload_large(self, body: bytes, oid: str) -> None:
+        self.hub.large[oid] = body
+        self.send(b"", 200 if self.hub.large_id(body) == oid else 400)
+
+    def commit(self, body: bytes, repo: str) -> None:
+        files = self.find(repo)
+        if files is None:
+            return
+        files = dict(files)
+        for line in body.splitlines():
+            entry = json.loads(line)
+            value = entry["value"]
+            if entry["key"] == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            elif entry["key"] == "lfsFile":
+                files[value["path"]] = self.hub.large[value["oid"]]
+        repository = self.hub.repositories[repo]
+        repository.commit(files)
+        url = f"http://{self.headers['Host']}/{repo}/commit/{repository.main}"
+        self.send({"success": True, "commitOid": repository.main, "commitUrl": url})
+
+    def info(self, _: bytes, repo: str, revision: str = "main") -> None:
+        files = self.find(repo, revision)
+        if files is not None:
+            names = [{"rfilename": name} for name in sorted(files)]
+            sha = self.hub.repositories[repo].main if revision == "main" else revision
+            self.send({"id": repo, "sha": sha, "private": False, "tags": [], "siblings": names})
+
+    def tree(self, _: bytes, repo: str, revision: str, folder: str = "") -> None:
+        files = self.find(repo, revision)
+        if files is None:
+            return
+        found = {name: data for name, data in sorted(files.items()) if name.startswith(folder)}
+        if found:
+            self.send([{"type": "file", "path": n, "size": len(d), "oid": blob_id(d)} for n, d in found.items()])
+        else:
+            self.refuse("EntryNotFound", f"{folder} does not exist")
+
+    def download(self, _: bytes, repo: str, revision: str, path: str) -> None:
+        files = self.find(repo, revision)
+        if files is None:
+            return
+        if path not in files:
+            return self.refuse("EntryNotFound", "Entry not found")
+        data = files[path]
+        sha = self.hub.repositories[repo].main if revision == "main" else revision
+        tag = f'"{self.hub.large_id(data) or blob_id(data)}"'
+        self.send(data, headers={"X-Repo-Commit": sha, "ETag": tag, "X-Linked-Size": str(len(data))})
+
+
+ROUTES: dict[str, Callable[..., None]] = {
+    r"/api/validate-yaml": Handler.validate_card,
+    r"/api/repos/create": Handler.create,
+    rf"/api/models/{REPOSITORY}/preupload/main": Handler.plan_upload,
+    rf"/{REPOSITORY}\.git/info/lfs/objects/batch": Handler.plan_large,
+    r"/large/(?P<oid>[0-9a-f]{64})": Handler.upload_large,
+    rf"/api/models/{REPOSITORY}/commit/main": Handler.commit,
+    rf"/api/models/{REPOSITORY}(/revision/(?P<revision>[^/]+))?": Handler.info,
+    rf"/api/models/{REPOSITORY}/tree/(?P<revision>[^/]+)(/(?P<folder>.+))?": Handler.tree,
+    rf"/{REPOSITORY}/resolve/(?P<revision>[^/]+)/(?P<path>.+)": Handler.download,
+}
+
+
+def make_server(port: int = 0) -> ThreadingHTTPServer:
+    """A server of an empty Hub on `port` of this machine; 0 takes a free one."""
+    handler = type("HubHandler", (Handler,), {"hub": Hub()})
+    return ThreadingHTTPServer(("127.0.0.1", port), handler)
+
+
+if __name__ == "__main__":
+    server = make_server()
+    print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
+    server.serve_forever()

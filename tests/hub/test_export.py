@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import huggingface_hub
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder, write_retriever
+from transformers import AutoModel, BertModel, BertTokenizer
+
+from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
+from hf_dense.hub import export_sentence_transformer
+from hf_dense.hub.loading import load_retriever
+
+TEXTS = ["a b c", "some longer words here", "zz"]
+
+LOAD_WITHOUT_HF_DENSE = """
+import json, sys
+sys.modules["hf_dense"] = None
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer(sys.argv[1], trust_remote_code=False)
+print("RESULT" + json.dumps(model.encode(json.loads(sys.argv[2])).tolist()))
+"""
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("checkpoint")
+    torch.manual_seed(0)
+    RetroMAEForPreTraining(RetroMAEConfig(backbone_config=tiny_config())).save_pretrained(directory)
+    tiny_tokenizer().save_pretrained(directory)
+    return directory
+
+
+def cls_vectors(encoder: torch.nn.Module, texts: list[str]) -> np.ndarray:
+    batch = tiny_tokenizer()(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        return encoder.eval()(**batch).last_hidden_state[:, 0].numpy()
+
+
+def test_pretraining_checkpoint_loads_without_hf_dense_with_equal_vectors(checkpoint: Path, tmp_path: Path) -> None:
+    exported = export_sentence_transformer(checkpoint, tmp_path / "out", max_length=32)
+
+    run = subprocess.run(
+        [sys.executable, "-c", LOAD_WITHOUT_HF_DENSE, str(exported), json.dumps(TEXTS)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    vectors = json.loads(run.stdout.split("RESULT")[1])
+    expected = cls_vectors(AutoModel.from_pretrained(checkpoint), TEXTS)
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+    assert np.abs(expected[0] - expected[1]).max() > 0.1
+
+
+def test_export_is_a_plain_encoder(checkpoint: Path, tmp_path: Path) -> None:
+    exported = export_sentence_transformer(checkpoint, tmp_path / "out", max_length=32)
+
+    config = json.loads((exported / "config.json").read_text())
+    assert config["model_type"] == "bert"
+    assert config["architectures"] == ["BertModel"]
+    assert "auto_map" not in config
+    assert not list(exported.rglob("*.py"))
+    names = set(load_file(exported / "model.safetensors"))
+    assert names == set(BertModel(tiny_config(), add_pooling_layer=False).state_dict())
+    assert (exported / "tokenizer.json").is_file()
+
+
+def test_plain_encoder_exports_the_same_bytes_each_time(tmp_path: Path) -> None:
+    encoder = write_encoder(tmp_path / "encoder")
+    files = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        exported = export_sentence_transformer(encoder, tmp_path / str(seed), max_length=16)
+        files.append((exported / "model.safetensors").read_bytes())
+    assert files[0] == files[1]
+
+
+def test_options_are_kept(tmp_path: Path) -> None:
+    exported = export_sentence_transformer(
+        write_encoder(tmp_path / "encoder"),
+        tmp_path / "out",
+        max_length=9,
+        pooling="mean",
+        normalize=True,
+        similarity="cosine",
+        prompts={"query": "ask "},
+    )
+    model = SentenceTransformer(str(exported))
+    assert model.max_seq_length == 9
+    assert model.similarity_fn_name == "cosine"
+    assert model.prompts == {"query": "ask ", "document": ""}
+    assert model[1].pooling_mode == "mean"
+    np.testing.assert_allclose(np.linalg.norm(model.encode(TEXTS), axis=1), 1, atol=1e-6)
+    assert model.tokenize(["a " * 40])["input_ids"].shape[1] == 9
+
+
+def test_default_similarity_is_the_dot_product(tmp_path: Path) -> None:
+    model = SentenceTransformer(str(write_retriever(tmp_path / "out")))
+    vectors = model.encode(TEXTS)
+    np.testing.assert_allclose(model.similarity(vectors, vectors).numpy(), vectors @ vectors.T, rtol=1e-5)
+
+
+def test_loading_drops_the_pooler_that_would_be_saved_at_random(tmp_path: Path) -> None:
+    retriever = load_retriever(write_retriever(tmp_path / "out"))
+    retriever.save_pretrained(str(tmp_path / "again"))
+    assert not [name for name in load_file(tmp_path / "again" / "model.safetensors") if "pooler" in name]
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    encoder = write_encoder(tmp_path / "encoder")
+    for _ in range(2):
+        export_sentence_transformer(encoder, tmp_path / "out", max_length=16)
+        assert not (tmp_path / "out" / "stale").exists()
+        (tmp_path / "out" / "stale").write_text("old")
+    with pytest.raises(InputError, match="not an earlier output"):
+        export_sentence_transformer(encoder, encoder, max_length=16)
+    assert (encoder / "model.safetensors").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["encoder", "out"]
+
+
+def without_tokenizer(directory: Path) -> Path:
+    BertModel(tiny_config(), add_pooling_layer=False).save_pretrained(directory)
+    return directory
+
+
+def with_smaller_vocabulary(directory: Path) -> Path:
+    BertModel(tiny_config(vocab_size=40), add_pooling_layer=False).save_pretrained(directory)
+    tiny_tokenizer().save_pretrained(directory)
+    return directory
+
+
+def without_cls(directory: Path) -> Path:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    without_tokenizer(directory)
+    words = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "a": 2, "b": 3}, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(directory)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: path, "There is no model directory"),
+        (without_tokenizer, "There is no tokenizer"),
+        (with_smaller_vocabulary, "has 57 tokens, its encoder only 40"),
+        (without_cls, r"does not put \[CLS\] first"),
+    ],
+)
+def test_bad_checkpoint_is_one_sentence_and_leaves_nothing(make: object, message: str, tmp_path: Path) -> None:
+    checkpoint = make(tmp_path / "checkpoint")
+    with pytest.raises(InputError, match=message):
+        export_sentence_transformer(checkpoint, tmp_path / "out", max_length=16)
+    assert not [path for path in tmp_path.iterdir() if path.name != "checkpoint"]
+
+
+def test_saving_does_not_ask_the_hub_about_our_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *address, **options: asked.append(address))
+    load_retriever(write_retriever(tmp_path / "out")).save_pretrained(str(tmp_path / "again"))
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 1}, "at least 2 tokens"),
+        ({"max_length": 65}, "takes at most 64"),
+        ({"max_length": 16, "pooling": "max"}, "cls, mean"),
+        ({"max_length": 16, "similarity": "euclidean"}, "dot, cosine"),
+        ({"max_length": 16, "prompts": {"passage": "x"}}, "query, document"),
+    ],
+)
+def test_bad_option_is_named(options: dict, message: str, tmp_path: Path) -> None:
+    encoder = write_encoder(tmp_path / "encoder")
+    with pytest.raises(InputError, match=message):
+        export_sentence_transformer(encoder, tmp_path / "out", **options)
+
+
+def test_the_tokenizer_is_the_checkpoints_own(checkpoint: Path, tmp_path: Path) -> None:
+    exported = export_sentence_transformer(checkpoint, tmp_path / "out", max_length=32)
+    tokenizer = BertTokenizer.from_pretrained(exported)
+    assert tokenizer("abc")["input_ids"] == tiny_tokenizer()("abc")["input_ids"]
+    assert tokenizer.unk_token_id not in tokenizer("abc")["input_ids"]

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from transformers import BertConfig
+
+from hf_dense import METHODS, CoTMAEConfig, Decoder, Encoder, RetroMAEConfig, SEEDConfig, View
+from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
+
+
+def test_declarations_are_complete_without_overrides() -> None:
+    config = RetroMAEConfig()
+    assert config.encoder_specs == {"encoder": Encoder(View(rate=0.30))}
+    assert config.decoder_specs["decoder"].attention == "sampled:0.5"
+    assert isinstance(config.backbone_config, BertConfig)
+    assert config.crop == "head"
+
+
+def test_overrides_change_what_they_name_and_nothing_else() -> None:
+    config = CoTMAEConfig(
+        backbone_config={"hidden_size": 32, "vocab_size": 100},
+        encoders={"encoder": {"view": {"rate": 0.4}}},
+        decoders={"decoder": {"layers": 1}},
+        crop="head",
+    )
+    assert config.encoder_specs["encoder"] == Encoder(View(sources=("text", "neighbour"), rate=0.4))
+    assert config.decoder_specs["decoder"] == Decoder(View(sources=("neighbour", "text"), rate=0.45), layers=1)
+    assert config.crop == "head"
+    assert (config.hidden_size, config.vocab_size) == (32, 100)
+
+
+def test_overrides_do_not_leak_into_the_declaration_or_into_another_configuration() -> None:
+    changed = RetroMAEConfig(encoders={"encoder": {"view": {"rate": 0.4}}})
+    changed.encoders["encoder"]["view"]["rate"] = 0.5
+    assert RetroMAEConfig().encoder_specs["encoder"].view.rate == 0.30
+    assert RetroMAEConfig.declared_encoders["encoder"].view.rate == 0.30
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_json_round_trip(method: str) -> None:
+    cls = METHODS[method].config
+    config = cls(
+        backbone_config=BertConfig(hidden_size=32, num_attention_heads=2, layer_norm_eps=1e-5),
+        encoders={"encoder": {"view": {"rate": 0.25, "fill": "mask"}, "weight": 2.0}},
+        decoders={"decoder": {"weight": 0.5}},
+        crop="random",
+    )
+    again = cls.from_dict(json.loads(config.to_json_string(use_diff=False)))
+    assert again.to_dict() == config.to_dict()
+    assert again.encoder_specs == config.encoder_specs
+    assert again.decoder_specs == config.decoder_specs
+    assert again.encoder_specs["encoder"].view.rate == 0.25
+    assert again.crop == "random"
+    assert again.backbone_config.to_dict() == config.backbone_config.to_dict()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_short_json_round_trips_too(method: str) -> None:
+    cls = METHODS[method].config
+    config = cls(decoders={"decoder": {"weight": 0.5}})
+    assert cls.from_dict(json.loads(config.to_json_string())).to_dict() == config.to_dict()
+
+
+def test_views_and_sources() -> None:
+    assert CoTMAEConfig().sources == ["text", "neighbour"]
+    assert SEEDConfig().sources == ["text"]
+    assert {name: view.labels for name, view in SEEDConfig().views.items()} == {"encoder": "hidden", "decoder": "next"}
+
+
+def test_one_source_may_be_a_plain_string() -> None:
+    assert View(sources="text") == View(sources=("text",))
+
+
+@pytest.mark.parametrize(
+    ("attention", "kind", "value"), [("full", "full", 0), ("causal:12", "causal", 12), ("sampled:.25", "sampled", 0.25)]
+)
+def test_attention_is_read_apart(attention: str, kind: str, value: float) -> None:
+    decoder = Decoder(attention=attention)
+    assert (decoder.attention_kind, decoder.attention_value) == (kind, value)
+
+
+def test_a_method_may_declare_further_decoders() -> None:
+    config = RetroMAEConfig(decoders={"second": {"layers": 1, "weight": 0.1}})
+    assert list(config.views) == ["encoder", "decoder", "second"]
+
+
+@pytest.mark.parametrize(
+    ("cls", "values", "message"),
+    [
+        (View, {"select": "some"}, r"View\.select is 'some'; allowed: none, random"),
+        (View, {"fill": "zero"}, r"View\.fill is 'zero'; allowed: mask, bert"),
+        (View, {"labels": "all"}, r"View\.labels is 'all'; allowed: hidden, every, next"),
+        (View, {"sources": ()}, r"View\.sources is empty"),
+        (View, {"rate": 0.0}, r"View\.rate is 0\.0"),
+        (View, {"rate": 1.0}, r"View\.rate is 1\.0"),
+        (View, {"select": "none"}, "scores nothing"),
+        (Decoder, {"layers": 0}, r"Decoder\.layers is 0"),
+        (Decoder, {"inputs": "words"}, r"Decoder\.inputs is 'words'; allowed: embeddings, own_embeddings"),
+        (Decoder, {"stream": "x"}, r"Decoder\.stream is 'x'; allowed: inputs, bottleneck, bottleneck_embedded"),
+        (Decoder, {"entry": "last"}, r"Decoder\.entry is 'last'; allowed: first, cross_attention"),
+        (Decoder, {"norm": "mid"}, r"Decoder\.norm is 'mid'; allowed: post, pre"),
+        (Decoder, {"head": "own"}, r"Decoder\.head is 'own'; allowed: mlm, tied"),
+        (Decoder, {"attention": "causal"}, r"Decoder\.attention is 'causal'; allowed: full, causal:k"),
+        (Decoder, {"attention": "causal:0"}, r"Decoder\.attention is 'causal:0'"),
+        (Decoder, {"attention": "sampled:1.5"}, r"Decoder\.attention is 'sampled:1\.5'"),
+        (Decoder, {"attention": "sampled:0.0"}, r"Decoder\.attention is 'sampled:0\.0'"),
+        (Decoder, {"stream": "bottleneck", "layers": 2}, "exactly one post-norm layer"),
+        (Decoder, {"stream": "bottleneck", "layers": 1, "norm": "pre"}, "exactly one post-norm layer"),
+        (Decoder, {"entry": "cross_attention"}, r"has norm='pre'"),
+    ],
+)
+def test_bad_declarations_are_refused(cls: Any, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cls(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"encoders": {"encoder": {"view": {"rate": "3e-1"}}}}, "rate is '3e-1'"),
+        ({"decoders": {"decoder": {"layers": "1"}}}, "layers is '1'"),
+        ({"encoders": {"encoder": {"view": None}}}, "view"),
+        ({"crop": "tail"}, "crop is 'tail'; allowed: head, random"),
+        ({"encoders": {"encoder": {"depth": 3}}}, "Encoder of 'encoder' has no field 'depth'; it has: view, weight"),
+        ({"decoders": {"decoder": {"rate": 0.3}}}, "Decoder of 'decoder' has no field 'rate'; it has: view, encoder, "),
+        ({"decoders": {"decoder": {"view": {"mask": 1}}}}, "View of 'decoder' has no field 'mask'; it has: sources, "),
+        ({"decoders": {"decoder": {"encoder": "other"}}}, "reads encoder 'other'; there is: encoder"),
+        ({"decoders": {"encoder": {}}}, "both named 'encoder'"),
+        ({"decoders": {"decoder": {"view": {"sources": ["text", "neighbour"]}}}}, "equally many sources"),
+    ],
+)
+def test_bad_configurations_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RetroMAEConfig(**values)
+
+
+def test_the_base_configuration_declares_nothing() -> None:
+    assert BottleneckConfig().views == {}

@@ -1,0 +1,234 @@
+"""The engine reproduces the released implementations: losses, bottlenecks and gradients, recorded from their code.
+
+`data/<name>/`: weights under the reference's names, its inputs after masking, and what it computes from them; see
+`data/README.md`. `dupmae` is here for RetroMAE's second query stream, which its code introduced; it has one more loss,
+not computed here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import BertConfig
+
+from hf_dense import BottleneckConfig, InputError, get_method
+from hf_dense.hub.convert import REFERENCES, load_reference
+from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput
+
+DATA = Path(__file__).parent / "data"
+METHODS = ["retromae", "cotmae", "seed_encoder"]
+DTYPES = [torch.float64, torch.float32]
+SIZES = {
+    "vocab_size": 400,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "max_position_embeddings": 48,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+
+Views = dict[str, dict[str, Tensor]]
+
+
+def reference_model(method: str, **changes: Any) -> BottleneckForPreTraining:
+    if method == "seed_encoder":
+        backbone = BertConfig(**SIZES, num_hidden_layers=3, layer_norm_eps=1e-5, pad_token_id=1)
+    else:
+        backbone = BertConfig(**SIZES, num_hidden_layers=4)
+    classes = get_method(method)
+    return classes.pretraining(classes.config(backbone_config=backbone, **changes))
+
+
+def view(ids: Tensor, mask: Tensor, labels: Tensor, **more: Tensor) -> dict[str, Tensor]:
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels, **more}
+
+
+def recorded_views(name: str) -> Views:
+    with np.load(DATA / name / "inputs.npz") as arrays:
+        x = {key: torch.from_numpy(arrays[key]) for key in arrays}
+    if name == "cotmae":
+        encoder = view(x["input_ids"], x["attention_mask"], x["labels"])
+        decoder = view(x["decoder_input_ids"], x["decoder_attention_mask"], x["decoder_labels"])
+    elif name == "seed_encoder":
+        encoder = view(x["src_tokens"], x["src_tokens"] != 1, x["encoder_labels"])
+        decoder = view(x["prev_tokens"], x["prev_tokens"] != 1, x["decoder_labels"])
+    else:
+        mask = x["encoder_attention_mask"]
+        encoder = view(x["encoder_input_ids"], mask, x["encoder_labels"])
+        decoder = view(x["decoder_input_ids"], mask, x["decoder_labels"], visible=x["decoder_attention_mask"])
+    return {"encoder": encoder, "decoder": decoder}
+
+
+def recorded_weights(name: str) -> dict[str, Tensor]:
+    return load_file(DATA / name / "weights.safetensors")
+
+
+def recorded_results(name: str) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((DATA / name / "expected.json").read_text())
+    return results
+
+
+@dataclass
+class Run:
+    """One step of our engine on recorded weights and inputs."""
+
+    expected: dict[str, Any]
+    output: PreTrainingOutput
+    gradients: dict[str, Tensor]
+
+
+@cache
+def run(name: str, dtype: torch.dtype) -> Run:
+    method, changes = name, {}
+    if name == "dupmae":
+        method, changes = "retromae", {"decoders": {"decoder": {"stream": "bottleneck_embedded"}}}
+    model = reference_model(method, **changes)
+    load_reference(model, recorded_weights(name))
+    model.to(dtype)
+    output = model(recorded_views(name))
+    output.loss.backward()
+    gradients = {key: parameter.grad for key, parameter in model.named_parameters()}
+    return Run(recorded_results(name), output, gradients)
+
+
+def reference_losses(expected: dict[str, Any]) -> dict[str, float]:
+    """Recorded losses under our names: `encoder_mlm` and `decoder_mlm` or `decoder_lm`."""
+    parts = expected["expected"]["components"]
+    return {key.split("_")[0]: value for key, value in parts.items() if "_" in key}
+
+
+def gradient_errors(result: Run, method: str, floor: float) -> dict[str, float]:
+    """Relative difference of each gradient's norm from the recorded one; norms below `floor` count as `floor`."""
+    errors = {}
+    for name, expected in result.expected["grad_l2_norm_of_total_loss"].items():
+        ours = REFERENCES[method].rename(name)
+        if ours is None:
+            assert expected < floor, f"{name} is listed as dead but has a gradient"
+            continue
+        norm = result.gradients[ours].norm().item()
+        errors[ours] = abs(norm - expected) / max(expected, floor)
+    return errors
+
+
+# A key bias shifts all scores of a row alike, so its true gradient is 0; what is left is rounding.
+FLOOR = {torch.float64: 1e-6, torch.float32: 1e-3}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", [*METHODS, "dupmae"])
+def test_losses_match(name: str, dtype: torch.dtype) -> None:
+    result = run(name, dtype)
+    losses = {key: value.item() for key, value in result.output.losses.items()}
+    assert losses == pytest.approx(reference_losses(result.expected), abs=1e-5, rel=0)
+    if name in METHODS:  # DupMAE's total has a third part
+        assert result.output.loss.item() == pytest.approx(result.expected["expected"]["total"], abs=1e-5, rel=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", [*METHODS, "dupmae"])
+def test_bottlenecks_match(name: str, dtype: torch.dtype) -> None:
+    result = run(name, dtype)
+    expected = torch.tensor(result.expected["bottleneck"]["bottleneck"], dtype=dtype)
+    torch.testing.assert_close(result.output.bottlenecks["encoder"], expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_gradient_norm_matches(method: str, dtype: torch.dtype) -> None:
+    result = run(method, dtype)
+    errors = gradient_errors(result, method, FLOOR[dtype])
+    assert {key: error for key, error in errors.items() if error > 1e-4} == {}
+    unrecorded = set(result.gradients) - set(errors)
+    assert unrecorded == set(REFERENCES[method].zeros)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_of_the_embedded_query_decoder_match(dtype: torch.dtype) -> None:
+    errors = gradient_errors(run("dupmae", dtype), "retromae", FLOOR[dtype])
+    decoder = {key: error for key, error in errors.items() if key.startswith("decoders.")}
+    assert len(decoder) == 16
+    assert {key: error for key, error in decoder.items() if error > 1e-4} == {}
+
+
+def test_the_two_query_streams_of_retromae_differ() -> None:
+    model = reference_model("retromae")
+    load_reference(model, recorded_weights("dupmae"))
+    loss = model(recorded_views("dupmae")).losses["decoder"].item()
+    assert abs(loss - reference_losses(recorded_results("dupmae"))["decoder"]) > 1e-3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_number_of_scored_tokens(method: str) -> None:
+    expected = {key.split("_")[0]: count for key, count in recorded_results(method)["loss_positions"].items()}
+    assert {key: int((v["labels"] != -100).sum()) for key, v in recorded_views(method).items()} == expected
+
+
+State = dict[str, Tensor]
+
+
+def drop_a_layer_tensor(state: State) -> None:
+    del state[next(name for name in state if "c_head" in name or "fc1" in name)]
+
+
+def add_a_stranger(state: State) -> None:
+    state["stranger"] = torch.zeros(1)
+
+
+def shrink_the_vocabulary(state: State) -> None:
+    state.update({name: tensor[:-1] for name, tensor in state.items() if tensor.shape == (400, 64)})
+
+
+def untie_the_output_words(state: State) -> None:
+    (name,) = set(state) & {"lm.cls.predictions.decoder.weight", "cls.predictions.decoder.weight", "lm_head.weight"}
+    state[name] = state[name] + 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (drop_a_layer_tensor, "missing from the reference: "),
+        (add_a_stranger, "of unknown name: stranger"),
+        (shrink_the_vocabulary, "of another shape: "),
+        (untie_the_output_words, "different though tied: "),
+    ],
+)
+def test_weights_that_do_not_fit_are_named(method: str, change: Callable[[State], None], message: str) -> None:
+    model, state = reference_model(method), recorded_weights(method)
+    change(state)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(InputError, match=message):
+        load_reference(model, state)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_more_decoder_layers_than_the_model_has_are_refused() -> None:
+    model = reference_model("cotmae", decoders={"decoder": {"layers": 1}})
+    with pytest.raises(InputError, match=r"not in the model: decoders\.decoder\.layers\.1\."):
+        load_reference(model, recorded_weights("cotmae"))
+
+
+def test_a_method_without_a_table_is_refused() -> None:
+    config = BottleneckConfig(backbone_config=BertConfig(**SIZES), encoders={"encoder": {}})
+    with pytest.raises(InputError, match="No reference names are known for 'bottleneck'; there are: retromae, cotmae"):
+        load_reference(BottleneckForPreTraining(config), {})
+
+
+def test_poolers_and_position_ids_of_released_checkpoints_are_passed_over() -> None:
+    model, state = reference_model("cotmae"), recorded_weights("cotmae")
+    state["bert.embeddings.position_ids"] = torch.arange(48)[None]
+    state["bert.pooler.dense.weight"] = torch.zeros(64, 64)
+    load_reference(model, state)
+    expected = state["c_head.1.output.dense.weight"]
+    assert torch.equal(model.state_dict()["decoders.decoder.layers.1.down.weight"], expected)
