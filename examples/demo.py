@@ -27,7 +27,7 @@ QUESTIONS = [
 VARIANTS = [
     Variant("no pre-training"),
     Variant("RetroMAE", method="retromae"),
-    Variant("CoT-MAE", method="cotmae"),
+    Variant("CoT-MAE", method="cotmae", pretraining={"per_device_train_batch_size": 32}),  # pairs: 64 texts
 ]
 
 

@@ -11,14 +11,13 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from transformers import HfArgumentParser
-
 from hf_dense.errors import run_main
 from hf_dense.evaluation.plots import plot_metrics
 from hf_dense.evaluation.provenance import provenance
 from hf_dense.evaluation.retrieval import METRICS, evaluate_retriever
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.files import write_text
+from hf_dense.options import parse_options
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class EvaluationOptions:
 
 
 def main() -> None:
-    options = HfArgumentParser(EvaluationOptions).parse_args_into_dataclasses()[0]
+    options = parse_options(EvaluationOptions)[0]
     output_dir = Path(options.output_dir)
     results = []
     for entry in options.models:

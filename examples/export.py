@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from transformers import HfArgumentParser
-
 from hf_dense.errors import run_main
 from hf_dense.hub import export_sentence_transformer
+from hf_dense.options import parse_options
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class ExportOptions:
 
 
 def main() -> None:
-    options = HfArgumentParser(ExportOptions).parse_args_into_dataclasses()[0]
+    options = parse_options(ExportOptions)[0]
     path = export_sentence_transformer(**vars(options))
     print(f"exported to {path}")
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from transformers import HfArgumentParser
-
 from hf_dense.data.collections import training_pairs
 from hf_dense.errors import run_main
 from hf_dense.finetuning import BiencoderTrainingArguments, finetune
+from hf_dense.options import parse_options
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class DataOptions:
 
 
 def main() -> None:
-    data, arguments = HfArgumentParser((DataOptions, BiencoderTrainingArguments)).parse_args_into_dataclasses()
+    data, arguments = parse_options(DataOptions, BiencoderTrainingArguments)
     pairs = training_pairs(data.dataset_dir, "train")
     dev_pairs = None
     if arguments.eval_strategy != "no":

@@ -28,8 +28,9 @@ def parse_options(*kinds: type[Any], argv: list[str] | None = None) -> tuple[Any
         InputError: the file is missing or not YAML, or a key is no option.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
-    parser = HfArgumentParser(list[Any](kinds))
+    parser = HfArgumentParser(list[Any](kinds), allow_abbrev=False)
     parser.add_argument("--config", help="YAML file of options; flags win over it")
+    argv = [word for given in argv for word in (given.split("=", 1) if given.startswith("--config=") else [given])]
     if "--config" in argv:
         at = argv.index("--config")
         if at + 1 == len(argv):

@@ -65,7 +65,7 @@ class Family:
         Returns:
             (batch, length, dim).
         """
-        embedded: Tensor = backbone.embeddings(input_ids=ids, inputs_embeds=words, position_ids=positions)  # type: ignore[operator, union-attr]
+        embedded: Tensor = backbone.embeddings(input_ids=ids, inputs_embeds=words, position_ids=positions)  # type: ignore[operator]
         return embedded
 
     def position_vectors(self, backbone: nn.Module, positions: Tensor) -> Tensor:

@@ -89,7 +89,8 @@ class Block(GradientCheckpointingLayer):
             stream = stream + self.dropout(self.attention(seen, seen, mask))
             if self.entry is not None:
                 stream = stream + self.dropout(self.entry(bottleneck))
-            return stream + self.dropout(self.expand(self.output_norm(stream)))
+            stream = stream + self.dropout(self.expand(self.output_norm(stream)))
+            return stream
         stream = self.attention_norm(stream + self.dropout(self.attention(stream, memory, mask)))
         output: Tensor = self.output_norm(stream + self.dropout(self.expand(stream)))
         return output

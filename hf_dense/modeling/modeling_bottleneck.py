@@ -127,7 +127,7 @@ class BottleneckForPreTraining(PreTrainedModel):
         """
         source, report = AutoModelForMaskedLM.from_pretrained(name_or_path, output_loading_info=True)
         family = family_of(source.config)
-        model = cls(cls.config_class(backbone_config=source.config, **config))  # type: ignore[operator]
+        model = cls(cls.config_class(backbone_config=source.config, **config))
         if not same_vocabulary(source.config, source):
             raise ValueError(f"The word matrix of {name_or_path} disagrees with vocab_size={source.config.vocab_size}.")
         model.encoder.backbone.load_state_dict(source.base_model.state_dict(), strict=True)

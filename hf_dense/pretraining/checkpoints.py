@@ -27,7 +27,7 @@ def checkpoint_to_resume(wanted: str | None, output_dir: str, method: str) -> st
         return None
     if wanted.lower() in ("true", "last"):
         complete = sorted(
-            (path for path in Path(output_dir).glob("checkpoint-*") if (path / "trainer_state.json").is_file()),
+            (path for path in Path(output_dir).glob("checkpoint-[0-9]*") if (path / "trainer_state.json").is_file()),
             key=lambda path: int(path.name.rpartition("-")[2]),
         )
         if not complete:

@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path
 
 from datasets import Dataset, DatasetDict, Sequence, Value, load_dataset, load_dataset_builder
-from datasets.exceptions import DatasetNotFoundError
+from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 from transformers import PreTrainedTokenizerBase
 
 from hf_dense.data.passages import add_neighbours
@@ -18,6 +18,10 @@ _BUILDERS = {
     "or a column of neighbouring passages",
 }
 MIN_TOKENS = 2  # a shorter passage leaves nothing to rebuild
+NOTHING_LEFT = (
+    f"every passage is shorter than {MIN_TOKENS} tokens, held out, or (where a method reads neighbours) alone in its "
+    "document; give more or longer texts, or hold out less."
+)
 
 
 def load_passages(source: str, text_column: str = "text") -> Dataset:
@@ -38,6 +42,10 @@ def load_passages(source: str, text_column: str = "text") -> Dataset:
         raise InputError(f"The corpus {source} does not exist.")
     try:
         corpus = _load(path) if path.exists() else _load_named(source)
+    except (DatasetGenerationError, ValueError, StopIteration) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"The corpus {source} is empty or cannot be read as what its name says it is.") from error
     except (DatasetNotFoundError, FileNotFoundError, ConnectionError) as error:
         raise InputError(f"The corpus {source!r} is neither a path nor a dataset that can be reached.") from error
     if len(corpus) == 0:
@@ -121,10 +129,7 @@ def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
 
     Returns:
         One column of token ids per source column, as NumPy arrays, and `length`. Rows in which a text has fewer than
-        two tokens are left out.
-
-    Raises:
-        InputError: no row is left.
+        two tokens are left out; none may be left.
     """
     sources = corpus.column_names
 
@@ -140,10 +145,6 @@ def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
         return {**rows, "length": [sum(map(len, row)) for row in zip(*rows.values(), strict=True)]}
 
     tokenized = corpus.map(encode, batched=True, remove_columns=sources, desc="Tokenizing")
-    if len(tokenized) == 0:
-        raise InputError(
-            f"All {len(corpus)} passages are shorter than {MIN_TOKENS} tokens; there is nothing to learn from."
-        )
     for source in sources:
         tokenized = tokenized.cast_column(source, Sequence(Value("int32")))
     return tokenized.with_format("numpy")

@@ -38,7 +38,7 @@ def row_keys(rows: list[NDArray[np.int32]], seed: int, epoch: int) -> Bits:
     Returns:
         (rows,) uint64.
     """
-    content = np.array([zlib.crc32(np.ascontiguousarray(row).data) for row in rows], dtype=np.uint64)
+    content = np.array([zlib.crc32(np.ascontiguousarray(row, dtype=np.int32).data) for row in rows], dtype=np.uint64)
     visit = zlib.crc32(f"{seed}:{epoch}".encode())
     return _mix((content << np.uint64(32)) | np.uint64(visit))
 
@@ -190,6 +190,8 @@ def sampled_visibility(word: Ints, present: Bools, rate: float, keys: Bits, purp
     hidden = draw_words(word, rate, noise(keys, f"{purpose}:draws", draws, length))
     if draws < length:
         pick = (noise(keys, f"{purpose}:pick", length) % np.uint64(draws)).astype(np.int64)
+        own = np.minimum(np.arange(length), draws - 1)
+        pick = np.where(present.sum(1, keepdims=True) <= draws, own, pick)  # whatever the padding
         hidden = hidden[np.arange(rows)[:, None], pick]
     visible = ~hidden & present[:, None, :]
     visible[:, np.arange(length), np.arange(length)] = False

@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArguments, set_seed
+from transformers import AutoTokenizer, IntervalStrategy, PreTrainedTokenizerBase, TrainingArguments, set_seed
+from transformers.models.auto import CONFIG_MAPPING
+from transformers.utils import logging
 
 from hf_dense.errors import InputError
 from hf_dense.methods import METHODS, Method, get_method
@@ -16,10 +18,12 @@ from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.checkpoints import checkpoint_to_resume
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.corpus import add_sources, hold_out, load_passages, tokenize
+from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, hold_out, load_passages, tokenize
 from hf_dense.pretraining.start import start_from
 from hf_dense.pretraining.trainer import PreTrainer
 from hf_dense.pretraining.vocabulary import Vocabulary, train_tokenizer
+
+logger = logging.get_logger("transformers")
 
 
 @dataclass
@@ -73,9 +77,14 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments) -> PreTra
         vocabulary = Vocabulary.of(tokenizer)
         model = _model(method, options, tokenizer)
         parts = hold_out(corpus, options.held_out, training.seed)
-        rows, held = (
-            None if part is None else tokenize(add_sources(part, model.config.sources), tokenizer) for part in parts
-        )
+        sources = model.config.sources
+        rows, held = (tokenize(add_sources(part, sources), tokenizer) if part else None for part in parts)
+        if not rows:
+            raise InputError(f"No row of {options.corpus} can be used: {NOTHING_LEFT}")
+        held = held or None
+    if held is None and training.eval_strategy != "no":
+        logger.warning("No document is held out, so there is no evaluation loss; raise held_out to get one.")
+        training.eval_strategy = IntervalStrategy.NO
     training.remove_unused_columns = False
     training.dataloader_pin_memory &= torch.cuda.is_available()
     _use_bf16_where_present(training)
@@ -101,7 +110,7 @@ def _tokenizer(options: PretrainingOptions, corpus: Dataset, resume: str | None)
     """The resumed run's tokenizer, the one named, the backbone's, or one trained on the corpus."""
     name = resume or options.tokenizer or options.backbone
     if name is None:
-        tokenizer = train_tokenizer(corpus["text"], options.vocab_size, options.max_length)
+        tokenizer = train_tokenizer(corpus["text"][:], options.vocab_size, options.max_length)
     else:
         try:
             tokenizer = AutoTokenizer.from_pretrained(name)
@@ -120,6 +129,7 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
     try:
         if options.backbone is None:
             sizes = _mapping(options.backbone_config, "backbone_config") or {}
+            _check_names(sizes)
             sizes = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **sizes}
             config = method.config(backbone_config=sizes, **changes)
             _check_sizes(config, options, tokenizer)
@@ -145,6 +155,15 @@ def _check_sizes(config: BottleneckConfig, options: PretrainingOptions, tokenize
         raise InputError(f"max_length is {options.max_length}; the backbone takes texts of 4 to {positions} tokens.")
 
 
+def _check_names(sizes: dict[str, Any]) -> None:
+    """Raise `InputError` for a key of `backbone_config` that the backbone's configuration does not have."""
+    kind = sizes.get("model_type", "bert")
+    known = set(CONFIG_MAPPING[kind]().to_dict()) if kind in CONFIG_MAPPING else set(sizes)
+    unknown = sorted(set(sizes) - known)
+    if unknown:
+        raise InputError(f"backbone_config has the key {unknown[0]!r}, which a {kind!r} configuration does not have.")
+
+
 def _mapping(value: dict[str, Any] | str | None, name: str) -> dict[str, Any] | None:
     """An option that is a mapping, which flags give as JSON."""
     if isinstance(value, str):
@@ -161,3 +180,4 @@ def _use_bf16_where_present(training: TrainingArguments) -> None:
     """bfloat16 on a GPU that has it, unless a precision was chosen."""
     if torch.cuda.is_available() and torch.cuda.is_bf16_supported() and not (training.fp16 or training.use_cpu):
         training.bf16 = True
+        training.mixed_precision = "bf16"  # what the Trainer reads; TrainingArguments derived it before this point

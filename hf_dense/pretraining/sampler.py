@@ -16,7 +16,7 @@ class LengthGroupedSampler(Sampler[int]):
 
     Args:
         lengths: length of each row, in tokens.
-        batch: rows per step over all processes: a step's rows do not depend on the number of processes.
+        batch: rows per step, over all processes and accumulated batches: a step reads the same rows however it is cut.
         seed: seed of the order.
     """
 

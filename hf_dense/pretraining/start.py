@@ -64,6 +64,8 @@ def _overlay(declared: dict[str, Any], changes: dict[str, Any] | None) -> dict[s
     """A checkpoint's declaration with changes laid over each entry's fields and view."""
     merged = {name: {**spec, "view": dict(spec["view"])} for name, spec in declared.items()}
     for name, change in (changes or {}).items():
+        if not isinstance(change, dict) or not isinstance(change.get("view", {}), dict):
+            raise InputError(f"The change to {name!r} is {change!r}; it must be a mapping of its fields.")
         entry = merged.setdefault(name, {"view": {}})
         entry.update({key: value for key, value in change.items() if key != "view"})
         entry["view"].update(change.get("view", {}))

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hf_dense.errors import InputError
+from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator, count_scored
 from hf_dense.pretraining.sampler import LengthGroupedSampler
@@ -77,9 +78,9 @@ class PreTrainer(Trainer):
         if not isinstance(self.train_dataset, Dataset):
             return super().get_train_dataloader()
         per_device = self.args.train_batch_size
-        self.sampler = LengthGroupedSampler(
-            self.train_dataset["length"][:], per_device * self.args.world_size, self.args.data_seed or self.args.seed
-        )
+        step = per_device * self.args.world_size * self.args.gradient_accumulation_steps
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        self.sampler = LengthGroupedSampler(self.train_dataset["length"][:], step, seed)
         loader: DataLoader[Any] = DataLoader(
             self.train_dataset.remove_columns("length"),
             batch_size=per_device,
@@ -128,11 +129,22 @@ class PreTrainer(Trainer):
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """The loss of a held-out batch; sums and counts are kept so that the evaluation's token means are exact."""
         with torch.no_grad(), self.compute_loss_context_manager():
-            views = inputs["views"]
+            views = self._without_repeats(inputs["views"])
             output = model(views)
         for name, count in count_scored(views).items():
             self._evaluated[name] += torch.stack([output.losses[name] * count, count]).to(self.args.device)
         return output.loss.detach(), None, None
+
+    def _without_repeats(self, views: dict[str, dict[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
+        """Unscore the rows that accelerate repeats so that every process has a full last batch."""
+        state, processes = self.accelerator.gradient_state, self.accelerator.num_processes
+        if processes == 1 or not state.end_of_dataloader or state.remainder <= 0:
+            return views
+        size = self.args.eval_batch_size
+        real = min(max(state.remainder - self.accelerator.process_index * size, 0), size)
+        for view in views.values():
+            view["labels"][real * len(view["labels"]) // size :] = IGNORED
+        return views
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add every loss on its own, averaged over processes and the steps since the last log."""
@@ -155,7 +167,7 @@ class PreTrainer(Trainer):
     def floating_point_ops(self, inputs: Any) -> int:
         """Estimated operations of a step: 6 per encoder parameter and token read by an encoder."""
         parameters: int = self.model.encoder.num_parameters(exclude_embeddings=True)
-        tokens = sum(inputs["views"][name]["input_ids"].numel() for name in self.model.config.encoder_specs)
+        tokens: int = sum(inputs["views"][name]["input_ids"].numel() for name in self.model.config.encoder_specs)
         return 6 * tokens * parameters
 
 

@@ -49,10 +49,7 @@ def framed(view: dict[str, Tensor], row: int, length: int) -> bool:
     mask = view["attention_mask"][row].tolist()
     padding = len(ids) - size
     return (
-        ids[0] == CLS
-        and ids[size - 1] == SEP
-        and ids[size:] == [PAD] * padding
-        and mask == [1] * size + [0] * padding
+        ids[0] == CLS and ids[size - 1] == SEP and ids[size:] == [PAD] * padding and mask == [1] * size + [0] * padding
     )
 
 

@@ -144,7 +144,11 @@ def test_noise_is_uniform_in_every_byte() -> None:
 
 def test_neighbouring_positions_and_rows_are_not_correlated() -> None:
     numbers = fractions(noise(KEYS, "select", 50, 40))
-    for one, other in ((numbers[1:], numbers[:-1]), (numbers[:, 1:], numbers[:, :-1]), (numbers[..., 1:], numbers[..., :-1])):
+    for one, other in (
+        (numbers[1:], numbers[:-1]),
+        (numbers[:, 1:], numbers[:, :-1]),
+        (numbers[..., 1:], numbers[..., :-1]),
+    ):
         assert abs(np.corrcoef(one.reshape(-1), other.reshape(-1))[0, 1]) < 0.015
 
 

@@ -1,0 +1,258 @@
+"""Does pre-training pay, from scratch, on the Python documentation? Three seeds, unseen queries, paired tests.
+
+    python benchmarks/evidence.py --output_dir build/evidence
+
+Two comparisons, both with the same encoder shape, tokenizer, pairs and fine-tuning recipe:
+
+1. equal fine-tuning: no pre-training against each method;
+2. equal total compute: no pre-training, fine-tuned for as many more steps as pre-training would have cost
+   (counted in floating-point operations of forward and backward passes).
+
+Writes results.json, metrics.png and losses.png; a run that was interrupted goes on where it stopped. Variants run side
+by side, one thread each.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerBase
+
+from hf_dense.comparison import (
+    Settings,
+    Variant,
+    VariantResult,
+    encoder_shape,
+    pairs_of,
+    run_bm25,
+    run_variant,
+    shared_tokenizer,
+)
+from hf_dense.data import build_python_docs
+from hf_dense.errors import run_main
+from hf_dense.evaluation.plots import plot_losses, plot_metrics
+from hf_dense.evaluation.provenance import provenance
+from hf_dense.evaluation.retrieval import METRICS
+from hf_dense.evaluation.significance import compare_paired
+from hf_dense.files import write_text
+from hf_dense.methods import get_method
+from hf_dense.modeling.modeling_bottleneck import PreTrainingOutput
+from hf_dense.pretraining.collator import ViewCollator, count_scored
+from hf_dense.pretraining.corpus import add_sources, load_passages, tokenize
+from hf_dense.pretraining.vocabulary import Vocabulary
+
+PACKAGES = ["python", "numpy", "torch"]
+SEEDS = (1, 2, 3)
+METHODS = {
+    "RetroMAE": Variant("RetroMAE", method="retromae"),
+    "CoT-MAE": Variant("CoT-MAE", method="cotmae", pretraining={"per_device_train_batch_size": 32}),  # pairs: 64 texts
+}
+BASELINE, LONGER = "no pre-training", "no pre-training, equal compute"
+PRETRAINING = {
+    "max_steps": 600,
+    "per_device_train_batch_size": 64,
+    "learning_rate": 1e-3,
+    "warmup_steps": 0.1,
+    "weight_decay": 0.01,
+    "logging_steps": 50,
+    "save_strategy": "steps",
+    "save_steps": 200,
+    "save_total_limit": 1,
+}
+FINETUNING = {
+    "max_steps": 600,
+    "per_device_train_batch_size": 64,
+    "learning_rate": 1e-3,
+    "temperature": 0.05,
+    "logging_steps": 50,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output_dir", type=Path, default=Path("build/evidence"), help="where everything is written")
+    parser.add_argument("--side_by_side", type=int, default=os.cpu_count() or 1, help="variants run at once")
+    parser.add_argument("--only", help=argparse.SUPPRESS)  # one variant, in a process of its own
+    options = parser.parse_args()
+    output_dir: Path = options.output_dir
+    dataset = output_dir / "python_docs"
+    if not dataset.is_dir():
+        build_python_docs(dataset, packages=PACKAGES, length=48, processes=2)
+    settings = Settings(dataset=str(dataset), pretraining=PRETRAINING, finetuning=FINETUNING)
+    shared_tokenizer(settings, output_dir / f"tokenizer-{settings.vocabulary}")
+    costs = read_or(output_dir / "costs.json", lambda: measure_costs(settings, output_dir))
+    variants = make_variants(costs)
+    if options.only:
+        name, seed = options.only.rsplit(":", 1)
+        run_one(settings, variants[name], int(seed), output_dir)
+        return
+    run_all(list(variants), options.side_by_side, output_dir)
+    results = {
+        (name, seed): run_one(settings, variant, seed, output_dir)
+        for name, variant in variants.items()
+        for seed in SEEDS
+    }
+    bm25 = run_bm25(settings, output_dir / "bm25")
+    report(settings, results, bm25, costs, output_dir)
+
+
+def make_variants(costs: dict[str, float]) -> dict[str, Variant]:
+    """The variants; the longer fine-tuning makes up for the costlier pre-training."""
+    pretraining = max(costs[name] for name in METHODS) * PRETRAINING["max_steps"]
+    steps = round(FINETUNING["max_steps"] + pretraining / costs["finetuning"])
+    return {
+        LONGER: Variant(LONGER, finetuning={"max_steps": steps}),
+        **METHODS,
+        BASELINE: Variant(BASELINE),
+    }
+
+
+def run_one(settings: Settings, variant: Variant, seed: int, output_dir: Path) -> VariantResult:
+    """One variant with one seed; everything that is complete is read back."""
+    directory = output_dir / f"{variant.name.lower().replace(' ', '-').replace(',', '')}-{seed}"
+    return run_variant(replace(settings, seed=seed), variant, directory)
+
+
+def run_all(names: list[str], side_by_side: int, output_dir: Path) -> None:
+    """Every variant and seed in a process of its own, so many at once; output goes to a log per process."""
+    waiting = [f"{name}:{seed}" for seed in SEEDS for name in names]
+    total, running = len(waiting), {}
+    while waiting or running:
+        while waiting and len(running) < side_by_side:
+            job = waiting.pop(0)
+            log = (output_dir / f"{job.lower().replace(' ', '-').replace(',', '').replace(':', '-')}.log").open("w")
+            command = [sys.executable, __file__, "--output_dir", str(output_dir), "--only", job]
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+            running[process.pid] = (job, process)
+        pid, _ = os.wait()
+        job, process = running.pop(pid)
+        print(f"{total - len(waiting) - len(running)}/{total} {job}", flush=True)
+        if process.wait() not in (0, None):
+            raise SystemExit(f"{job} failed; see its log in {output_dir}")
+
+
+def measure_costs(settings: Settings, output_dir: Path) -> dict[str, float]:
+    """Floating-point operations of one step (forward and backward) of each method and of fine-tuning."""
+    tokenizer = AutoTokenizer.from_pretrained(str(output_dir / f"tokenizer-{settings.vocabulary}"))
+    costs = {name: pretraining_cost(variant, settings, tokenizer) for name, variant in METHODS.items()}
+    return {**costs, "finetuning": finetuning_cost(settings, tokenizer)}
+
+
+def pretraining_cost(variant: Variant, settings: Settings, tokenizer: PreTrainedTokenizerBase) -> float:
+    """Mean over ten batches. The counter does not know the chunked vocabulary projection, which is added by hand."""
+    assert variant.method is not None
+    method, size = get_method(variant.method), {**PRETRAINING, **variant.pretraining}["per_device_train_batch_size"]
+    config = method.config(backbone_config={"vocab_size": len(tokenizer), **encoder_shape(settings)})
+    corpus = add_sources(load_passages(settings.dataset).select(range(3000)), config.sources)
+    rows = tokenize(corpus, tokenizer).remove_columns("length")
+    collator = ViewCollator(config, Vocabulary.of(tokenizer), settings.max_length, seed=0)
+    model = method.pretraining(config)
+    total = 0.0
+    for at in range(0, 10 * size, size):
+        batch = collator(list(rows.select(range(at, at + size))))
+        scored = sum(int(count) for count in count_scored(batch["views"]).values())
+        total += count_operations(partial(model, **batch)) + 6 * scored * config.vocab_size * config.hidden_size
+    return total / 10
+
+
+def finetuning_cost(settings: Settings, tokenizer: PreTrainedTokenizerBase) -> float:
+    """Mean over ten batches; the similarities of a batch cost next to nothing and are not counted."""
+    size = int(FINETUNING["per_device_train_batch_size"])
+    encoder = BertModel(BertConfig(vocab_size=len(tokenizer), **encoder_shape(settings)), add_pooling_layer=False)
+    pairs = pairs_of(settings.dataset).shuffle(seed=0).select(range(10 * size))
+    total = 0.0
+    for at in range(0, 10 * size, size):
+        for column in ("query", "passage"):
+            total += count_operations(partial(encode, encoder, tokenizer, pairs[at : at + size][column], settings))
+    return total / 10
+
+
+def encode(
+    encoder: torch.nn.Module, tokenizer: PreTrainedTokenizerBase, texts: list[str], settings: Settings
+) -> PreTrainingOutput:
+    """The encoder's pass over texts, with a scalar that its backward pass can start from."""
+    tokens = tokenizer(texts, padding=True, truncation=True, max_length=settings.max_length, return_tensors="pt")
+    return PreTrainingOutput(loss=encoder(**tokens).last_hidden_state[:, 0].square().sum())
+
+
+def count_operations(step: Callable[[], PreTrainingOutput]) -> float:
+    """Floating-point operations of a forward and backward pass."""
+    with FlopCounterMode(display=False) as counter:
+        loss = step().loss
+        assert loss is not None
+        loss.backward()
+    return float(counter.get_total_flops())
+
+
+def report(
+    settings: Settings,
+    results: dict[tuple[str, int], VariantResult],
+    bm25: VariantResult,
+    costs: dict[str, float],
+    output_dir: Path,
+) -> None:
+    """Means over seeds, paired tests over queries (each query's mean over seeds), plots and one JSON file."""
+    names = list(dict.fromkeys(name for name, _ in results))
+    per_query = {name: mean_per_query([results[name, seed] for seed in SEEDS]) for name in names}
+    per_query["BM25"] = bm25.retrieval.per_query
+    means = {
+        name: {metric: sum(values[metric].values()) / len(values[metric]) for metric in METRICS}
+        for name, values in per_query.items()
+    }
+    tests = {
+        f"{name} against {other}": vars(compare_paired(per_query[name]["mrr@10"], per_query[other]["mrr@10"]))
+        for name in METHODS
+        for other in (BASELINE, LONGER)
+    }
+    facts = {
+        "means": means,
+        "by_seed": {f"{name}, seed {seed}": r.retrieval.metrics for (name, seed), r in results.items()},
+        "mrr@10_tests": tests,
+        "seconds": {f"{name}, seed {seed}": r.seconds for (name, seed), r in results.items()},
+        "operations_per_step": costs,
+        "steps": {
+            name: {**FINETUNING, **variant.finetuning}["max_steps"] for name, variant in make_variants(costs).items()
+        },
+        "settings": vars(settings),
+        **provenance(0, settings.dataset),
+        "seeds": SEEDS,
+    }
+    write_text(output_dir / "results.json", json.dumps(facts, indent=1))
+    order = ["BM25", BASELINE, LONGER, *METHODS]
+    plot_metrics([{"name": name, **means[name]} for name in order], output_dir / "metrics.png")
+    histories = {f"{name}: fine-tuning": results[name, SEEDS[0]].finetuning_history for name in names}
+    histories |= {f"{name}: pre-training": results[name, SEEDS[0]].pretraining_history for name in METHODS}
+    plot_losses(histories, output_dir / "losses.png")
+    print(json.dumps({"means": means, "mrr@10_tests": tests}, indent=1))
+
+
+def mean_per_query(results: list[VariantResult]) -> dict[str, dict[str, float]]:
+    """Metric -> query -> mean over seeds."""
+    return {
+        metric: {
+            query: sum(result.retrieval.per_query[metric][query] for result in results) / len(results)
+            for query in results[0].retrieval.per_query[metric]
+        }
+        for metric in METRICS
+    }
+
+
+def read_or(path: Path, make: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """What `path` holds, or what `make` gives, which is kept there."""
+    if not path.is_file():
+        write_text(path, json.dumps(make()))
+    values: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
+    return values
+
+
+if __name__ == "__main__":
+    run_main(main)

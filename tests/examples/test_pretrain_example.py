@@ -1,0 +1,182 @@
+"""The script as a user starts it: one process or two, good input and bad, with a Hub to publish to."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+from tiny_retriever import LETTERS, tiny_tokenizer
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = str(ROOT / "examples" / "pretrain.py")
+BACKBONE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+TWO_PROCESSES = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
+
+
+def write_inputs(directory: Path, passages: int = 64) -> None:
+    """Write a corpus, a tokenizer, and the options of a run as a YAML file."""
+    generator = random.Random(0)
+    rows = [
+        {
+            "text": " ".join("".join(generator.choices(LETTERS, k=3)) for _ in range(generator.randint(3, 9))),
+            "document": f"d{row // 2}",
+            "position": row % 2,
+        }
+        for row in range(passages)
+    ]
+    (directory / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tiny_tokenizer().save_pretrained(directory / "tokenizer")
+    options = {
+        "method": "retromae",
+        "corpus": str(directory / "corpus.jsonl"),
+        "tokenizer": str(directory / "tokenizer"),
+        "backbone_config": BACKBONE,
+        "max_length": 32,
+        "held_out": 0.1,
+        "max_steps": 4,
+        "learning_rate": "1e-3",
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "per_device_eval_batch_size": 3,  # does not divide the held-out texts
+        "report_to": "none",
+        "use_cpu": True,
+        "disable_tqdm": True,
+    }
+    (directory / "run.yaml").write_text(json.dumps(options))  # JSON is YAML
+
+
+def run(directory: Path, *arguments: str, launch: list[str] | None = None, **environment: str) -> Any:
+    """Run the script on the inputs in `directory`."""
+    command = [sys.executable, *(launch or []), SCRIPT, "--config", str(directory / "run.yaml"), *arguments]
+    return subprocess.run(
+        command, env={**os.environ, **environment}, cwd=directory, capture_output=True, text=True, check=False
+    )
+
+
+def losses(output: Path) -> list[list[float]]:
+    """The logged losses of every step."""
+    history = json.loads((output / "trainer_state.json").read_text())["log_history"]
+    names = ("loss", "encoder_loss", "decoder_loss", "grad_norm")
+    return [[entry[name] for name in names] for entry in history if "loss" in entry]
+
+
+def evaluation(output: Path) -> list[float]:
+    """The last evaluation's losses."""
+    history = json.loads((output / "trainer_state.json").read_text())["log_history"]
+    last = [entry for entry in history if "eval_loss" in entry][-1]
+    return [last[name] for name in ("eval_loss", "eval_encoder_loss", "eval_decoder_loss")]
+
+
+@pytest.mark.parametrize("method", ["retromae", "cotmae"])
+def test_two_processes_do_what_one_does_with_twice_the_batch(tmp_path: Path, method: str) -> None:
+    write_inputs(tmp_path)
+    for name, batch, launch in (("one", "8", None), ("two", "4", TWO_PROCESSES)):
+        arguments = ["--method", method, "--per_device_train_batch_size", batch, "--output_dir", str(tmp_path / name)]
+        done = run(tmp_path, *arguments, launch=launch)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count(f"Saved {method} to {tmp_path / name}") == 1
+    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
+    assert len(one) == len(two) == 4
+    for first, second in zip(one, two, strict=True):
+        assert second == pytest.approx(first, abs=1e-4)
+    weights = [load_file(tmp_path / name / "model.safetensors") for name in ("one", "two")]
+    assert weights[0].keys() == weights[1].keys()
+    for name, tensor in weights[0].items():
+        assert (tensor - weights[1][name]).abs().max() < 1e-5, name
+    held = [evaluation(tmp_path / name) for name in ("one", "two")]
+    assert held[1] == pytest.approx(held[0], abs=1e-4), "no held-out text may count twice"
+
+
+BAD = {
+    "unknown method": (["--method", "bert"], "Unknown method 'bert'"),
+    "missing corpus": (["--corpus", "nowhere/at/all.jsonl"], "does not exist"),
+    "absent column": (["--text_column", "body"], "no column 'body'"),
+    "length": (["--max_length", "2"], "max_length is 2"),
+    "nothing to resume": (["--resume_from_checkpoint", "last"], "no complete checkpoint"),
+    "unknown field": (["--decoders", '{"decoder": {"depth": 1}}'], "no field 'depth'"),
+    "missing file": (["--config", "nowhere.yaml"], "nowhere.yaml does not exist"),
+    "wrong type": (["--max_steps", "many"], "--max_steps"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    write_inputs(tmp_path)
+    command = ["--output_dir", str(tmp_path / "out"), *arguments]
+    if arguments[0] == "--config":
+        script = [sys.executable, SCRIPT, *command]
+        done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
+    else:
+        done = run(tmp_path, *command)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    errors = [line for line in done.stderr.splitlines() if "error: " in line]
+    assert len(errors) == 1
+    assert sentence in errors[0]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def hub() -> Iterator[str]:
+    """Address of a Hub in memory."""
+    server = ROOT / "tests" / "hub" / "server.py"
+    process = subprocess.Popen([sys.executable, str(server)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+LOAD = """
+import sys
+sys.modules["hf_dense"] = None
+from transformers import AutoModel, AutoTokenizer
+name = "someone/tiny-retromae"
+tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=True)
+model = AutoModel.from_pretrained(name, trust_remote_code=True)
+print(model.backbone.embeddings.word_embeddings.weight.sum().item())
+print(tuple(model(**tokenizer(["abc d"], return_tensors="pt")).pooler_output.shape))
+"""
+
+
+def test_the_result_is_published(tmp_path: Path, hub: str) -> None:
+    write_inputs(tmp_path)
+    settings = {
+        "HF_ENDPOINT": hub,
+        "HF_TOKEN": "hf_anything",
+        "HF_HUB_OFFLINE": "0",
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }
+    arguments = ["--output_dir", "out", "--push_to_hub", "true", "--hub_model_id", "someone/tiny-retromae"]
+    done = run(tmp_path, *arguments, **settings, HF_HOME=str(tmp_path / "home"))
+    assert done.returncode == 0, done.stderr
+    environment = {**os.environ, **settings, "HF_HOME": str(tmp_path / "other")}
+    load = [sys.executable, "-c", LOAD]
+    loaded = subprocess.run(load, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert loaded.returncode == 0, loaded.stderr
+    total, shape = loaded.stdout.splitlines()[-2:]
+    saved = load_file(tmp_path / "out" / "model.safetensors")
+    words = saved["encoder.backbone.embeddings.word_embeddings.weight"]
+    assert float(total) == pytest.approx(words.sum().item(), rel=1e-5)
+    assert shape == "(1, 32)"

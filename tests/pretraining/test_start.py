@@ -1,0 +1,90 @@
+"""What is taken over from the checkpoint a run starts from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_pretraining import METHODS, same_weights, tiny_model
+from tiny_retriever import tiny_config
+from transformers import BertForMaskedLM, BertModel, DistilBertConfig, DistilBertModel
+
+from hf_dense.errors import InputError
+from hf_dense.methods import get_method
+from hf_dense.pretraining.start import start_from
+
+
+def start(method: str, path: Path, **changes: Any) -> Any:
+    return start_from(get_method(method), str(path), {"encoders": None, "decoders": None, **changes})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_methods_checkpoint_is_continued_decoders_included(tmp_path: Path, method: str) -> None:
+    first = tiny_model(method, crop="random")
+    first.save_pretrained(tmp_path)
+    model = start(method, tmp_path)
+    assert same_weights(first.state_dict(), model.state_dict())
+    assert any(name.startswith("decoders.") for name in model.state_dict())
+    assert model.config.crop == "random"
+
+
+def test_declarations_of_the_checkpoint_stay_under_the_changes(tmp_path: Path) -> None:
+    tiny_model("retromae", encoders={"encoder": {"view": {"rate": 0.4}, "weight": 0.5}}).save_pretrained(tmp_path)
+    model = start("retromae", tmp_path, encoders={"encoder": {"view": {"fill": "mask"}}})
+    spec = model.config.encoder_specs["encoder"]
+    assert (spec.view.rate, spec.view.fill, spec.weight) == (0.4, "mask", 0.5)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_decoders_that_do_not_fit_are_refused(tmp_path: Path, layers: int) -> None:
+    tiny_model("cotmae").save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"The decoders in .* do not fit the configuration"):
+        start("cotmae", tmp_path, decoders={"decoder": {"layers": layers}})
+
+
+def test_another_methods_checkpoint_gives_encoder_and_head(tmp_path: Path) -> None:
+    other = tiny_model("cotmae", seed=1)
+    torch.nn.init.normal_(other.head.bias)
+    other.save_pretrained(tmp_path)
+    model = start("retromae", tmp_path)
+    assert model.config.model_type == "retromae"
+    assert model.config.crop == "head"
+    assert same_weights(other.encoder.state_dict(), model.encoder.state_dict())
+    assert same_weights(other.head.state_dict(), model.head.state_dict())
+    assert len(model.decoders["decoder"].layers) == 1
+
+
+def test_a_bert_with_its_head_gives_both(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    bert = BertForMaskedLM(tiny_config())
+    torch.nn.init.normal_(bert.cls.predictions.bias)
+    bert.save_pretrained(tmp_path)
+    model = start("retromae", tmp_path)
+    assert same_weights(bert.bert.state_dict(), model.encoder.backbone.state_dict())
+    assert torch.equal(model.head.bias, bert.cls.predictions.bias)
+    assert torch.equal(model.head.dense.weight, bert.cls.predictions.transform.dense.weight)
+    assert torch.equal(model.head.norm.bias, bert.cls.predictions.transform.LayerNorm.bias)
+
+
+def test_a_bert_without_head_gives_the_encoder(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    bert = BertModel(tiny_config(), add_pooling_layer=False)
+    bert.save_pretrained(tmp_path)
+    model = start("seed_encoder", tmp_path, decoders={"decoder": {"layers": 2}})
+    assert same_weights(bert.state_dict(), model.encoder.backbone.state_dict())
+    assert len(model.decoders["decoder"].layers) == 2
+    assert all(torch.isfinite(tensor).all() for tensor in model.state_dict().values())
+
+
+def test_a_family_that_is_not_supported_is_refused(tmp_path: Path) -> None:
+    config = DistilBertConfig(vocab_size=60, dim=32, n_layers=1, n_heads=2, hidden_dim=32)
+    DistilBertModel(config).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="'distilbert' are not supported"):
+        start("retromae", tmp_path)
+
+
+def test_a_missing_checkpoint_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="missing"):
+        start("retromae", tmp_path / "missing")

@@ -1,0 +1,150 @@
+"""The Trainer: exact means, every loss on its own, steps that do not depend on how they are cut."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset, Sequence, Value
+from tiny_pretraining import METHODS, NO_DROPOUT, tiny_arguments, tiny_vocabulary, token_row
+
+from hf_dense.errors import InputError
+from hf_dense.methods import get_method
+from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
+from hf_dense.pretraining.collator import ViewCollator
+from hf_dense.pretraining.trainer import PreTrainer
+
+VOCABULARY = tiny_vocabulary()
+
+
+def make_rows(count: int, seed: int = 0) -> Dataset:
+    """Tokenized rows of very different lengths."""
+    generator = random.Random(seed)
+    columns: dict[str, list[Any]] = {
+        name: [token_row(generator, generator.randint(2, 12)) for _ in range(count)] for name in ("text", "neighbour")
+    }
+    lengths = [len(text) + len(other) for text, other in zip(*columns.values(), strict=True)]
+    rows = Dataset.from_dict({**columns, "length": lengths})
+    for name in ("text", "neighbour"):
+        rows = rows.cast_column(name, Sequence(Value("int32")))
+    return rows.with_format("numpy")
+
+
+def make_model(method: str, **config: Any) -> BottleneckForPreTraining:
+    torch.manual_seed(0)
+    kind = get_method(method)
+    backbone = {"vocab_size": VOCABULARY.size, **NO_DROPOUT}
+    return kind.pretraining(kind.config(backbone_config=backbone, **config))
+
+
+def make_trainer(
+    directory: Path, method: str = "retromae", rows: int = 24, config: dict[str, Any] | None = None, **arguments: Any
+) -> PreTrainer:
+    model = make_model(method, **(config or {}))
+    training = tiny_arguments(directory, **arguments)
+    training.remove_unused_columns = False
+    return PreTrainer(
+        model=model,
+        args=training,
+        collator=ViewCollator(model.config, VOCABULARY, 32, 0),
+        train_dataset=make_rows(rows),
+        eval_dataset=make_rows(11, seed=1),
+    )
+
+
+def logged(trainer: PreTrainer, name: str) -> list[float]:
+    return [entry[name] for entry in trainer.state.log_history if name in entry]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_loss_is_logged_and_their_weighted_sum_is_the_loss(tmp_path: Path, method: str) -> None:
+    config = {"encoders": {"encoder": {"weight": 0.5}}, "decoders": {"decoder": {"weight": 2.0}}}
+    trainer = make_trainer(
+        tmp_path, method, config=config, max_steps=6, logging_steps=2, eval_strategy="steps", eval_steps=3
+    )
+    trainer.train()
+    for prefix, count in (("", 3), ("eval_", 2)):
+        total, encoder, decoder = (logged(trainer, f"{prefix}{name}loss") for name in ("", "encoder_", "decoder_"))
+        assert len(total) == len(encoder) == len(decoder) == count
+        for row in zip(total, encoder, decoder, strict=True):
+            assert row[0] == pytest.approx(0.5 * row[1] + 2.0 * row[2], rel=1e-4)
+            assert min(row) > 0
+
+
+def test_logged_losses_are_means_over_the_steps_since_the_last_log(tmp_path: Path) -> None:
+    each = make_trainer(tmp_path, max_steps=6, logging_steps=1)
+    each.train()
+    every_third = make_trainer(tmp_path, max_steps=6, logging_steps=3)
+    every_third.train()
+    for name in ("loss", "encoder_loss", "decoder_loss"):
+        single = logged(each, name)
+        expected = [sum(single[:3]) / 3, sum(single[3:]) / 3]
+        assert logged(every_third, name) == pytest.approx(expected, rel=1e-4)
+
+
+def test_held_out_texts_are_masked_the_same_way_at_every_evaluation(tmp_path: Path) -> None:
+    trainer = make_trainer(
+        tmp_path, max_steps=9, learning_rate=0.0, eval_strategy="steps", eval_steps=2, eval_on_start=True
+    )
+    trainer.train()
+    for name in ("eval_loss", "eval_encoder_loss", "eval_decoder_loss"):
+        values = logged(trainer, name)
+        assert len(values) >= 5
+        assert len(set(values)) == 1
+    assert len(set(logged(trainer, "encoder_loss"))) == 9, "training masks change from step to step"
+
+
+def test_a_text_is_masked_anew_at_every_visit(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, rows=8, max_steps=3, learning_rate=0.0)
+    trainer.train()
+    losses = logged(trainer, "encoder_loss")
+    assert len({round(loss, 5) for loss in losses}) == 3
+
+
+def test_the_evaluation_is_a_mean_over_tokens_however_they_are_batched(tmp_path: Path) -> None:
+    results = [make_trainer(tmp_path, "cotmae", per_device_eval_batch_size=size).evaluate() for size in (1, 4, 11)]
+    for name in ("eval_loss", "eval_encoder_loss", "eval_decoder_loss"):
+        values = [result[name] for result in results]
+        assert values == pytest.approx([values[0]] * 3, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_accumulated_batches_of_four_are_one_of_eight(tmp_path: Path, method: str) -> None:
+    """With eight rows a step holds all of them, so both runs see the same rows at every step."""
+    whole = make_trainer(tmp_path, method, rows=8, max_steps=5)
+    halves = make_trainer(
+        tmp_path, method, rows=8, max_steps=5, per_device_train_batch_size=4, gradient_accumulation_steps=2
+    )
+    for trainer in (whole, halves):
+        trainer.train()
+    for name in ("loss", "encoder_loss", "decoder_loss", "grad_norm"):
+        assert logged(halves, name) == pytest.approx(logged(whole, name), rel=1e-4)
+    start = make_model(method).state_dict()
+    for name, tensor in whole.model.state_dict().items():
+        torch.testing.assert_close(halves.model.state_dict()[name], tensor, rtol=0, atol=2e-6, msg=name)
+    assert not torch.equal(start["head.dense.weight"], whole.model.state_dict()["head.dense.weight"])
+
+
+def test_accumulated_steps_read_the_rows_of_one_large_batch(tmp_path: Path) -> None:
+    """The same step gives the same loss however it is cut up: its rows must be the same as well."""
+    whole = make_trainer(tmp_path, rows=24, max_steps=6)
+    halves = make_trainer(tmp_path, rows=24, max_steps=6, per_device_train_batch_size=4, gradient_accumulation_steps=2)
+    for trainer in (whole, halves):
+        trainer.train()
+    assert logged(halves, "loss") == pytest.approx(logged(whole, "loss"), rel=1e-4)
+
+
+def test_settings_that_would_be_silently_wrong_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="dataloader_persistent_workers"):
+        make_trainer(tmp_path, dataloader_persistent_workers=True, dataloader_num_workers=1)
+
+
+def test_worker_processes_see_the_epoch(tmp_path: Path) -> None:
+    alone = make_trainer(tmp_path, rows=8, max_steps=3)
+    helped = make_trainer(tmp_path, rows=8, max_steps=3, dataloader_num_workers=1)
+    for trainer in (alone, helped):
+        trainer.train()
+    assert logged(helped, "loss") == logged(alone, "loss")

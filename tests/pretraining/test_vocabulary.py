@@ -1,0 +1,76 @@
+"""What masking reads of a tokenizer, and training one."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+from tiny_pretraining import random_text
+from tiny_retriever import tiny_tokenizer
+from transformers import BertTokenizer
+
+from hf_dense.errors import InputError
+from hf_dense.pretraining.vocabulary import Vocabulary, train_tokenizer
+
+TRAIN = """
+import json, sys
+from hf_dense.pretraining.vocabulary import train_tokenizer
+print(json.dumps(train_tokenizer(json.loads(sys.argv[1]), 150, 32).get_vocab()))
+"""
+
+
+def random_texts(count: int = 200) -> list[str]:
+    generator = random.Random(0)
+    return [random_text(generator, 12) for _ in range(count)]
+
+
+def test_special_tokens_and_continuations_are_read() -> None:
+    tokenizer = tiny_tokenizer()
+    vocabulary = Vocabulary.of(tokenizer)
+    assert vocabulary.size == len(tokenizer) == len(vocabulary.special) == len(vocabulary.continues)
+    named = (vocabulary.pad, vocabulary.first, vocabulary.last, vocabulary.mask)
+    assert tokenizer.convert_ids_to_tokens(list(named)) == ["[PAD]", "[CLS]", "[SEP]", "[MASK]"]
+    ids = tokenizer("[CLS] abc d [MASK] [UNK] e")["input_ids"][1:-1]
+    assert tokenizer.convert_ids_to_tokens(ids) == ["[CLS]", "a", "##b", "##c", "d", "[MASK]", "[UNK]", "e"]
+    assert vocabulary.continues[ids].tolist() == [False, False, True, True, False, False, False, False]
+    assert vocabulary.special[ids].tolist() == [True, False, False, False, False, True, True, False]
+
+
+@pytest.mark.parametrize("role", ["cls", "sep", "mask", "pad"])
+def test_a_tokenizer_without_a_special_token_is_refused(role: str) -> None:
+    tokenizer = tiny_tokenizer()
+    setattr(tokenizer, f"{role}_token", None)
+    with pytest.raises(InputError, match=f"has no {role} token; .*use a BERT-like tokenizer"):
+        Vocabulary.of(tokenizer)
+
+
+def test_a_trained_tokenizer_is_a_lower_casing_wordpiece_of_the_size_asked_for() -> None:
+    texts = random_texts()
+    tokenizer = train_tokenizer(texts, 150, 32)
+    assert isinstance(tokenizer, BertTokenizer)
+    assert len(tokenizer) == 150
+    assert tokenizer.model_max_length == 32
+    assert tokenizer("ABC d")["input_ids"] == tokenizer("abc D")["input_ids"]
+    ids = tokenizer(texts[0])["input_ids"]
+    assert tokenizer.unk_token_id not in ids
+    assert tokenizer.decode(ids, skip_special_tokens=True) == texts[0]
+    assert Vocabulary.of(tokenizer).continues.any()
+
+
+def test_the_same_texts_give_the_same_tokenizer_every_time() -> None:
+    """Hash maps of the library are ordered anew in every run of the trainer; the tokens and their ids must not be."""
+    texts = random_texts()
+    first = train_tokenizer(texts, 150, 32).get_vocab()
+    assert all(train_tokenizer(texts, 150, 32).get_vocab() == first for _ in range(4))
+
+
+@pytest.mark.slow
+def test_every_process_trains_the_same_tokenizer() -> None:
+    texts = random_texts()
+    command = [sys.executable, "-c", TRAIN, json.dumps(texts)]
+    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == train_tokenizer(texts, 150, 32).get_vocab()
