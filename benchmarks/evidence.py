@@ -2,11 +2,12 @@
 
     python benchmarks/evidence.py --output_dir build/evidence
 
-Two comparisons, both with the same encoder shape, tokenizer, pairs and fine-tuning recipe:
+Three comparisons, all with the same encoder shape, tokenizer, pairs and fine-tuning recipe:
 
 1. equal fine-tuning: no pre-training against each method;
 2. equal total compute: no pre-training, fine-tuned for as many more steps as pre-training would have cost
-   (counted in floating-point operations of forward and backward passes).
+   (counted in floating-point operations of forward and backward passes);
+3. a cheaper remedy: no pre-training, from wider initial weights (standard deviation 0.05 instead of BERT's 0.02).
 
 Writes results.json, metrics.png and losses.png; a run that was interrupted goes on where it stopped. Variants run side
 by side, one thread each.
@@ -20,6 +21,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -50,29 +52,30 @@ from hf_dense.pretraining.corpus import add_sources, load_passages, tokenize
 from hf_dense.pretraining.vocabulary import Vocabulary
 
 PACKAGES = ["python", "numpy", "torch"]
-SEEDS = (1, 2, 3)
+SEEDS = (0, 1, 2)
 METHODS = {
     "RetroMAE": Variant("RetroMAE", method="retromae"),
-    "CoT-MAE": Variant("CoT-MAE", method="cotmae", pretraining={"per_device_train_batch_size": 32}),  # pairs: 64 texts
+    "CoT-MAE": Variant("CoT-MAE", method="cotmae", pretraining={"per_device_train_batch_size": 8}),  # pairs: 16 texts
 }
 BASELINE, LONGER = "no pre-training", "no pre-training, equal compute"
+WIDE = "no pre-training, wide initial weights"
 PRETRAINING = {
-    "max_steps": 600,
-    "per_device_train_batch_size": 64,
-    "learning_rate": 1e-3,
+    "max_steps": 1200,
+    "per_device_train_batch_size": 16,
+    "learning_rate": 2e-3,
     "warmup_steps": 0.1,
     "weight_decay": 0.01,
     "logging_steps": 50,
     "save_strategy": "steps",
-    "save_steps": 200,
+    "save_steps": 400,
     "save_total_limit": 1,
 }
 FINETUNING = {
-    "max_steps": 600,
+    "max_steps": 300,
     "per_device_train_batch_size": 64,
     "learning_rate": 1e-3,
     "temperature": 0.05,
-    "logging_steps": 50,
+    "logging_steps": 20,
 }
 
 
@@ -110,8 +113,10 @@ def make_variants(costs: dict[str, float]) -> dict[str, Variant]:
     steps = round(FINETUNING["max_steps"] + pretraining / costs["finetuning"])
     return {
         LONGER: Variant(LONGER, finetuning={"max_steps": steps}),
-        **METHODS,
+        "CoT-MAE": METHODS["CoT-MAE"],
         BASELINE: Variant(BASELINE),
+        WIDE: Variant(WIDE, initializer=0.05),
+        "RetroMAE": METHODS["RetroMAE"],
     }
 
 
@@ -123,7 +128,7 @@ def run_one(settings: Settings, variant: Variant, seed: int, output_dir: Path) -
 
 def run_all(names: list[str], side_by_side: int, output_dir: Path) -> None:
     """Every variant and seed in a process of its own, so many at once; output goes to a log per process."""
-    waiting = [f"{name}:{seed}" for seed in SEEDS for name in names]
+    waiting = [f"{name}:{seed}" for name in names for seed in SEEDS]
     total, running = len(waiting), {}
     while waiting or running:
         while waiting and len(running) < side_by_side:
@@ -168,7 +173,7 @@ def finetuning_cost(settings: Settings, tokenizer: PreTrainedTokenizerBase) -> f
     """Mean over ten batches; the similarities of a batch cost next to nothing and are not counted."""
     size = int(FINETUNING["per_device_train_batch_size"])
     encoder = BertModel(BertConfig(vocab_size=len(tokenizer), **encoder_shape(settings)), add_pooling_layer=False)
-    pairs = pairs_of(settings.dataset).shuffle(seed=0).select(range(10 * size))
+    pairs = pairs_of(settings).shuffle(seed=0).select(range(10 * size))
     total = 0.0
     for at in range(0, 10 * size, size):
         for column in ("query", "passage"):
@@ -210,8 +215,7 @@ def report(
     }
     tests = {
         f"{name} against {other}": vars(compare_paired(per_query[name]["mrr@10"], per_query[other]["mrr@10"]))
-        for name in METHODS
-        for other in (BASELINE, LONGER)
+        for name, other in product(METHODS, (BASELINE, LONGER, WIDE))
     }
     facts = {
         "means": means,
@@ -223,11 +227,11 @@ def report(
             name: {**FINETUNING, **variant.finetuning}["max_steps"] for name, variant in make_variants(costs).items()
         },
         "settings": vars(settings),
-        **provenance(0, settings.dataset),
+        **provenance(SEEDS[0], settings.dataset),
         "seeds": SEEDS,
     }
     write_text(output_dir / "results.json", json.dumps(facts, indent=1))
-    order = ["BM25", BASELINE, LONGER, *METHODS]
+    order = ["BM25", BASELINE, *METHODS, LONGER, WIDE]
     plot_metrics([{"name": name, **means[name]} for name in order], output_dir / "metrics.png")
     histories = {f"{name}: fine-tuning": results[name, SEEDS[0]].finetuning_history for name in names}
     histories |= {f"{name}: pre-training": results[name, SEEDS[0]].pretraining_history for name in METHODS}

@@ -7,13 +7,14 @@ came about (and, where that is the question, in the number of fine-tuning steps)
 from __future__ import annotations
 
 import json
+import random
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from transformers import AutoModel, BertConfig, PreTrainedTokenizerBase, TrainingArguments, set_seed
+from transformers import AutoModel, AutoTokenizer, BertConfig, PreTrainedTokenizerBase, TrainingArguments, set_seed
 
 from hf_dense.data.collections import content_hash, load_corpus, training_pairs
 from hf_dense.errors import InputError
@@ -24,7 +25,7 @@ from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.pretraining.pretrain import PretrainingOptions, pretrain
 from hf_dense.pretraining.vocabulary import train_tokenizer
 
-_RESULT = "variant.json"
+_DESCRIPTION = "variant.json"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Settings:
         vocabulary: tokens of the tokenizer, which is trained on the corpus.
         max_length: longest text in tokens, special tokens included.
         dropout: of the encoder and the decoders; none by default, as few small models see their data twice here.
+        labelled: training queries used, drawn at random; None takes all.
         pretraining: `TrainingArguments` of pre-training (`max_steps`, `learning_rate`, ...).
         finetuning: `BiencoderTrainingArguments` of fine-tuning.
         split: queries the result is measured on.
@@ -48,9 +50,10 @@ class Settings:
     dataset: str
     hidden: int = 128
     layers: int = 2
-    vocabulary: int = 8000
+    vocabulary: int = 4000
     max_length: int = 64
     dropout: float = 0.0
+    labelled: int | None = None
     pretraining: dict[str, Any] = field(default_factory=dict)
     finetuning: dict[str, Any] = field(default_factory=dict)
     split: str = "test"
@@ -67,12 +70,14 @@ class Variant:
         method: pre-training method; None starts from random weights.
         pretraining: changes to the shared pre-training; CoT-MAE reads two texts per row, so half the rows are as much.
         finetuning: changes to the shared fine-tuning, e.g. more steps.
+        initializer: standard deviation of the initial weights; 0.02 is BERT's.
     """
 
     name: str
     method: str | None = None
     pretraining: dict[str, Any] = field(default_factory=dict)
     finetuning: dict[str, Any] = field(default_factory=dict)
+    initializer: float = 0.02
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ def run_variant(settings: Settings, variant: Variant, output_dir: Path) -> Varia
     start = output_dir / "start"
     history: list[dict[str, Any]] = []
     if variant.method is None:
-        _random_encoder(settings, tokenizer, start)
+        _random_encoder(settings, variant, tokenizer, start)
     else:
         history = _pretrain(settings, variant, tokenizer, start)
     seconds["pretraining"] = time.perf_counter() - clock
@@ -137,7 +142,7 @@ def run_variant(settings: Settings, variant: Variant, output_dir: Path) -> Varia
             max_length=settings.max_length,
             similarity=settings.similarity,  # type: ignore[arg-type]
         )
-        finetune(exported, pairs_of(settings.dataset), _finetuning_arguments(settings, variant, output_dir))
+        finetune(exported, pairs_of(settings), _finetuning_arguments(settings, variant, output_dir))
     seconds["finetuning"] = time.perf_counter() - clock
     retrieval = _evaluate(str(model), settings, variant.name, output_dir)
     seconds["evaluation"] = retrieval.seconds
@@ -149,9 +154,14 @@ def run_variant(settings: Settings, variant: Variant, output_dir: Path) -> Varia
     return VariantResult(variant.name, str(model), retrieval, history, log, seconds)
 
 
-def pairs_of(dataset: str) -> Dataset:
-    """Training pairs of a dataset directory, the passage with its title."""
-    return training_pairs(dataset, "train").select_columns(["query", "passage"])
+def pairs_of(settings: Settings) -> Dataset:
+    """Training pairs, the passage with its title; the same queries for every seed."""
+    pairs = training_pairs(settings.dataset, "train")
+    if settings.labelled is not None:
+        queries = sorted(set(pairs["query_id"]))
+        chosen = set(random.Random(0).sample(queries, min(settings.labelled, len(queries))))
+        pairs = pairs.select([row for row, query in enumerate(pairs["query_id"]) if query in chosen])
+    return pairs.select_columns(["query", "passage"])
 
 
 def shared_tokenizer(settings: Settings, directory: Path) -> Path:
@@ -164,7 +174,7 @@ def shared_tokenizer(settings: Settings, directory: Path) -> Path:
     return directory
 
 
-def encoder_shape(settings: Settings) -> dict[str, Any]:
+def encoder_shape(settings: Settings, initializer: float = 0.02) -> dict[str, Any]:
     """The encoder's configuration, but for the vocabulary."""
     return {
         "hidden_size": settings.hidden,
@@ -174,20 +184,17 @@ def encoder_shape(settings: Settings) -> dict[str, Any]:
         "max_position_embeddings": settings.max_length,
         "hidden_dropout_prob": settings.dropout,
         "attention_probs_dropout_prob": settings.dropout,
-        "initializer_range": 0.05,  # at widths around 128 BERT's 0.02 keeps attention flat for hundreds of steps
+        "initializer_range": initializer,
     }
 
 
-def _random_encoder(settings: Settings, tokenizer_dir: Path, output_dir: Path) -> None:
+def _random_encoder(settings: Settings, variant: Variant, tokenizer_dir: Path, output_dir: Path) -> None:
     if output_dir.is_dir():
         return
-    from transformers import AutoTokenizer
-
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(tokenizer_dir))
     set_seed(settings.seed)
-    model = AutoModel.from_config(
-        BertConfig(vocab_size=len(tokenizer), **encoder_shape(settings)), add_pooling_layer=False
-    )
+    shape = encoder_shape(settings, variant.initializer)
+    model = AutoModel.from_config(BertConfig(vocab_size=len(tokenizer), **shape), add_pooling_layer=False)
     with atomic_directory(output_dir) as work:
         model.save_pretrained(work)
         tokenizer.save_pretrained(work)
@@ -199,7 +206,7 @@ def _pretrain(settings: Settings, variant: Variant, tokenizer: Path, output_dir:
         options = PretrainingOptions(
             method=variant.method or "",
             corpus=settings.dataset,
-            backbone_config=encoder_shape(settings),
+            backbone_config=encoder_shape(settings, variant.initializer),
             tokenizer=str(tokenizer),
             max_length=settings.max_length,
         )
@@ -233,7 +240,7 @@ def _claim(output_dir: Path, settings: Settings, variant: Variant) -> None:
         "settings": asdict(replace(settings, dataset=content_hash(settings.dataset), split="")),
         "variant": asdict(variant),
     }
-    path = output_dir / _RESULT
+    path = output_dir / _DESCRIPTION
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != described:
         raise InputError(f"{output_dir} holds a run with other settings or data; remove it or use another directory.")
     write_text(path, json.dumps(described, indent=1))
