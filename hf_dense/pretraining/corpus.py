@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
-from datasets import Dataset, DatasetDict, Sequence, Value, load_dataset, load_dataset_builder
+from datasets import Dataset, DatasetDict, Features, List, Value, load_dataset, load_dataset_builder
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 from transformers import PreTrainedTokenizerBase
 
@@ -144,7 +144,6 @@ def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
         }
         return {**rows, "length": [sum(map(len, row)) for row in zip(*rows.values(), strict=True)]}
 
-    tokenized = corpus.map(encode, batched=True, remove_columns=sources, desc="Tokenizing")
-    for source in sources:
-        tokenized = tokenized.cast_column(source, Sequence(Value("int32")))
+    features = Features({**{source: List(Value("int32")) for source in sources}, "length": Value("int64")})
+    tokenized = corpus.map(encode, batched=True, remove_columns=sources, features=features, desc="Tokenizing")
     return tokenized.with_format("numpy")

@@ -23,7 +23,13 @@ BERT = BertConfig(
     attn_implementation="sdpa",
 )
 SHAPE = family_of(BERT).shape(BERT)
-PRE = Decoder(View(select="none", labels="next"), norm="pre", entry="cross_attention", inputs="own_embeddings")
+PRE = Decoder(
+    View(select="none", labels="next"),
+    norm="pre",
+    entry="cross_attention",
+    inputs="own_embeddings",
+    attention="causal:2",
+)
 TWO_STREAMS = Decoder(View(select="none", labels="every"), layers=1, stream="bottleneck", attention="sampled:0.5")
 
 BERT_NAMES = {

@@ -82,7 +82,7 @@ def test_attention_is_read_apart(attention: str, kind: str, value: float) -> Non
 
 
 def test_a_method_may_declare_further_decoders() -> None:
-    config = RetroMAEConfig(decoders={"second": {"layers": 1, "weight": 0.1}})
+    config = RetroMAEConfig(decoders={"second": {"view": {"rate": 0.4}, "layers": 1, "weight": 0.1}})
     assert list(config.views) == ["encoder", "decoder", "second"]
 
 
@@ -92,7 +92,7 @@ def test_a_method_may_declare_further_decoders() -> None:
         (View, {"select": "some"}, r"View\.select is 'some'; allowed: none, random"),
         (View, {"fill": "zero"}, r"View\.fill is 'zero'; allowed: mask, bert"),
         (View, {"labels": "all"}, r"View\.labels is 'all'; allowed: hidden, every, next"),
-        (View, {"sources": ()}, r"View\.sources is empty"),
+        (View, {"sources": ()}, r"View\.sources is \(\); name at least one"),
         (View, {"rate": 0.0}, r"View\.rate is 0\.0"),
         (View, {"rate": 1.0}, r"View\.rate is 1\.0"),
         (View, {"select": "none"}, "scores nothing"),
@@ -121,13 +121,13 @@ def test_bad_declarations_are_refused(cls: Any, values: dict[str, Any], message:
     [
         ({"encoders": {"encoder": {"view": {"rate": "3e-1"}}}}, "rate is '3e-1'"),
         ({"decoders": {"decoder": {"layers": "1"}}}, "layers is '1'"),
-        ({"encoders": {"encoder": {"view": None}}}, "view"),
+        ({"encoders": {"encoder": {"view": None}}}, "View of 'encoder' is None"),
         ({"crop": "tail"}, "crop is 'tail'; allowed: head, random"),
         ({"encoders": {"encoder": {"depth": 3}}}, "Encoder of 'encoder' has no field 'depth'; it has: view, weight"),
         ({"decoders": {"decoder": {"rate": 0.3}}}, "Decoder of 'decoder' has no field 'rate'; it has: view, encoder, "),
         ({"decoders": {"decoder": {"view": {"mask": 1}}}}, "View of 'decoder' has no field 'mask'; it has: sources, "),
         ({"decoders": {"decoder": {"encoder": "other"}}}, "reads encoder 'other'; there is: encoder"),
-        ({"decoders": {"encoder": {}}}, "both named 'encoder'"),
+        ({"decoders": {"encoder": {"view": {}}}}, "both named 'encoder'"),
         ({"decoders": {"decoder": {"view": {"sources": ["text", "neighbour"]}}}}, "equally many sources"),
     ],
 )
