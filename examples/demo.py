@@ -37,7 +37,7 @@ def demo_settings(dataset: Path) -> Settings:
     return Settings(
         dataset=str(dataset),
         pretraining={
-            "max_steps": 1200,
+            "max_steps": 1000,
             "per_device_train_batch_size": 16,  # small batches, many steps: large ones stay on a plateau for long
             "learning_rate": 2e-3,
             "warmup_steps": 0.1,

@@ -25,7 +25,7 @@ def parse_options(*kinds: type[Any], argv: list[str] | None = None) -> tuple[Any
         One instance per dataclass.
 
     Raises:
-        InputError: the file is missing or not YAML, or a key is no option.
+        InputError: the file is missing or not YAML, or a key or flag is no option.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     parser = HfArgumentParser(list[Any](kinds), allow_abbrev=False)
@@ -41,7 +41,11 @@ def parse_options(*kinds: type[Any], argv: list[str] | None = None) -> tuple[Any
         if unknown:
             raise InputError(f"{argv[at + 1]} has the key {unknown[0]!r}, which is no option; --help lists them.")
         argv = [word for key, value in values.items() for word in _as_flag(key, value)] + argv
-    parsed = parser.parse_args_into_dataclasses(args=argv, look_for_args_file=False)
+    *parsed, unknown_words = parser.parse_args_into_dataclasses(
+        args=argv, return_remaining_strings=True, look_for_args_file=False
+    )
+    if unknown_words:
+        raise InputError(f"{unknown_words[0]!r} is no option of this command; --help lists them.")
     return tuple(parsed[: len(kinds)])
 
 

@@ -76,5 +76,5 @@ def test_the_model_answers_questions(work: Path, settings: Settings, results: li
     model = results[1].model
     assert model is not None
     assert SentenceTransformer(model).get_embedding_dimension() == 64
-    index = SearchIndex.load(build_index(model, load_corpus(settings.dataset), work / "index"))
+    index = SearchIndex.load(build_index(model, load_corpus(settings.dataset), work / "index"), model)
     assert len(index.search("sort an array along an axis", 3)) == 3
