@@ -7,6 +7,14 @@ from hf_dense.errors import InputError
 from hf_dense.methods import METHODS, get_method, register
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, Decoder, Encoder, View
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining, BottleneckModel, PreTrainingOutput
+from hf_dense.modeling.modeling_condenser import (
+    CoCondenserConfig,
+    CoCondenserForPreTraining,
+    CoCondenserModel,
+    CondenserConfig,
+    CondenserForPreTraining,
+    CondenserModel,
+)
 from hf_dense.modeling.modeling_cotmae import CoTMAEConfig, CoTMAEForPreTraining, CoTMAEModel
 from hf_dense.modeling.modeling_retromae import RetroMAEConfig, RetroMAEForPreTraining, RetroMAEModel
 from hf_dense.modeling.modeling_seed import SEEDConfig, SEEDForPreTraining, SEEDModel
@@ -17,9 +25,15 @@ __all__ = [
     "BottleneckConfig",
     "BottleneckForPreTraining",
     "BottleneckModel",
+    "CoCondenserConfig",
+    "CoCondenserForPreTraining",
+    "CoCondenserModel",
     "CoTMAEConfig",
     "CoTMAEForPreTraining",
     "CoTMAEModel",
+    "CondenserConfig",
+    "CondenserForPreTraining",
+    "CondenserModel",
     "Decoder",
     "Encoder",
     "InputError",

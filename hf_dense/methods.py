@@ -9,6 +9,14 @@ from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 from hf_dense.errors import InputError
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining, BottleneckModel
+from hf_dense.modeling.modeling_condenser import (
+    CoCondenserConfig,
+    CoCondenserForPreTraining,
+    CoCondenserModel,
+    CondenserConfig,
+    CondenserForPreTraining,
+    CondenserModel,
+)
 from hf_dense.modeling.modeling_cotmae import CoTMAEConfig, CoTMAEForPreTraining, CoTMAEModel
 from hf_dense.modeling.modeling_retromae import RetroMAEConfig, RetroMAEForPreTraining, RetroMAEModel
 from hf_dense.modeling.modeling_seed import SEEDConfig, SEEDForPreTraining, SEEDModel
@@ -26,6 +34,8 @@ class Method:
 METHODS: dict[str, Method] = {
     method.config.model_type: method
     for method in (
+        Method(CondenserConfig, CondenserModel, CondenserForPreTraining),
+        Method(CoCondenserConfig, CoCondenserModel, CoCondenserForPreTraining),
         Method(CoTMAEConfig, CoTMAEModel, CoTMAEForPreTraining),
         Method(RetroMAEConfig, RetroMAEModel, RetroMAEForPreTraining),
         Method(SEEDConfig, SEEDModel, SEEDForPreTraining),

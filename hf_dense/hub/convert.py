@@ -111,7 +111,15 @@ def _masked_language_model(prefix: str) -> tuple[Rule, ...]:
 _BERT_DEAD = (r".*embeddings\.position_ids", r"(lm\.)?bert\.pooler\..*", r"(lm\.)?cls\.seq_relationship\..*")
 _SEED_ENCODER = r"seed_encoder\.encoder\.sentence_encoder"
 
+# luyug/Condenser: `lm` is the masked language model, `c_head.0`, `c_head.1` the head's layers; `co_target` is a buffer.
+_CONDENSER = Reference(
+    rules=(*_masked_language_model(r"lm\."), *_parts(r"c_head\.(?P<layer>\d+)", _LAYER, _BERT_PARTS)),
+    dead=(*_BERT_DEAD, r"co_target"),
+)
+
 REFERENCES: dict[str, Reference] = {
+    "condenser": _CONDENSER,
+    "cocondenser": _CONDENSER,
     # staoxiao/RetroMAE: `lm` is the masked language model, `c_head` the one decoder layer.
     "retromae": Reference(
         rules=(

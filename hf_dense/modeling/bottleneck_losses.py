@@ -35,3 +35,33 @@ def token_loss(features: Tensor, targets: Tensor, words: Tensor, bias: Tensor | 
         return loss
     scores = F.linear(features, words, bias)
     return F.cross_entropy(scores.to(single), targets, reduction="sum")
+
+
+def pair_loss(vectors: Tensor, valid: Tensor, candidates: Tensor, candidates_valid: Tensor, offset: int) -> Tensor:
+    """Summed contrastive loss: every vector must pick its partner out of all vectors but itself, by dot product.
+
+    Rows 2k and 2k + 1 are partners. Source: coCondenser (Gao and Callan 2022, arXiv:2108.05540), equation 6 in its
+    released, symmetric form: no normalisation, temperature 1.
+
+    Args:
+        vectors: (n, dim) anchors, of this process.
+        valid: (n,) bool; an invalid row is neither anchor nor candidate.
+        candidates: (m, dim) vectors of all processes.
+        candidates_valid: (m,) bool.
+        offset: row of `candidates` at which `vectors` begin.
+
+    Returns:
+        Scalar, in float32 at least.
+
+    >>> vectors = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
+    >>> valid = torch.ones(4, dtype=torch.bool)
+    >>> round(float(pair_loss(vectors, valid, vectors, valid, offset=0)) / 4, 4)  # log(1 + 2 / e^4)
+    0.036
+    """
+    single = vectors.dtype if vectors.dtype == torch.float64 else torch.float32
+    with torch.autocast(vectors.device.type, enabled=False):
+        scores = vectors.to(single) @ candidates.to(single).T
+    rows = torch.arange(offset, offset + len(vectors), device=vectors.device)
+    columns = torch.arange(len(candidates), device=vectors.device)
+    scores = scores.masked_fill((columns == rows[:, None]) | ~candidates_valid, float("-inf"))
+    return F.cross_entropy(scores[valid], (rows ^ 1)[valid], reduction="sum")

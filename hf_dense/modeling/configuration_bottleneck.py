@@ -19,7 +19,6 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "select": ("none", "random"),
     "fill": ("mask", "bert"),
     "labels": ("hidden", "every", "next"),
-    "inputs": ("embeddings", "own_embeddings"),
     "stream": ("inputs", "bottleneck", "bottleneck_embedded"),
     "entry": ("first", "cross_attention"),
     "norm": ("post", "pre"),
@@ -27,6 +26,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
 }
 _TYPES: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": (int, float)}
 _ATTENTION = re.compile(r"full|causal:[1-9]\d*|sampled:0?\.\d+")
+_INPUTS = re.compile(r"embeddings|own_embeddings|hidden:(half|\d+)")
 
 
 def _check_fields(spec: Any) -> None:
@@ -35,8 +35,9 @@ def _check_fields(spec: Any) -> None:
         value, kind = getattr(spec, item.name), _TYPES.get(str(item.type))
         if kind is not None and (not isinstance(value, kind) or isinstance(value, bool)):
             raise ValueError(f"{type(spec).__name__}.{item.name} is {value!r}; it must be of type {item.type}.")
-    if getattr(spec, "weight", 0) < 0:
-        raise ValueError(f"{type(spec).__name__}.weight is {spec.weight}; a loss weight is not negative.")
+    for name in ("weight", "contrast"):
+        if getattr(spec, name, 0) < 0:
+            raise ValueError(f"{type(spec).__name__}.{name} is {getattr(spec, name)}; a loss weight is not negative.")
     for name in _ALLOWED:
         value = getattr(spec, name, None)
         if value is not None and value not in _ALLOWED[name]:
@@ -82,15 +83,21 @@ class Encoder:
     Args:
         view: what it reads.
         weight: weight of its own token loss (masked language modelling) in the sum.
+        contrast: weight of the contrastive loss between the bottlenecks of partners (coCondenser); the other texts of
+            the batch, on all processes, are the negatives. 0 = none. Partners are a row's two sources; where the view
+            reads one source, two rows of one document, which the sampler then draws one after the other.
     """
 
     view: View = field(default_factory=View)
     weight: float = 1.0
+    contrast: float = 0.0
 
     def __post_init__(self) -> None:
         _check_fields(self)
         if self.view.labels == "next":
             raise ValueError("An Encoder sees every token, so its view cannot have labels='next'.")
+        if self.contrast and len(self.view.sources) > 2:
+            raise ValueError("An Encoder with contrast reads two sources, the partners of each pair, or one.")
 
 
 @dataclass(frozen=True)
@@ -98,11 +105,12 @@ class Decoder:
     """A weak decoder rebuilding a view from the bottleneck.
 
     Args:
-        view: what it reads and must rebuild.
+        view: what it reads and must rebuild; None is its encoder's view (Condenser).
         encoder: name of the encoder whose bottleneck it gets.
         layers: number of Transformer layers.
-        inputs: `embeddings` of the backbone (shared), or `own_embeddings`: the shared word matrix with the decoder's
-            own positions and layer norm (SEED-Encoder).
+        inputs: `embeddings` of the backbone (shared); `own_embeddings`: the shared word matrix with the decoder's own
+            positions and layer norm (SEED-Encoder); or `hidden:k`: what the encoder's k-th layer gave (Condenser;
+            `hidden:half` is the layer half way up), of the encoder's view, so `view` is None then.
         stream: the residual stream: its `inputs`, or the `bottleneck` at every position plus position embeddings, raw
             (RetroMAE) or through the embedding block (`bottleneck_embedded`, DupMAE); inputs are only attended then.
         attention: what a position may see: `full`, `causal:k` (the last k inputs, itself included, and position 0),
@@ -113,7 +121,7 @@ class Decoder:
         weight: weight of its loss in the sum.
     """
 
-    view: View = field(default_factory=View)
+    view: View | None = field(default_factory=View)
     encoder: str = "encoder"
     layers: int = 2
     inputs: str = "embeddings"
@@ -132,12 +140,25 @@ class Decoder:
             raise ValueError(
                 f"Decoder.attention is {self.attention!r}; allowed: full, causal:k (k >= 1), sampled:0.x (a fraction)."
             )
-        if self.view.labels == "next" and self.attention_kind != "causal":
+        if not _INPUTS.fullmatch(self.inputs):
+            raise ValueError(
+                f"Decoder.inputs is {self.inputs!r}; allowed: embeddings, own_embeddings, hidden:k, hidden:half (an encoder layer)."
+            )
+        if (self.view is None) != self.reads_hidden:
+            raise ValueError("A Decoder with inputs='hidden:k', and no other, has view=None: it reads its encoder's.")
+        if self.reads_hidden and (self.stream != "inputs" or self.attention_kind == "sampled"):
+            raise ValueError("A Decoder with inputs='hidden:k' has stream='inputs' and no sampled attention.")
+        if self.view is not None and self.view.labels == "next" and self.attention_kind != "causal":
             raise ValueError("A Decoder that predicts the next token (labels='next') needs attention='causal:k'.")
         if self.stream != "inputs" and (self.layers != 1 or self.norm != "post"):
             raise ValueError("A Decoder whose stream is the bottleneck has exactly one post-norm layer (RetroMAE).")
         if self.entry == "cross_attention" and self.norm != "pre":
             raise ValueError("A Decoder with entry='cross_attention' has norm='pre' (SEED-Encoder).")
+
+    @property
+    def reads_hidden(self) -> bool:
+        """Whether it reads an inner layer of its encoder."""
+        return self.inputs.startswith("hidden:")
 
     @property
     def attention_kind(self) -> str:
@@ -171,14 +192,15 @@ def _overlay(kind: type, declared: Mapping[str, Any], changes: Any) -> dict[str,
 
 def _build(kind: type, name: str, values: Mapping[str, Any]) -> Any:
     """One `Encoder` or `Decoder` from its dictionary; an unknown field is an error that lists the known ones."""
-    for cls, given in ((kind, values), (View, values.get("view", {}) if isinstance(values, Mapping) else {})):
+    view = values.get("view", {}) if isinstance(values, Mapping) else {}
+    for cls, given in ((kind, values), (View, {} if view is None and kind is Decoder else view)):
         if not isinstance(given, Mapping):
             raise ValueError(f"{cls.__name__} of {name!r} is {given!r}; it must be a mapping of its fields.")
         known = [f.name for f in fields(cls)]
         unknown = sorted(set(given) - set(known))
         if unknown:
             raise ValueError(f"{cls.__name__} of {name!r} has no field {unknown[0]!r}; it has: {', '.join(known)}.")
-    return kind(**{**values, "view": View(**values.get("view", {}))})
+    return kind(**{**values, "view": None if view is None else View(**view)})
 
 
 class BottleneckConfig(PreTrainedConfig):
@@ -236,6 +258,15 @@ class BottleneckConfig(PreTrainedConfig):
         encoders, decoders = self.encoder_specs, self.decoder_specs
         if self.crop not in ("head", "random"):
             raise ValueError(f"crop is {self.crop!r}; allowed: head, random.")
+        layers = int(self.backbone.num_hidden_layers)
+        for name, layer in self.hidden_layers.items():
+            if layer >= layers:
+                raise ValueError(
+                    f"Decoder {name!r} reads encoder layer {layer}; the encoder has {layers}, and after the last one "
+                    "nothing is left to the bottleneck. Set inputs='hidden:k' with a smaller k, or 'hidden:half'."
+                )
+        if self.siblings and any(len(view.sources) != 1 for view in self.views.values()):
+            raise ValueError("Where an encoder contrasts sibling rows, every view reads one source.")
         shared = set(encoders) & set(decoders)
         if shared:
             raise ValueError(f"An encoder and a decoder are both named {sorted(shared)[0]!r}; names must differ.")
@@ -244,7 +275,7 @@ class BottleneckConfig(PreTrainedConfig):
                 raise ValueError(
                     f"Decoder {name!r} reads encoder {decoder.encoder!r}; there is: {', '.join(encoders)}."
                 )
-            if len(decoder.view.sources) != len(encoders[decoder.encoder].view.sources):
+            if decoder.view and len(decoder.view.sources) != len(encoders[decoder.encoder].view.sources):
                 raise ValueError(f"Decoder {name!r} and its encoder {decoder.encoder!r} need equally many sources.")
 
     @property
@@ -259,20 +290,44 @@ class BottleneckConfig(PreTrainedConfig):
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each loss in the sum, by the name of its encoder or decoder."""
+        """The weight of each loss in the sum, by name: those of encoders and decoders, and `<encoder>_contrast`."""
+        contrasts = {loss: self.encoder_specs[name].contrast for loss, name in self.contrasts.items()}
         encoders = {name: spec.weight for name, spec in self.encoder_specs.items()}
-        return encoders | {name: spec.weight for name, spec in self.decoder_specs.items()}
+        return encoders | {name: spec.weight for name, spec in self.decoder_specs.items()} | contrasts
 
     @property
     def views(self) -> dict[str, View]:
-        """The views a batch holds, by the name of the encoder or decoder that reads them (losses have these names)."""
+        """The views a batch holds, by the name of the encoder or decoder that they are made for."""
         encoders = {name: spec.view for name, spec in self.encoder_specs.items()}
-        return encoders | {name: spec.view for name, spec in self.decoder_specs.items()}
+        return encoders | {name: spec.view for name, spec in self.decoder_specs.items() if spec.view is not None}
+
+    @property
+    def scored(self) -> dict[str, str]:
+        """The view whose labels a token loss reads, by loss name (that of an encoder or decoder)."""
+        decoders = {name: name if spec.view else spec.encoder for name, spec in self.decoder_specs.items()}
+        return {name: name for name in self.encoder_specs} | decoders
+
+    @property
+    def hidden_layers(self) -> dict[str, int]:
+        """The encoder layer (0 = embeddings) that a decoder reads, by name of the decoders that read one."""
+        half = str(int(self.backbone.num_hidden_layers) // 2)
+        reading = {name: spec.inputs for name, spec in self.decoder_specs.items() if spec.reads_hidden}
+        return {name: int(inputs.partition(":")[2].replace("half", half)) for name, inputs in reading.items()}
+
+    @property
+    def contrasts(self) -> dict[str, str]:
+        """The encoder whose bottlenecks a contrastive loss compares, by loss name."""
+        return {f"{name}_contrast": name for name, spec in self.encoder_specs.items() if spec.contrast}
 
     @property
     def sources(self) -> list[str]:
         """The corpus columns the method needs, in order of first use."""
         return list(dict.fromkeys(source for view in self.views.values() for source in view.sources))
+
+    @property
+    def siblings(self) -> bool:
+        """Whether rows come in pairs of one document: an encoder contrasts a single source."""
+        return any(len(spec.view.sources) == 1 for spec in self.encoder_specs.values() if spec.contrast)
 
     @property
     def hidden_size(self) -> int:

@@ -19,11 +19,14 @@ from transformers.utils.generic import ModelOutput
 
 from .bottleneck_backbones import build_backbone, family_of, head_state, same_vocabulary
 from .bottleneck_decoder import DecoderStack, VocabularyHead
+from .bottleneck_gather import gather_rows
 from .bottleneck_layout import PaddedRows
-from .bottleneck_losses import IGNORED, token_loss
+from .bottleneck_losses import IGNORED, pair_loss, token_loss
 from .configuration_bottleneck import BottleneckConfig, Decoder
 
 logger = logging.get_logger(__name__)
+
+_LEAST = 1e-6  # a batch in which nothing is scored has the loss 0, not 0 / 0; counts are shares of whole numbers
 
 
 @dataclass
@@ -169,11 +172,12 @@ class BottleneckForPreTraining(PreTrainedModel):
         """One pre-training step.
 
         Args:
-            views: for every encoder and decoder, by name: `input_ids`, `attention_mask`, `labels` (batch, length),
-                and `visible` (batch, length, length) where the decoder samples what it sees. See `ViewCollator`.
-            counts: what to divide each summed token loss by (scalars, by loss name); the number of scored tokens of
-                this batch when absent. A trainer gives its share of the count over all processes and accumulated
-                batches, so that the loss does not depend on how a batch is cut.
+            views: for every encoder, and every decoder that does not read its encoder's, by name: `input_ids`,
+                `attention_mask`, `labels` (batch, length), and `visible` (batch, length, length) where the decoder
+                samples what it sees. See `ViewCollator`.
+            counts: what to divide each summed loss by (scalars, by loss name); `count_scored` of this batch when
+                absent. A trainer gives its share of the count over all processes and accumulated batches, so that the
+                loss does not depend on how a batch is cut.
 
         Returns:
             The loss, its parts by name, and the bottlenecks.
@@ -181,37 +185,55 @@ class BottleneckForPreTraining(PreTrainedModel):
         Raises:
             ValueError: a view is missing.
         """
-        missing = [name for name in (*self.encoder_specs, *self.decoder_specs) if name not in views]
+        missing = [name for name in self.config.views if name not in views]
         if missing:
             raise ValueError(f"The batch lacks the view {missing[0]!r}; it has: {', '.join(views)}.")
-        sums: dict[str, tuple[Tensor, Tensor]] = {}
-        bottlenecks: dict[str, Tensor] = {}
-        for name, hidden in self.encode(views).items():
-            bottlenecks[name] = PaddedRows(views[name]).first(hidden)
-            sums[name] = self.score(hidden, views[name]["labels"], "mlm")
+        counts = self.count_scored(views) if counts is None else counts
+        states = self.encode(views)
+        bottlenecks = {name: PaddedRows(views[name]).first(layers[-1]) for name, layers in states.items()}
+        sums = {name: self.score(layers[-1], views[name]["labels"], "mlm") for name, layers in states.items()}
         for name, spec in self.decoder_specs.items():
-            hidden = self.decode(name, PaddedRows(views[name]), bottlenecks[spec.encoder])
-            sums[name] = self.score(hidden, views[name]["labels"], spec.head)
+            view = views[self.config.scored[name]]
+            hidden = self.decode(name, PaddedRows(view), bottlenecks[spec.encoder], states[spec.encoder])
+            sums[name] = self.score(hidden, view["labels"], spec.head)
+        for name, encoder in self.config.contrasts.items():
+            sums[name] = self.contrast(bottlenecks[encoder], views[encoder]["labels"])
+        losses = {name: total / counts[name].clamp(min=_LEAST) for name, total in sums.items()}
         weights = self.config.weights
-        losses = {
-            name: total / (count.clamp(min=1) if counts is None else counts[name])
-            for name, (total, count) in sums.items()
-        }
         loss = torch.stack([weights[name] * value for name, value in losses.items()]).sum()
         return PreTrainingOutput(loss=loss, losses=losses, bottlenecks=bottlenecks)
 
-    def encode(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """Last hidden states (batch, length, dim) of every encoder's view."""
-        return {
-            name: self.encoder(views[name]["input_ids"], views[name].get("attention_mask")).last_hidden_state
-            for name in self.encoder_specs
-        }
+    def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """What each summed loss is a mean over (scalars, float32, by loss name): scored tokens, or texts compared."""
+        scored = {name: view["labels"] != IGNORED for name, view in views.items()}
+        tokens = {name: scored[view].sum() for name, view in self.config.scored.items()}
+        texts = {name: scored[encoder].any(dim=1).sum() for name, encoder in self.config.contrasts.items()}
+        return {name: count.float() for name, count in (tokens | texts).items()}
 
-    def decode(self, name: str, layout: PaddedRows, bottleneck: Tensor) -> Tensor:
-        """Last hidden states (batch, length, dim) of a decoder reading `layout` through `bottleneck` (batch, dim)."""
+    def encode(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, tuple[Tensor, ...]]:
+        """States (batch, length, dim) of every encoder's view, the last layer's at the end.
+
+        Where a decoder reads an inner layer they are those of all layers, the embeddings at 0; else the last alone.
+        """
+        deep = {spec.encoder for spec in self.decoder_specs.values() if spec.reads_hidden}
+        states = {}
+        for name in self.encoder_specs:
+            ids, mask = views[name]["input_ids"], views[name].get("attention_mask")
+            output = self.encoder(ids, mask, output_hidden_states=name in deep)
+            inner = output.hidden_states[:-1] if output.hidden_states else ()
+            states[name] = (*inner, output.last_hidden_state)
+        return states
+
+    def decode(self, name: str, layout: PaddedRows, bottleneck: Tensor, states: tuple[Tensor, ...]) -> Tensor:
+        """Last hidden states (batch, length, dim) of a decoder reading `layout` through `bottleneck` (batch, dim).
+
+        `states` are its encoder's, by layer; read by a decoder whose inputs are one of them.
+        """
         spec, stack, positions = self.decoder_specs[name], self.decoders[name], layout.positions()
         assert isinstance(stack, DecoderStack)
-        if stack.embeddings is not None:
+        if spec.reads_hidden:
+            memory = states[self.config.hidden_layers[name]]
+        elif stack.embeddings is not None:
             memory = stack.embeddings(self.get_input_embeddings()(layout.input_ids), positions)
         else:
             memory = self.family.embed(self.encoder.backbone, positions, ids=layout.input_ids)
@@ -230,7 +252,7 @@ class BottleneckForPreTraining(PreTrainedModel):
             return self.family.embed(self.encoder.backbone, positions, words=spread)
         return memory
 
-    def score(self, hidden: Tensor, labels: Tensor, head: str) -> tuple[Tensor, Tensor]:
+    def score(self, hidden: Tensor, labels: Tensor, head: str) -> Tensor:
         """Summed token loss; the vocabulary projection is computed at scored positions only.
 
         Args:
@@ -239,7 +261,7 @@ class BottleneckForPreTraining(PreTrainedModel):
             head: `mlm`, the masked-language-model head, or `tied`, the word matrix alone.
 
         Returns:
-            The sum over scored tokens and their number (scalars).
+            The sum over scored tokens (scalar).
         """
         scored = labels != IGNORED
         features, bias = hidden[scored], None
@@ -247,4 +269,23 @@ class BottleneckForPreTraining(PreTrainedModel):
             features, bias = self.head(features), self.head.bias
         words = self.get_input_embeddings().weight
         assert isinstance(words, Tensor)
-        return token_loss(features, labels[scored], words, bias), scored.sum()
+        return token_loss(features, labels[scored], words, bias)
+
+    def contrast(self, bottleneck: Tensor, labels: Tensor) -> Tensor:
+        """Summed contrastive loss of this process's texts against those of all processes.
+
+        Args:
+            bottleneck: (batch, dim); rows 2k and 2k + 1 are partners.
+            labels: (batch, length) of the encoder's view; a text without a scored token is left out.
+
+        Returns:
+            Scalar.
+
+        Raises:
+            ValueError: a text has no partner.
+        """
+        if len(bottleneck) % 2:
+            raise ValueError(f"A batch of {len(bottleneck)} texts leaves one without the partner it is contrasted with.")
+        valid = (labels != IGNORED).any(dim=1)
+        candidates, offset = gather_rows(bottleneck)
+        return pair_loss(bottleneck, valid, candidates, gather_rows(valid)[0], offset)

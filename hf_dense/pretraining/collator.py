@@ -121,7 +121,3 @@ def _labels(view: View, ids: Ints, present: Bools, maskable: Bools, hidden: Bool
         return np.where(np.pad(present[:, 1:], ((0, 0), (0, 1))), following, IGNORED)
     return np.where(hidden if view.labels == "hidden" else maskable, ids, IGNORED)
 
-
-def count_scored(views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Number of scored tokens of every loss in a batch (scalars, float32, by loss name)."""
-    return {name: (view["labels"] != IGNORED).sum().float() for name, view in views.items()}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from itertools import compress
 from pathlib import Path
+from typing import Any
 
 from datasets import Dataset, DatasetDict, Features, List, Value, load_dataset, load_dataset_builder
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
@@ -103,8 +105,13 @@ def hold_out(corpus: Dataset, fraction: float, seed: int) -> tuple[Dataset, Data
     return corpus.select(rows[0]), corpus.select(rows[1])
 
 
-def add_sources(corpus: Dataset, sources: list[str]) -> Dataset:
+def add_sources(corpus: Dataset, sources: list[str], siblings: bool = False) -> Dataset:
     """The corpus with the source columns a method needs.
+
+    Args:
+        sources: text columns.
+        siblings: whether the method draws several passages of a document; the column `document` is kept then, as a
+            number.
 
     Raises:
         InputError: a column is missing and cannot be built from those that are there.
@@ -118,32 +125,42 @@ def add_sources(corpus: Dataset, sources: list[str]) -> Dataset:
         raise InputError(
             f"The method needs the column {missing[0]!r}; the corpus has: {', '.join(corpus.column_names)}."
         )
-    return corpus.select_columns(sources)
+    if not siblings:
+        return corpus.select_columns(sources)
+    if "document" not in corpus.column_names:
+        raise InputError("The method draws passages of one document together: give the column document.")
+    numbers: dict[str, int] = {}
+    documents = [numbers.setdefault(name, len(numbers)) for name in corpus["document"]]
+    return corpus.select_columns(sources).add_column("document", documents)
 
 
 def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
     """Token ids of every source, without special tokens, and their total `length`.
 
     Args:
-        corpus: text columns only.
+        corpus: text columns, and perhaps the number of each row's `document`.
 
     Returns:
-        One column of token ids per source column, as NumPy arrays, and `length`. Rows in which a text has fewer than
-        two tokens are left out; none may be left.
+        One column of token ids per text column, as NumPy arrays, `length`, and `document` as it came. Rows in which a
+        text has fewer than two tokens are left out; none may be left.
     """
-    sources = corpus.column_names
+    sources = [name for name in corpus.column_names if name != "document"]
+    numbers = [name for name in corpus.column_names if name == "document"]
 
-    def encode(batch: dict[str, list[str | None]]) -> dict[str, list[list[int]] | list[int]]:
+    def encode(batch: dict[str, list[Any]]) -> dict[str, list[list[int]] | list[int]]:
         encoded: dict[str, list[list[int]]] = {}
         for source in sources:
             texts = [text or "" for text in batch[source]]
             encoded[source] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
         kept = [all(len(ids) >= MIN_TOKENS for ids in row) for row in zip(*encoded.values(), strict=True)]
         rows = {
-            source: [ids for ids, keep in zip(column, kept, strict=True) if keep] for source, column in encoded.items()
+            source: list(compress(column, kept)) for source, column in encoded.items()
         }
-        return {**rows, "length": [sum(map(len, row)) for row in zip(*rows.values(), strict=True)]}
+        lengths = [sum(map(len, row)) for row in zip(*rows.values(), strict=True)]
+        carried = {name: list(compress(batch[name], kept)) for name in numbers}
+        return {**rows, "length": lengths, **carried}
 
-    features = Features({**{source: List(Value("int32")) for source in sources}, "length": Value("int64")})
-    tokenized = corpus.map(encode, batched=True, remove_columns=sources, features=features, desc="Tokenizing")
+    columns = {source: List(Value("int32")) for source in sources} | {n: Value("int64") for n in ("length", *numbers)}
+    removed = corpus.column_names
+    tokenized = corpus.map(encode, batched=True, remove_columns=removed, features=Features(columns), desc="Tokenizing")
     return tokenized.with_format("numpy")

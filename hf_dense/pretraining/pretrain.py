@@ -77,8 +77,8 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments) -> PreTra
         vocabulary = Vocabulary.of(tokenizer)
         model = _model(method, options, tokenizer)
         parts = hold_out(corpus, options.held_out, training.seed)
-        sources = model.config.sources
-        rows, held = (tokenize(add_sources(part, sources), tokenizer) if part else None for part in parts)
+        needed = model.config.sources, model.config.siblings
+        rows, held = (tokenize(add_sources(part, *needed), tokenizer) if part else None for part in parts)
         if not rows:
             raise InputError(f"No row of {options.corpus} can be used: {NOTHING_LEFT}")
         held = held or None

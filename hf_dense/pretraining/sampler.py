@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
 
@@ -35,12 +36,48 @@ class LengthGroupedSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         rng = np.random.default_rng([self.seed, self.epoch])
-        order = rng.permutation(len(self.lengths))
-        pool = 64 * self.batch
-        for start in range(0, len(order), pool):
-            part = order[start : start + pool]
-            order[start : start + pool] = part[np.argsort(self.lengths[part], kind="stable")]
-        full = len(order) // self.batch * self.batch
-        batches = rng.permutation(order[:full].reshape(-1, self.batch), axis=0)
-        yield from batches.reshape(-1).tolist()
-        yield from order[full:].tolist()
+        yield from _grouped(self.lengths, self.batch, rng).tolist()
+
+
+class SiblingSampler(LengthGroupedSampler):
+    """Two passages of every document at each visit, drawn anew, one after the other (coCondenser).
+
+    Every batch holds whole pairs; a batch that would be cut short is left out, as a smaller one has fewer negatives.
+
+    Args:
+        lengths: length of each row, in tokens.
+        documents: number of the document of each row; those with a single row are passed over.
+        batch: rows per step, even.
+        seed: seed of the order and of the draws.
+    """
+
+    def __init__(self, lengths: Sequence[int], documents: Sequence[int], batch: int, seed: int) -> None:
+        super().__init__(lengths, batch, seed)
+        rows = np.argsort(np.asarray(documents), kind="stable")
+        _, self.counts = np.unique(np.asarray(documents), return_counts=True)
+        starts = np.cumsum(self.counts) - self.counts
+        several = self.counts > 1
+        self.rows, self.starts, self.counts = rows, starts[several], self.counts[several]
+
+    def __len__(self) -> int:
+        return 2 * len(self.starts) // self.batch * self.batch
+
+    def __iter__(self) -> Iterator[int]:
+        rng = np.random.default_rng([self.seed, self.epoch])
+        first = rng.integers(self.counts)
+        second = (first + rng.integers(1, self.counts)) % self.counts
+        pairs = np.stack([self.rows[self.starts + first], self.rows[self.starts + second]], axis=1)
+        order = _grouped(self.lengths[pairs].sum(axis=1), self.batch // 2, rng)
+        yield from pairs[order].reshape(-1)[: len(self)].tolist()
+
+
+def _grouped(lengths: NDArray[np.int64], batch: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """A random order in which the items of a batch have similar lengths; an incomplete batch comes last."""
+    order = rng.permutation(len(lengths))
+    pool = 64 * batch
+    for start in range(0, len(order), pool):
+        part = order[start : start + pool]
+        order[start : start + pool] = part[np.argsort(lengths[part], kind="stable")]
+    full = len(order) // batch * batch
+    batches = rng.permutation(order[:full].reshape(-1, batch), axis=0)
+    return np.concatenate([batches.reshape(-1), order[full:]])

@@ -16,8 +16,8 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from hf_dense.errors import InputError
 from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
-from hf_dense.pretraining.collator import ViewCollator, count_scored
-from hf_dense.pretraining.sampler import LengthGroupedSampler
+from hf_dense.pretraining.collator import ViewCollator
+from hf_dense.pretraining.sampler import LengthGroupedSampler, SiblingSampler
 
 _EVALUATION_EPOCH = -1  # held-out texts are masked the same way at every evaluation
 
@@ -58,6 +58,13 @@ class PreTrainer(Trainer):
             )
         if args.dataloader_persistent_workers:
             raise InputError("dataloader_persistent_workers would freeze the masks of the first epoch; leave it off.")
+        if model.config.contrasts and args.gradient_accumulation_steps > 1:
+            raise InputError(
+                f"{model.config.model_type} contrasts the texts of a batch, which gradient_accumulation_steps would cut "
+                "up; leave it at 1 and set per_device_train_batch_size."
+            )
+        if model.config.siblings and (args.per_device_train_batch_size % 2 or args.per_device_eval_batch_size % 2):
+            raise InputError(f"{model.config.model_type} reads texts in pairs; batch sizes must be even.")
         super().__init__(
             model=model,
             args=args,
@@ -79,10 +86,9 @@ class PreTrainer(Trainer):
             return super().get_train_dataloader()
         per_device = self.args.train_batch_size
         step = per_device * self.args.world_size * self.args.gradient_accumulation_steps
-        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        self.sampler = LengthGroupedSampler(self.train_dataset["length"][:], step, seed)
+        self.sampler = self._sampler(self.train_dataset, step)
         loader: DataLoader[Any] = DataLoader(
-            self.train_dataset.remove_columns("length"),
+            self.train_dataset.select_columns(self.model.config.sources),
             batch_size=per_device,
             sampler=self.sampler,
             collate_fn=self.collator,
@@ -92,12 +98,28 @@ class PreTrainer(Trainer):
         )
         return self.accelerator.prepare(loader)  # type: ignore[no-any-return]
 
+    def _sampler(self, rows: Dataset, step: int) -> LengthGroupedSampler:
+        """The order of the rows, `step` to a step."""
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        if not self.model.config.siblings:
+            return LengthGroupedSampler(rows["length"][:], step, seed)
+        sampler = SiblingSampler(rows["length"][:], rows["document"][:], step, seed)
+        if len(sampler) == 0:
+            raise InputError(
+                f"{self.model.config.model_type} reads {step // 2} documents of several passages in a step, and the "
+                "corpus has fewer; lower per_device_train_batch_size or give longer documents."
+            )
+        return sampler
+
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
         """Held-out batches, masked the same way at every evaluation."""
         self.data_collator = copy(self.collator)
         self.data_collator.epoch = _EVALUATION_EPOCH
+        rows = self.eval_dataset if eval_dataset is None else eval_dataset
+        if self.model.config.siblings:
+            rows = rows.select(list(SiblingSampler(rows["length"][:], rows["document"][:], 2, self.args.seed)))
         try:
-            return super().get_eval_dataloader(eval_dataset)
+            return super().get_eval_dataloader(rows.select_columns(self.model.config.sources))
         finally:
             self.data_collator = self.collator
 
@@ -108,7 +130,7 @@ class PreTrainer(Trainer):
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, None
-        counted = [count_scored(batch["views"]) for batch in batches]
+        counted = [self.model.count_scored(batch["views"]) for batch in batches]
         names = list(counted[0])
         total = torch.stack([torch.stack([count[name] for count in counted]).sum() for name in names]).to(device)
         share = self.accelerator.reduce(total, "mean").clamp(min=1 / self.args.world_size)
@@ -131,7 +153,7 @@ class PreTrainer(Trainer):
         with torch.no_grad(), self.compute_loss_context_manager():
             views = self._without_repeats(inputs["views"])
             output = model(views)
-        for name, count in count_scored(views).items():
+        for name, count in self.model.count_scored(views).items():
             self._evaluated[name] += torch.stack([output.losses[name] * count, count]).to(self.args.device)
         return output.loss.detach(), None, None
 

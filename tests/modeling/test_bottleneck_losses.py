@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hf_dense.modeling.bottleneck_losses import token_loss
+from hf_dense.modeling.bottleneck_losses import pair_loss, token_loss
 
 DIM, VOCABULARY = 8, 11
 FEW, MANY = 30, 1300  # below and above the number of positions from which the scores are made in chunks
@@ -52,3 +54,34 @@ def test_bfloat16_features_are_summed_in_single_precision(count: int, autocast: 
         total = token_loss(features, targets, words, bias)
     assert total.dtype == torch.float32
     assert total.item() == pytest.approx(exact.item(), rel=2e-3)
+
+
+def plain_pair_loss(vectors: Tensor, rows: list[int]) -> float:
+    """Mean over `rows` of -log softmax at the partner, by loops."""
+    total = 0.0
+    for row in rows:
+        others = [other for other in rows if other != row]
+        scores = {other: float(vectors[row] @ vectors[other]) for other in others}
+        total -= scores[row ^ 1] - math.log(sum(math.exp(score) for score in scores.values()))
+    return total
+
+
+def test_pair_loss_is_the_sum_of_its_definition() -> None:
+    vectors = torch.randn(8, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    valid = torch.ones(8, dtype=torch.bool)
+    loss = pair_loss(vectors, valid, vectors, valid, offset=0)
+    assert loss.item() == pytest.approx(plain_pair_loss(vectors, list(range(8))))
+
+
+def test_invalid_rows_are_neither_anchors_nor_candidates() -> None:
+    vectors = torch.randn(8, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    valid = torch.tensor([True] * 4 + [False] * 4)
+    loss = pair_loss(vectors, valid, vectors, valid, offset=0)
+    assert loss.item() == pytest.approx(plain_pair_loss(vectors, [0, 1, 2, 3]))
+
+
+def test_the_parts_of_two_processes_add_up_to_the_pair_loss() -> None:
+    vectors = torch.randn(8, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    valid = torch.ones(8, dtype=torch.bool)
+    parts = [pair_loss(vectors[at : at + 4], valid[:4], vectors, valid, offset=at) for at in (0, 4)]
+    torch.testing.assert_close(parts[0] + parts[1], pair_loss(vectors, valid, vectors, valid, offset=0))

@@ -13,7 +13,7 @@ from tiny_retriever import tiny_config
 from torch import Tensor
 
 from hf_dense.methods import get_method
-from hf_dense.pretraining.collator import Row, ViewCollator, count_scored
+from hf_dense.pretraining.collator import Row, ViewCollator
 
 IGNORED = -100
 VOCABULARY = tiny_vocabulary()
@@ -211,12 +211,3 @@ def test_the_mask_fill_hides_with_mask_alone() -> None:
     collator = make_collator("retromae", encoders={"encoder": {"view": {"fill": "mask", "rate": 0.5}}})
     view = collator(make_rows())["views"]["encoder"]
     assert (view["input_ids"][view["labels"] != IGNORED] == VOCABULARY.mask).all()
-
-
-def test_scored_tokens_are_counted_per_loss() -> None:
-    rows = make_rows()
-    tokens = sum(len(row["text"]) for row in rows)
-    retromae = count_scored(make_collator("retromae")(rows)["views"])
-    assert retromae["decoder"] == tokens
-    assert retromae["encoder"].dtype is torch.float32
-    assert count_scored(make_collator("seed_encoder")(rows)["views"])["decoder"] == tokens + len(rows)

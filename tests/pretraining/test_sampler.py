@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hf_dense.pretraining.sampler import LengthGroupedSampler
+from hf_dense.pretraining.sampler import LengthGroupedSampler, SiblingSampler
 
 LENGTHS = np.random.default_rng(0).integers(4, 64, size=2003)
 
@@ -48,3 +48,43 @@ def test_the_order_is_a_function_of_seed_and_epoch() -> None:
     assert list(again) == second
     sampler.set_epoch(0)
     assert list(sampler) == first
+
+
+DOCUMENTS = np.random.default_rng(1).integers(0, 400, size=len(LENGTHS))
+DOCUMENTS[:5] = np.arange(1000, 1005)  # five documents of a single row
+
+
+def pairs_of(sampler: SiblingSampler) -> list[tuple[int, int]]:
+    order = list(sampler)
+    return list(zip(order[::2], order[1::2], strict=True))
+
+
+def test_siblings_are_two_different_rows_of_one_document_once_a_visit() -> None:
+    sampler = SiblingSampler(LENGTHS, DOCUMENTS.tolist(), 8, 0)
+    pairs = pairs_of(sampler)
+    several = int((np.unique(DOCUMENTS, return_counts=True)[1] > 1).sum())
+    assert len(sampler) == 2 * len(pairs) == 2 * several // 8 * 8
+    assert all(first != second and DOCUMENTS[first] == DOCUMENTS[second] for first, second in pairs)
+    assert len({DOCUMENTS[first] for first, _ in pairs}) == len(pairs)
+    assert not {row for pair in pairs for row in pair} & set(range(5))
+
+
+def test_siblings_are_drawn_uniformly_and_anew_at_each_visit() -> None:
+    sampler = SiblingSampler([4, 5, 6], [7, 7, 7], 2, 0)
+    drawn = []
+    for epoch in range(600):
+        sampler.set_epoch(epoch)
+        drawn += pairs_of(sampler)
+    counts = [drawn.count((first, second)) for first in range(3) for second in range(3) if first != second]
+    assert sum(counts) == 600
+    assert min(counts) > 70  # 100 expected
+
+
+def test_batches_of_siblings_hold_pairs_of_similar_length() -> None:
+    order = list(SiblingSampler(LENGTHS, DOCUMENTS.tolist(), 8, 0))
+    totals = LENGTHS[np.array(order)].reshape(-1, 4, 2).sum(axis=2)
+    assert (totals.max(axis=1) - totals.min(axis=1)).mean() < 0.1 * totals.mean()
+
+
+def test_documents_of_one_row_give_no_siblings() -> None:
+    assert list(SiblingSampler([4, 5, 6], [0, 1, 2], 2, 0)) == []

@@ -18,7 +18,7 @@ from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.pretrain import PretrainingOptions
 from hf_dense.pretraining.vocabulary import Vocabulary
 
-METHODS = ("cotmae", "retromae", "seed_encoder")
+METHODS = ("cocondenser", "condenser", "cotmae", "retromae", "seed_encoder")
 BACKBONE = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
