@@ -14,8 +14,6 @@ by side, one thread each.
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -49,6 +47,7 @@ from hf_dense.modeling.modeling_bottleneck import PreTrainingOutput
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.corpus import add_sources, load_passages, tokenize
 from hf_dense.pretraining.vocabulary import Vocabulary
+from hf_dense.processes import run_side_by_side
 
 PACKAGES = ["python", "numpy", "torch"]
 SEEDS = (0, 1, 2)
@@ -80,7 +79,7 @@ FINETUNING = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output_dir", type=Path, default=Path("build/evidence"), help="where everything is written")
-    parser.add_argument("--side_by_side", type=int, default=os.cpu_count() or 1, help="variants run at once")
+    parser.add_argument("--side_by_side", type=int, help="variants run at once; one per core when absent")
     parser.add_argument("--only", help=argparse.SUPPRESS)  # one variant, in a process of its own
     options = parser.parse_args()
     output_dir: Path = options.output_dir
@@ -95,7 +94,12 @@ def main() -> None:
         name, seed = options.only.rsplit(":", 1)
         run_one(settings, variants[name], int(seed), output_dir)
         return
-    run_all(list(variants), options.side_by_side, output_dir)
+    commands = {
+        f"{name}:{seed}": [sys.executable, __file__, "--output_dir", str(output_dir), "--only", f"{name}:{seed}"]
+        for name in variants
+        for seed in SEEDS
+    }
+    run_side_by_side(commands, output_dir / "logs", options.side_by_side)
     results = {
         (name, seed): run_one(settings, variant, seed, output_dir)
         for name, variant in variants.items()
@@ -121,25 +125,6 @@ def run_one(settings: Settings, variant: Variant, seed: int, output_dir: Path) -
     """One variant with one seed; everything that is complete is read back."""
     directory = output_dir / f"{variant.name.lower().replace(' ', '-').replace(',', '')}-{seed}"
     return run_variant(replace(settings, seed=seed), variant, directory)
-
-
-def run_all(names: list[str], side_by_side: int, output_dir: Path) -> None:
-    """Every variant and seed in a process of its own, so many at once; output goes to a log per process."""
-    waiting = [f"{name}:{seed}" for name in names for seed in SEEDS]
-    total, running = len(waiting), {}
-    while waiting or running:
-        while waiting and len(running) < side_by_side:
-            job = waiting.pop(0)
-            log = (output_dir / f"{job.lower().replace(' ', '-').replace(',', '').replace(':', '-')}.log").open("w")
-            command = [sys.executable, __file__, "--output_dir", str(output_dir), "--only", job]
-            environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
-            running[process.pid] = (job, process)
-        pid, _ = os.wait()
-        job, process = running.pop(pid)
-        print(f"{total - len(waiting) - len(running)}/{total} {job}", flush=True)
-        if process.wait() not in (0, None):
-            raise SystemExit(f"{job} failed; see its log in {output_dir}")
 
 
 def measure_costs(settings: Settings, output_dir: Path) -> dict[str, float]:

@@ -4,7 +4,7 @@
 
 Builds a search collection from installed docstrings, pre-trains two small encoders on it, fine-tunes them and an
 untrained one in the same way, measures all of them and BM25 on unseen queries, and answers three questions.
-A run that was interrupted goes on where it stopped.
+The encoders are trained side by side, one core each. A run that was interrupted goes on where it stopped.
 """
 
 import argparse
@@ -14,10 +14,11 @@ from pathlib import Path
 
 from transformers.utils.logging import disable_progress_bar
 
-from hf_dense.comparison import Settings, Variant, VariantResult, run_bm25, run_variant
+from hf_dense.comparison import Settings, Variant, VariantResult, run_bm25, run_variant, shared_tokenizer
 from hf_dense.data import build_python_docs, load_corpus
 from hf_dense.errors import run_main
 from hf_dense.evaluation.report import compare_to, format_table, write_report
+from hf_dense.processes import run_side_by_side
 from hf_dense.search import SearchIndex, build_index
 
 PACKAGES = ["python", "numpy", "torch"]
@@ -31,20 +32,21 @@ VARIANTS = [
     Variant("RetroMAE", method="retromae"),
     Variant("CoT-MAE", method="cotmae", pretraining={"per_device_train_batch_size": 8}),  # pairs: 16 texts
 ]
+LONGEST_FIRST = ("CoT-MAE", "RetroMAE", "no pre-training")
 
 
 def demo_settings(dataset: Path) -> Settings:
     return Settings(
         dataset=str(dataset),
         pretraining={
-            "max_steps": 1000,
+            "max_steps": 2500,
             "per_device_train_batch_size": 16,  # small batches, many steps: large ones stay on a plateau for long
             "learning_rate": 2e-3,
             "warmup_steps": 0.1,
             "weight_decay": 0.01,
             "logging_steps": 50,
             "save_strategy": "steps",
-            "save_steps": 400,
+            "save_steps": 500,
             "save_total_limit": 1,
         },
         finetuning={
@@ -60,7 +62,9 @@ def demo_settings(dataset: Path) -> Settings:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output_dir", type=Path, default=Path("build/demo"), help="where everything is written")
-    output_dir: Path = parser.parse_args().output_dir
+    parser.add_argument("--only", help=argparse.SUPPRESS)  # one variant, in a process of its own
+    options = parser.parse_args()
+    output_dir: Path = options.output_dir
     disable_progress_bar()  # of loading and saving weights, which takes no time here
     started = time.perf_counter()
 
@@ -70,14 +74,18 @@ def main() -> None:
         build_python_docs(dataset, packages=PACKAGES, length=48, processes=2)
     settings = demo_settings(dataset)
 
+    if options.only:
+        run_one(settings, options.only, output_dir)
+        return
+    say("BM25")
     results: list[VariantResult] = [run_bm25(settings, output_dir / "bm25")]
-    for variant in VARIANTS:
-        say(
-            f"{variant.name}: pre-train, fine-tune, evaluate"
-            if variant.method
-            else f"{variant.name}: fine-tune, evaluate"
-        )
-        results.append(run_variant(settings, variant, output_dir / variant.name.lower().replace(" ", "-")))
+    shared_tokenizer(settings, output_dir / f"tokenizer-{settings.vocabulary}")
+    say("Each encoder: pre-training (but for one), fine-tuning, evaluation")
+    commands = {
+        name: [sys.executable, __file__, "--output_dir", str(output_dir), "--only", name] for name in LONGEST_FIRST
+    }
+    run_side_by_side(commands, output_dir / "logs")
+    results += [run_one(settings, variant.name, output_dir) for variant in VARIANTS]
 
     comparisons = compare_to(results[1], results, "mrr@10")
     paths = write_report(results, settings, comparisons, output_dir)
@@ -104,6 +112,12 @@ def main() -> None:
     print("\nWritten:", *paths, sep="\n  ")
     print(f"Model: {model}\nTry: .venv/bin/hf-dense search {model} {QUESTIONS[0]!r}")
     print(f"The demo took {(time.perf_counter() - started) / 60:.1f} minutes.")
+
+
+def run_one(settings: Settings, name: str, output_dir: Path) -> VariantResult:
+    """One variant; what is complete is read back."""
+    (variant,) = [variant for variant in VARIANTS if variant.name == name]
+    return run_variant(settings, variant, output_dir / name.lower().replace(" ", "-"))
 
 
 def say(*words: str) -> None:

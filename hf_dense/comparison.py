@@ -38,8 +38,8 @@ class Settings:
         layers: its number of layers.
         vocabulary: tokens of the tokenizer, which is trained on the corpus.
         max_length: longest text in tokens, special tokens included.
-        initializer: standard deviation of the initial weights. At width 128 BERT's 0.02 leaves attention flat for hundreds
-            of steps (docs/evidence.md).
+        initializer: standard deviation of the initial weights. At width 128 BERT's 0.02 leaves attention flat for
+            hundreds of steps (docs/evidence.md).
         dropout: of the encoder and the decoders; none by default, as few small models see their data twice here.
         labelled: training queries used, drawn at random; None takes all.
         pretraining: `TrainingArguments` of pre-training (`max_steps`, `learning_rate`, ...).

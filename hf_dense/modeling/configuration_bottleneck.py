@@ -142,7 +142,8 @@ class Decoder:
             )
         if not _INPUTS.fullmatch(self.inputs):
             raise ValueError(
-                f"Decoder.inputs is {self.inputs!r}; allowed: embeddings, own_embeddings, hidden:k, hidden:half (an encoder layer)."
+                f"Decoder.inputs is {self.inputs!r}; allowed: embeddings, own_embeddings, hidden:half, "
+                "hidden:k (output of the encoder's k-th layer)."
             )
         if (self.view is None) != self.reads_hidden:
             raise ValueError("A Decoder with inputs='hidden:k', and no other, has view=None: it reads its encoder's.")

@@ -285,7 +285,9 @@ class BottleneckForPreTraining(PreTrainedModel):
             ValueError: a text has no partner.
         """
         if len(bottleneck) % 2:
-            raise ValueError(f"A batch of {len(bottleneck)} texts leaves one without the partner it is contrasted with.")
+            raise ValueError(
+                f"A batch of {len(bottleneck)} texts leaves one without the partner it is contrasted with."
+            )
         valid = (labels != IGNORED).any(dim=1)
         candidates, offset = gather_rows(bottleneck)
         return pair_loss(bottleneck, valid, candidates, gather_rows(valid)[0], offset)

@@ -120,4 +120,3 @@ def _labels(view: View, ids: Ints, present: Bools, maskable: Bools, hidden: Bool
         following = np.pad(ids[:, 1:], ((0, 0), (0, 1)))
         return np.where(np.pad(present[:, 1:], ((0, 0), (0, 1))), following, IGNORED)
     return np.where(hidden if view.labels == "hidden" else maskable, ids, IGNORED)
-

@@ -153,9 +153,7 @@ def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
             texts = [text or "" for text in batch[source]]
             encoded[source] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
         kept = [all(len(ids) >= MIN_TOKENS for ids in row) for row in zip(*encoded.values(), strict=True)]
-        rows = {
-            source: list(compress(column, kept)) for source, column in encoded.items()
-        }
+        rows = {source: list(compress(column, kept)) for source, column in encoded.items()}
         lengths = [sum(map(len, row)) for row in zip(*rows.values(), strict=True)]
         carried = {name: list(compress(batch[name], kept)) for name in numbers}
         return {**rows, "length": lengths, **carried}

@@ -60,8 +60,8 @@ class PreTrainer(Trainer):
             raise InputError("dataloader_persistent_workers would freeze the masks of the first epoch; leave it off.")
         if model.config.contrasts and args.gradient_accumulation_steps > 1:
             raise InputError(
-                f"{model.config.model_type} contrasts the texts of a batch, which gradient_accumulation_steps would cut "
-                "up; leave it at 1 and set per_device_train_batch_size."
+                f"{model.config.model_type} contrasts the texts of a batch, which gradient_accumulation_steps would "
+                "cut up; leave it at 1 and set per_device_train_batch_size."
             )
         if model.config.siblings and (args.per_device_train_batch_size % 2 or args.per_device_eval_batch_size % 2):
             raise InputError(f"{model.config.model_type} reads texts in pairs; batch sizes must be even.")
@@ -115,11 +115,13 @@ class PreTrainer(Trainer):
         """Held-out batches, masked the same way at every evaluation."""
         self.data_collator = copy(self.collator)
         self.data_collator.epoch = _EVALUATION_EPOCH
-        rows = self.eval_dataset if eval_dataset is None else eval_dataset
-        if self.model.config.siblings:
-            rows = rows.select(list(SiblingSampler(rows["length"][:], rows["document"][:], 2, self.args.seed)))
+        rows: Any = self.eval_dataset if eval_dataset is None else eval_dataset
+        if isinstance(rows, Dataset):
+            if self.model.config.siblings:
+                rows = rows.select(list(SiblingSampler(rows["length"][:], rows["document"][:], 2, self.args.seed)))
+            rows = rows.select_columns(self.model.config.sources)
         try:
-            return super().get_eval_dataloader(rows.select_columns(self.model.config.sources))
+            return super().get_eval_dataloader(rows)
         finally:
             self.data_collator = self.collator
 

@@ -240,7 +240,6 @@ class TestLosses:
         with pytest.raises(ValueError, match=f"lacks the view '{name}'"):
             make_model(method)(views)
 
-
     def test_scored_tokens_and_texts_are_counted(self, method: str) -> None:
         model, views = make_model(method), make_batch(method)
         counts = model.count_scored(views)

@@ -232,7 +232,9 @@ def test_more_decoder_layers_than_the_model_has_are_refused() -> None:
 
 def test_a_method_without_a_table_is_refused() -> None:
     config = BottleneckConfig(backbone_config=BertConfig(**SIZES), encoders={"encoder": {}})
-    with pytest.raises(InputError, match="No reference names are known for 'bottleneck'; there are: condenser, cocondenser"):
+    with pytest.raises(
+        InputError, match="No reference names are known for 'bottleneck'; there are: condenser, cocondenser"
+    ):
         load_reference(BottleneckForPreTraining(config), {})
 
 

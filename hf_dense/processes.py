@@ -1,0 +1,69 @@
+"""Commands side by side, one thread each.
+
+Small encoders gain next to nothing from a second thread: two trainings side by side take about as long as one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hf_dense.errors import InputError
+
+
+def run_side_by_side(commands: Mapping[str, Sequence[str]], logs: Path, at_once: int | None = None) -> None:
+    """Run every command in a process of its own, so many at once, and wait for all.
+
+    Progress bars (standard error) appear one below the other; all else that a command prints goes to its log.
+
+    Args:
+        commands: program and arguments, by a name for the progress bar and the log.
+        logs: directory of the logs, `<name>.log`.
+        at_once: commands running at the same time; one for each core when absent.
+
+    Raises:
+        InputError: a command failed; those still running are stopped.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    free = list(range(at_once or os.cpu_count() or 1))
+    waiting = list(commands)
+    running: dict[str, tuple[subprocess.Popen[bytes], int]] = {}
+    try:
+        while waiting or running:
+            while waiting and free:
+                name = waiting.pop(0)
+                running[name] = _start(commands[name], name, free[0], logs), free.pop(0)
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            for name, (process, position) in list(running.items()):
+                if process.poll() is None:
+                    continue
+                del running[name]
+                free.append(position)
+                if process.returncode:
+                    raise InputError(f"{name} failed for the reason given above; its log is {log_of(name, logs)}.")
+    finally:
+        for process, _ in running.values():
+            process.terminate()
+        for process, _ in running.values():
+            process.wait()
+
+
+def log_of(name: str, logs: Path) -> Path:
+    """Where the command called `name` prints to."""
+    return logs / (re.sub(r"\W+", "-", name.lower()) + ".log")
+
+
+def _start(command: Sequence[str], name: str, position: int, logs: Path) -> subprocess.Popen[bytes]:
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONWARNINGS": "ignore",
+        "TQDM_POSITION": str(position),
+        "TQDM_DESC": name,
+    }
+    with log_of(name, logs).open("w", encoding="utf-8") as log:
+        return subprocess.Popen(command, stdout=log, env=environment)
