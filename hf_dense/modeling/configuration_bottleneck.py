@@ -172,12 +172,12 @@ class Decoder:
         return float(self.attention.partition(":")[2] or 0)
 
 
-def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with `changes` laid over it, dictionaries merged key by key."""
     merged = dict(deepcopy(base))
     for key, value in changes.items():
         old = merged.get(key)
-        merged[key] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 
@@ -188,7 +188,7 @@ def _overlay(kind: type, declared: Mapping[str, Any], changes: Any) -> dict[str,
     for name, change in (changes or {}).items():
         if declared and name not in declared and "view" not in (change or {}):
             raise ValueError(f"There is no {kind.__name__} {name!r} to change; there is: {', '.join(declared)}.")
-    return _merge({name: asdict(spec) for name, spec in declared.items()}, changes or {})
+    return merge({name: asdict(spec) for name, spec in declared.items()}, changes or {})
 
 
 def _build(kind: type, name: str, values: Mapping[str, Any]) -> Any:

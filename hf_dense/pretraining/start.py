@@ -9,6 +9,7 @@ from transformers.utils import logging
 
 from hf_dense.errors import InputError
 from hf_dense.methods import METHODS, Method
+from hf_dense.modeling.configuration_bottleneck import merge
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 
 logger = logging.get_logger("transformers")
@@ -47,7 +48,7 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
 def _continue(method: Method, name: str, found: Any, changes: dict[str, Any]) -> BottleneckForPreTraining:
     """The checkpoint `name` of this very method, decoders included."""
     overlaid: dict[str, Any] = {
-        part: _overlay(getattr(found, part), changes.get(part)) for part in ("encoders", "decoders")
+        part: merge(getattr(found, part), changes.get(part) or {}) for part in ("encoders", "decoders")
     }
     config = method.config(backbone_config=found.backbone_config, crop=found.crop, **overlaid)
     loaded: Any = method.pretraining.from_pretrained(
@@ -58,15 +59,3 @@ def _continue(method: Method, name: str, found: Any, changes: dict[str, Any]) ->
     if misfits:
         raise InputError(f"The decoders in {name} do not fit the configuration: {misfits[0]} differs.")
     return model
-
-
-def _overlay(declared: dict[str, Any], changes: dict[str, Any] | None) -> dict[str, Any]:
-    """A checkpoint's declaration with changes laid over each entry's fields and view."""
-    merged = {name: {**spec, "view": dict(spec["view"])} for name, spec in declared.items()}
-    for name, change in (changes or {}).items():
-        if not isinstance(change, dict) or not isinstance(change.get("view", {}), dict):
-            raise InputError(f"The change to {name!r} is {change!r}; it must be a mapping of its fields.")
-        entry = merged.setdefault(name, {"view": {}})
-        entry.update({key: value for key, value in change.items() if key != "view"})
-        entry["view"].update(change.get("view", {}))
-    return merged

@@ -203,7 +203,7 @@ def test_a_batch_goes_through_the_model(method: str) -> None:
 
     batch = make_collator(method)(make_rows())
     output = tiny_model(method)(**batch)
-    assert set(output.losses) == {"encoder", "decoder"}
+    assert {"encoder", "decoder"} <= set(output.losses)
     assert torch.isfinite(output.loss)
 
 

@@ -174,7 +174,10 @@ def test_resuming_another_methods_run_is_refused(tmp_path: Path) -> None:
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"method": "bert"}, "Unknown method 'bert'; choose one of: cotmae, retromae, seed_encoder"),
+    (
+        {"method": "bert"},
+        "Unknown method 'bert'; choose one of: condenser, cocondenser, cotmae, retromae, seed_encoder",
+    ),
     ({"corpus": "{tmp}/missing.jsonl"}, "does not exist"),
     ({"corpus": "{tmp}/empty.jsonl"}, "is empty"),
     ({"corpus": "{tmp}/short.jsonl"}, "shorter than 2 tokens"),
