@@ -16,6 +16,8 @@ from hf_dense.modeling.modeling_condenser import (
     CondenserModel,
 )
 from hf_dense.modeling.modeling_cotmae import CoTMAEConfig, CoTMAEForPreTraining, CoTMAEModel
+from hf_dense.modeling.modeling_dupmae import DupMAEConfig, DupMAEForPreTraining, DupMAEModel
+from hf_dense.modeling.modeling_master import MASTERConfig, MASTERForPreTraining, MASTERModel
 from hf_dense.modeling.modeling_retromae import RetroMAEConfig, RetroMAEForPreTraining, RetroMAEModel
 from hf_dense.modeling.modeling_seed import SEEDConfig, SEEDForPreTraining, SEEDModel
 from hf_dense.version import __version__
@@ -35,8 +37,14 @@ __all__ = [
     "CondenserForPreTraining",
     "CondenserModel",
     "Decoder",
+    "DupMAEConfig",
+    "DupMAEForPreTraining",
+    "DupMAEModel",
     "Encoder",
     "InputError",
+    "MASTERConfig",
+    "MASTERForPreTraining",
+    "MASTERModel",
     "PreTrainingOutput",
     "RetroMAEConfig",
     "RetroMAEForPreTraining",

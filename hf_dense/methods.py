@@ -18,6 +18,8 @@ from hf_dense.modeling.modeling_condenser import (
     CondenserModel,
 )
 from hf_dense.modeling.modeling_cotmae import CoTMAEConfig, CoTMAEForPreTraining, CoTMAEModel
+from hf_dense.modeling.modeling_dupmae import DupMAEConfig, DupMAEForPreTraining, DupMAEModel
+from hf_dense.modeling.modeling_master import MASTERConfig, MASTERForPreTraining, MASTERModel
 from hf_dense.modeling.modeling_retromae import RetroMAEConfig, RetroMAEForPreTraining, RetroMAEModel
 from hf_dense.modeling.modeling_seed import SEEDConfig, SEEDForPreTraining, SEEDModel
 
@@ -37,6 +39,8 @@ METHODS: dict[str, Method] = {
         Method(CondenserConfig, CondenserModel, CondenserForPreTraining),
         Method(CoCondenserConfig, CoCondenserModel, CoCondenserForPreTraining),
         Method(CoTMAEConfig, CoTMAEModel, CoTMAEForPreTraining),
+        Method(DupMAEConfig, DupMAEModel, DupMAEForPreTraining),
+        Method(MASTERConfig, MASTERModel, MASTERForPreTraining),
         Method(RetroMAEConfig, RetroMAEModel, RetroMAEForPreTraining),
         Method(SEEDConfig, SEEDModel, SEEDForPreTraining),
     )

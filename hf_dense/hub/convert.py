@@ -117,15 +117,38 @@ _CONDENSER = Reference(
     dead=(*_BERT_DEAD, r"co_target"),
 )
 
+# staoxiao/RetroMAE: `lm` is the masked language model, `c_head` the one decoder layer. Its DupMAE has the same names.
+_RETROMAE = Reference(
+    rules=(
+        *_masked_language_model(r"lm\."),
+        (r"decoder_embeddings\.(?P<rest>.*(weight|bias))", rf"{_BACKBONE}.embeddings.\g<rest>"),
+        *_parts("c_head", "decoders.decoder.layers.0", _BERT_PARTS),
+    ),
+    dead=_BERT_DEAD,
+)
+
+# microsoft/SimXNS, MASTER: `lm` is the masked language model, one list of layers per decoder.
+_MASTER_HEADS = {
+    "c_head": "keywords",
+    "query_head": "queries",
+    "gpt_head": "continuation",
+    "next_head": "neighbour",
+    "overlap_head": "complement",
+}
+
 REFERENCES: dict[str, Reference] = {
     "condenser": _CONDENSER,
     "cocondenser": _CONDENSER,
-    # staoxiao/RetroMAE: `lm` is the masked language model, `c_head` the one decoder layer.
-    "retromae": Reference(
+    "retromae": _RETROMAE,
+    "dupmae": _RETROMAE,
+    "master": Reference(
         rules=(
             *_masked_language_model(r"lm\."),
-            (r"decoder_embeddings\.(?P<rest>.*(weight|bias))", rf"{_BACKBONE}.embeddings.\g<rest>"),
-            *_parts("c_head", "decoders.decoder.layers.0", _BERT_PARTS),
+            *(
+                rule
+                for theirs, ours in _MASTER_HEADS.items()
+                for rule in _parts(rf"{theirs}\.(?P<layer>\d+)", rf"decoders.{ours}.layers.\g<layer>", _BERT_PARTS)
+            ),
         ),
         dead=_BERT_DEAD,
     ),

@@ -15,6 +15,17 @@ from .bottleneck_attention import causal_window, open_blind_rows
 from .configuration_bottleneck import Decoder
 
 
+def join_views(views: list[Mapping[str, Tensor]]) -> tuple[Tensor, Tensor]:
+    """`input_ids` and `attention_mask` of several views one below the other, padded to the longest."""
+    length = max(view["input_ids"].shape[1] for view in views)
+    pairs = [(view["input_ids"], PaddedRows(view).attention_mask) for view in views]
+    ids, masks = (
+        torch.cat([torch.nn.functional.pad(tensor, (0, length - tensor.shape[1])) for tensor in column])
+        for column in zip(*pairs, strict=True)
+    )
+    return ids, masks
+
+
 class PaddedRows:
     """One text per row, padded at the end.
 
@@ -48,6 +59,14 @@ class PaddedRows:
     def positions(self) -> Tensor:
         """(1, length) position of every token in its text, from 0."""
         return torch.arange(self.length, device=self.input_ids.device)[None]
+
+    def inner(self) -> Tensor:
+        """(batch, length) bool: the tokens of every text without its first and last, which are [CLS] and [SEP]."""
+        mask = self.attention_mask.bool()
+        inner = mask.clone()
+        inner[:, 0] = False
+        last = mask.sum(dim=1, keepdim=True) - 1
+        return inner & (self.positions() != last)
 
     def visibility(self, decoder: Decoder) -> Tensor:
         """(batch, 1, length, length) bool mask for scaled dot-product attention, of the decoder's kind of attention.

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 IGNORED = -100  # label of a position that is not scored
+_BAG_POSITIONS = 2048  # positions whose scores over the whole vocabulary are held at once
 _CHUNK = 512  # positions per chunk of logits on CPU; 256 to 1,024 are equally fast
 
 
@@ -65,3 +66,42 @@ def pair_loss(vectors: Tensor, valid: Tensor, candidates: Tensor, candidates_val
     columns = torch.arange(len(candidates), device=vectors.device)
     scores = scores.masked_fill((columns == rows[:, None]) | ~candidates_valid, float("-inf"))
     return F.cross_entropy(scores[valid], (rows ^ 1)[valid], reduction="sum")
+
+
+def bag_loss(
+    features: Tensor, readable: Tensor, ids: Tensor, counted: Tensor, words: Tensor, bias: Tensor | None, mean: bool
+) -> Tensor:
+    """Summed bag-of-words loss: the distinct tokens of each text from its states, whatever their order.
+
+    A token's score is its greatest over the readable positions; the loss of a text is the sum over its distinct tokens
+    of minus the log-softmax of their scores, over its number of tokens if `mean`. Source: DupMAE (Xiao, Liu, Shao and
+    Cao 2023), equations 7 and 8, and its released code (`mean`).
+
+    Args:
+        features: (batch, length, dim) what the vocabulary projection reads.
+        readable: (batch, length) bool, positions that score.
+        ids: (batch, length) the tokens of the whole text.
+        counted: (batch, length) bool, tokens to be found.
+        words: (vocabulary, dim) word matrix.
+        bias: (vocabulary,) or None.
+        mean: whether each text's sum is divided by its number of tokens, repetitions included.
+
+    Returns:
+        Scalar, in float32 at least. Scores are made for a few texts at a time and not kept.
+    """
+    single = features.dtype if features.dtype == torch.float64 else torch.float32
+    total = features.new_zeros((), dtype=single)
+    step = max(1, _BAG_POSITIONS // features.shape[1])
+    for at in range(0, len(features), step):
+        part = slice(at, at + step)
+        scores = F.linear(features[part], words, bias).to(single)
+        scores = scores.masked_fill(~readable[part][:, :, None], torch.finfo(single).min)
+        likelihood = F.log_softmax(scores.max(dim=1).values, dim=-1)
+        present = counted[part]
+        found = torch.zeros_like(likelihood)
+        found.scatter_add_(1, ids[part], present.to(single))
+        weights = (found > 0).to(single)
+        if mean:
+            weights = weights / present.sum(dim=1, keepdim=True).clamp(min=1)
+        total = total - (weights * likelihood).sum()
+    return total

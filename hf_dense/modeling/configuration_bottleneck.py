@@ -16,7 +16,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.models.auto import CONFIG_MAPPING
 
 _ALLOWED: dict[str, tuple[str, ...]] = {
-    "select": ("none", "random"),
+    "select": ("none", "random", "superset", "complement", "keywords", "keywords:inverse_count"),
     "fill": ("mask", "bert"),
     "labels": ("hidden", "every", "next"),
     "stream": ("inputs", "bottleneck", "bottleneck_embedded"),
@@ -24,6 +24,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "norm": ("post", "pre"),
     "head": ("mlm", "tied"),
 }
+_COLUMNS = {"first_half": "text", "second_half": "text", "query": "queries"}  # the column a source comes from
 _TYPES: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": (int, float)}
 _ATTENTION = re.compile(r"full|causal:[1-9]\d*|sampled:0?\.\d+")
 _INPUTS = re.compile(r"embeddings|own_embeddings|hidden:(half|\d+)")
@@ -51,9 +52,13 @@ class View:
     Args:
         sources: columns read. Several columns make several rows of the batch per corpus row, interleaved
             (row 2k and row 2k+1 come from one corpus row): CoT-MAE's encoder reads `("text", "neighbour")` and its
-            decoder `("neighbour", "text")`, so each row is rebuilt from its partner's bottleneck.
-        select: hidden tokens: `none`, or `random` whole words.
-        rate: fraction of tokens hidden, special tokens not counted.
+            decoder `("neighbour", "text")`, so each row is rebuilt from its partner's bottleneck. Besides columns:
+            `first_half` and `second_half` of the text, `query` (one of the column `queries`, drawn at every visit) and
+            `queries` (all of them, with [SEP] between). `a+b` draws one of several at every visit, `a:2+b:1` by weight.
+        select: hidden tokens: `none`; `random` whole words; of a decoder, a `superset` of what its encoder's view
+            hides, or the `complement` (exactly the other tokens); `keywords`, whole words drawn by TF-IDF (MASTER's
+            paper) or, with `keywords:inverse_count`, by one over their count in the corpus (its released code).
+        rate: fraction of tokens hidden, special tokens not counted; a complement's follows from its encoder's.
         fill: what stands at hidden tokens: `mask` (always [MASK]) or `bert` (80 % [MASK], 10 % random, 10 % unchanged).
         labels: scored positions: `hidden` tokens, `every` token, or the `next` token of every position.
     """
@@ -72,8 +77,66 @@ class View:
             raise ValueError(f"View.sources is {self.sources!r}; name at least one column, such as ('text',).")
         if not 0.0 < self.rate < 1.0:
             raise ValueError(f"View.rate is {self.rate}; it is a fraction of tokens, between 0 and 1 (exclusive).")
+        for part in (part for source in self.sources for part in parse_source(source)):
+            if not part or not re.fullmatch(r"\w+", part):
+                raise ValueError(f"View.sources has {part!r}; a source is a column, 'a+b', or 'a:2+b:1' with weights.")
         if self.select == "none" and self.labels == "hidden":
             raise ValueError("View.labels='hidden' with select='none' scores nothing; use 'every' or 'next'.")
+
+
+    @property
+    def columns(self) -> list[str]:
+        """The corpus columns it reads."""
+        parts = [part for source in self.sources for part in parse_source(source)]
+        return list(dict.fromkeys(_COLUMNS.get(part, part) for part in parts))
+
+
+def parse_source(source: str) -> dict[str, float]:
+    """What a source draws from, and the probability of each.
+
+    >>> parse_source("neighbour")
+    {'neighbour': 1.0}
+    >>> parse_source("neighbour:3+query:1")
+    {'neighbour': 0.75, 'query': 0.25}
+
+    Raises:
+        ValueError: a weight is not a positive number.
+    """
+    weights: dict[str, float] = {}
+    for part in source.split("+"):
+        name, _, weight = part.partition(":")
+        if not re.fullmatch(r"|\d+(\.\d+)?", weight) or (weight and float(weight) <= 0):
+            raise ValueError(f"The source {source!r} gives {name!r} the weight {weight!r}; it is a positive number.")
+        weights[name] = float(weight or 1)
+    return {name: weight / sum(weights.values()) for name, weight in weights.items()}
+
+
+@dataclass(frozen=True)
+class Bag:
+    """The bag-of-words loss (DupMAE): the passage's words from the encoder's states, without their order.
+
+    Every position scores the vocabulary; a word's score is its greatest over the positions.
+
+    Args:
+        weight: weight of the loss in the sum.
+        target: `mean`: every distinct token counts one over the number of tokens (released code), or `sum`: one (the
+            paper's equation 8 as printed; about ten times the number of tokens as strong).
+        masked: whether masked positions score too (released code) or not (paper).
+        head: the encoder's `mlm` head (released code), or a linear map of its `own` (paper).
+    """
+
+    weight: float = 0.1
+    target: str = "mean"
+    masked: bool = True
+    head: str = "mlm"
+
+    def __post_init__(self) -> None:
+        allowed = {"target": ("mean", "sum"), "masked": (True, False), "head": ("mlm", "own")}
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise ValueError(f"Bag.{name} is {getattr(self, name)!r}; allowed: {', '.join(map(str, values))}.")
+        if isinstance(self.weight, bool) or not isinstance(self.weight, (int, float)) or self.weight < 0:
+            raise ValueError(f"Bag.weight is {self.weight!r}; a loss weight is a number, not negative.")
 
 
 @dataclass(frozen=True)
@@ -86,16 +149,22 @@ class Encoder:
         contrast: weight of the contrastive loss between the bottlenecks of partners (coCondenser); the other texts of
             the batch, on all processes, are the negatives. 0 = none. Partners are a row's two sources; where the view
             reads one source, two rows of one document, which the sampler then draws one after the other.
+        bag: the bag-of-words loss on its states; None = none.
     """
 
     view: View = field(default_factory=View)
     weight: float = 1.0
     contrast: float = 0.0
+    bag: Bag | None = None
 
     def __post_init__(self) -> None:
         _check_fields(self)
         if self.view.labels == "next":
             raise ValueError("An Encoder sees every token, so its view cannot have labels='next'.")
+        if self.view.select in ("superset", "complement"):
+            raise ValueError(f"An Encoder cannot have select={self.view.select!r}; it refers to an encoder's view.")
+        if self.bag and self.view.labels != "hidden":
+            raise ValueError("An Encoder with a bag has labels='hidden'.")
         if self.contrast and len(self.view.sources) > 2:
             raise ValueError("An Encoder with contrast reads two sources, the partners of each pair, or one.")
 
@@ -118,6 +187,7 @@ class Decoder:
         entry: how the bottleneck enters: in place of the `first` input, or by `cross_attention` in every layer.
         norm: layer norm `post` (BERT) or `pre`.
         head: token scores by the encoder's `mlm` head, or by the `tied` word matrix alone.
+        shares: name of another decoder whose layers it uses; its own when empty (MASTER's shared decoder).
         weight: weight of its loss in the sum.
     """
 
@@ -130,6 +200,7 @@ class Decoder:
     entry: str = "first"
     norm: str = "post"
     head: str = "mlm"
+    shares: str = ""
     weight: float = 1.0
 
     def __post_init__(self) -> None:
@@ -182,26 +253,32 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _overlay(kind: type, declared: Mapping[str, Any], changes: Any) -> dict[str, Any]:
-    """A method's declaration with changes laid over it; an entry of a new name must say what it reads."""
+    """A method's declaration with changes laid over it; None takes an entry out, a new name must say what it reads."""
     if not isinstance(changes or {}, Mapping):
         raise ValueError(f"The changes to a method's {kind.__name__.lower()}s are {changes!r}, not a mapping by name.")
     for name, change in (changes or {}).items():
         if declared and name not in declared and "view" not in (change or {}):
             raise ValueError(f"There is no {kind.__name__} {name!r} to change; there is: {', '.join(declared)}.")
-    return merge({name: asdict(spec) for name, spec in declared.items()}, changes or {})
+    merged = merge({name: asdict(spec) for name, spec in declared.items()}, changes or {})
+    return {name: values for name, values in merged.items() if values is not None}
 
 
 def _build(kind: type, name: str, values: Mapping[str, Any]) -> Any:
     """One `Encoder` or `Decoder` from its dictionary; an unknown field is an error that lists the known ones."""
     view = values.get("view", {}) if isinstance(values, Mapping) else {}
-    for cls, given in ((kind, values), (View, {} if view is None and kind is Decoder else view)):
+    parts = {"view": (View, view), "bag": (Bag, values.get("bag") if isinstance(values, Mapping) else None)}
+    built = {}
+    for cls, given in ((kind, values), *((cls, part) for cls, part in parts.values() if part is not None)):
         if not isinstance(given, Mapping):
             raise ValueError(f"{cls.__name__} of {name!r} is {given!r}; it must be a mapping of its fields.")
         known = [f.name for f in fields(cls)]
         unknown = sorted(set(given) - set(known))
         if unknown:
             raise ValueError(f"{cls.__name__} of {name!r} has no field {unknown[0]!r}; it has: {', '.join(known)}.")
-    return kind(**{**values, "view": None if view is None else View(**view)})
+    for key, (cls, part) in parts.items():
+        if part is not None or key in values:
+            built[key] = None if part is None else cls(**part)
+    return kind(**{**values, **built})
 
 
 class BottleneckConfig(PreTrainedConfig):
@@ -209,7 +286,8 @@ class BottleneckConfig(PreTrainedConfig):
 
     Args:
         backbone_config: configuration of the encoder (a `PreTrainedConfig` or its dictionary); BERT-base when absent.
-        encoders: changes to the method's encoders, by name, e.g. `{"encoder": {"view": {"rate": 0.4}}}`.
+        encoders: changes to the method's encoders, by name, e.g. `{"encoder": {"view": {"rate": 0.4}}}`; None in place of
+            an encoder's changes takes it out.
         decoders: changes to the method's decoders, by name, e.g. `{"decoder": {"layers": 1}}`.
         crop: which part of a text longer than the model's length is read: its `head`, or a `random` window.
 
@@ -276,6 +354,19 @@ class BottleneckConfig(PreTrainedConfig):
                 raise ValueError(
                     f"Decoder {name!r} reads encoder {decoder.encoder!r}; there is: {', '.join(encoders)}."
                 )
+            if decoder.shares and (decoder.shares not in decoders or decoders[decoder.shares].shares):
+                raise ValueError(f"Decoder {name!r} shares the layers of {decoder.shares!r}, which has none of its own.")
+            if decoder.shares and decoder.layers != decoders[decoder.shares].layers:
+                raise ValueError(f"Decoder {name!r} and {decoder.shares!r} share layers but differ in their number.")
+            seen = encoders[decoder.encoder].view
+            if decoder.view and decoder.view.select in ("superset", "complement"):
+                if decoder.view.sources != seen.sources or seen.select != "random":
+                    raise ValueError(
+                        f"Decoder {name!r} hides a {decoder.view.select} of what its encoder's view hides, so both "
+                        "read the same sources and the encoder's tokens are hidden at random."
+                    )
+                if decoder.view.select == "superset" and decoder.view.rate <= seen.rate:
+                    raise ValueError(f"Decoder {name!r} hides a superset, so its rate is above its encoder's {seen.rate}.")
             if decoder.view and len(decoder.view.sources) != len(encoders[decoder.encoder].view.sources):
                 raise ValueError(f"Decoder {name!r} and its encoder {decoder.encoder!r} need equally many sources.")
 
@@ -291,10 +382,11 @@ class BottleneckConfig(PreTrainedConfig):
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each loss in the sum, by name: those of encoders and decoders, and `<encoder>_contrast`."""
-        contrasts = {loss: self.encoder_specs[name].contrast for loss, name in self.contrasts.items()}
-        encoders = {name: spec.weight for name, spec in self.encoder_specs.items()}
-        return encoders | {name: spec.weight for name, spec in self.decoder_specs.items()} | contrasts
+        """The weight of each loss in the sum, by name: those of encoders and decoders, `<encoder>_contrast`, `<encoder>_bag`."""
+        encoders, decoders = self.encoder_specs, self.decoder_specs
+        tokens = {name: spec.weight for name, spec in (encoders | decoders).items()}
+        contrasts = {loss: encoders[name].contrast for loss, name in self.contrasts.items()}
+        return tokens | contrasts | {loss: bag.weight for loss, (_, bag) in self.bags.items()}
 
     @property
     def views(self) -> dict[str, View]:
@@ -321,9 +413,14 @@ class BottleneckConfig(PreTrainedConfig):
         return {f"{name}_contrast": name for name, spec in self.encoder_specs.items() if spec.contrast}
 
     @property
+    def bags(self) -> dict[str, tuple[str, Bag]]:
+        """The encoder and the declaration of a bag-of-words loss, by loss name."""
+        return {f"{name}_bag": (name, spec.bag) for name, spec in self.encoder_specs.items() if spec.bag is not None}
+
+    @property
     def sources(self) -> list[str]:
         """The corpus columns the method needs, in order of first use."""
-        return list(dict.fromkeys(source for view in self.views.values() for source in view.sources))
+        return list(dict.fromkeys(column for view in self.views.values() for column in view.columns))
 
     @property
     def siblings(self) -> bool:

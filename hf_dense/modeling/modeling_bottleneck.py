@@ -20,9 +20,9 @@ from transformers.utils.generic import ModelOutput
 from .bottleneck_backbones import build_backbone, family_of, head_state, same_vocabulary
 from .bottleneck_decoder import DecoderStack, VocabularyHead
 from .bottleneck_gather import gather_rows
-from .bottleneck_layout import PaddedRows
-from .bottleneck_losses import IGNORED, pair_loss, token_loss
-from .configuration_bottleneck import BottleneckConfig, Decoder
+from .bottleneck_layout import PaddedRows, join_views
+from .bottleneck_losses import IGNORED, bag_loss, pair_loss, token_loss
+from .configuration_bottleneck import Bag, BottleneckConfig, Decoder
 
 logger = logging.get_logger(__name__)
 
@@ -109,7 +109,10 @@ class BottleneckForPreTraining(PreTrainedModel):
         self.family = family_of(config.backbone)
         shape = self.family.shape(config.backbone)
         self.head = VocabularyHead(shape, config.vocab_size)
-        self.decoders = nn.ModuleDict({name: DecoderStack(shape, spec) for name, spec in config.decoder_specs.items()})
+        owners = {name: spec for name, spec in config.decoder_specs.items() if not spec.shares}
+        self.decoders = nn.ModuleDict({name: DecoderStack(shape, spec) for name, spec in owners.items()})
+        own = [encoder for encoder, bag in config.bags.values() if bag.head == "own"]
+        self.bag_heads = nn.ModuleDict({name: nn.Linear(shape.hidden, config.vocab_size) for name in own})
         self.encoder_specs = config.encoder_specs
         self.decoder_specs = config.decoder_specs
         self.post_init()  # type: ignore[no-untyped-call]
@@ -198,38 +201,43 @@ class BottleneckForPreTraining(PreTrainedModel):
             sums[name] = self.score(hidden, view["labels"], spec.head)
         for name, encoder in self.config.contrasts.items():
             sums[name] = self.contrast(bottlenecks[encoder], views[encoder]["labels"])
+        for name, (encoder, bag) in self.config.bags.items():
+            sums[name] = self.score_bag(encoder, bag, states[encoder][-1], views[encoder])
         losses = {name: total / counts[name].clamp(min=_LEAST) for name, total in sums.items()}
         weights = self.config.weights
         loss = torch.stack([weights[name] * value for name, value in losses.items()]).sum()
         return PreTrainingOutput(loss=loss, losses=losses, bottlenecks=bottlenecks)
 
     def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """What each summed loss is a mean over (scalars, float32, by loss name): scored tokens, or texts compared."""
+        """What each summed loss is a mean over (scalars, float32, by loss name): scored tokens, or texts."""
         scored = {name: view["labels"] != IGNORED for name, view in views.items()}
         tokens = {name: scored[view].sum() for name, view in self.config.scored.items()}
-        texts = {name: scored[encoder].any(dim=1).sum() for name, encoder in self.config.contrasts.items()}
+        over_texts = self.config.contrasts | {name: encoder for name, (encoder, _) in self.config.bags.items()}
+        texts = {name: scored[encoder].any(dim=1).sum() for name, encoder in over_texts.items()}
         return {name: count.float() for name, count in (tokens | texts).items()}
 
     def encode(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, tuple[Tensor, ...]]:
-        """States (batch, length, dim) of every encoder's view, the last layer's at the end.
+        """States (batch, length, dim) of every encoder's view, the last layer's at the end; one pass for all views.
 
         Where a decoder reads an inner layer they are those of all layers, the embeddings at 0; else the last alone.
         """
-        deep = {spec.encoder for spec in self.decoder_specs.values() if spec.reads_hidden}
-        states = {}
-        for name in self.encoder_specs:
-            ids, mask = views[name]["input_ids"], views[name].get("attention_mask")
-            output = self.encoder(ids, mask, output_hidden_states=name in deep)
-            inner = output.hidden_states[:-1] if output.hidden_states else ()
-            states[name] = (*inner, output.last_hidden_state)
-        return states
+        deep = any(spec.reads_hidden for spec in self.decoder_specs.values())
+        ids, mask = join_views([views[name] for name in self.encoder_specs])
+        output = self.encoder(ids, mask, output_hidden_states=deep)
+        layers = (*(output.hidden_states[:-1] if deep else ()), output.last_hidden_state)
+        shapes = [views[name]["input_ids"].shape for name in self.encoder_specs]
+        parts = [layer.split([rows for rows, _ in shapes]) for layer in layers]
+        return {
+            name: tuple(part[at][:, : shapes[at][1]] for part in parts) for at, name in enumerate(self.encoder_specs)
+        }
 
     def decode(self, name: str, layout: PaddedRows, bottleneck: Tensor, states: tuple[Tensor, ...]) -> Tensor:
         """Last hidden states (batch, length, dim) of a decoder reading `layout` through `bottleneck` (batch, dim).
 
         `states` are its encoder's, by layer; read by a decoder whose inputs are one of them.
         """
-        spec, stack, positions = self.decoder_specs[name], self.decoders[name], layout.positions()
+        spec, positions = self.decoder_specs[name], layout.positions()
+        stack = self.decoders[spec.shares or name]
         assert isinstance(stack, DecoderStack)
         if spec.reads_hidden:
             memory = states[self.config.hidden_layers[name]]
@@ -291,3 +299,21 @@ class BottleneckForPreTraining(PreTrainedModel):
         valid = (labels != IGNORED).any(dim=1)
         candidates, offset = gather_rows(bottleneck)
         return pair_loss(bottleneck, valid, candidates, gather_rows(valid)[0], offset)
+
+    def score_bag(self, name: str, bag: Bag, hidden: Tensor, view: Mapping[str, Tensor]) -> Tensor:
+        """Summed bag-of-words loss of an encoder's view, from its last states (batch, length, dim); a scalar."""
+        layout, labels = PaddedRows(view), view["labels"]
+        scored = labels != IGNORED
+        readable = layout.attention_mask.bool().clone()
+        readable[:, 0] = False
+        if not bag.masked:
+            readable &= ~scored
+        counted = layout.inner() & scored.any(dim=1, keepdim=True)
+        text = torch.where(scored, labels, layout.input_ids)
+        if bag.head == "own":
+            head = self.bag_heads[name]
+            assert isinstance(head, nn.Linear)
+            return bag_loss(hidden, readable, text, counted, head.weight, head.bias, bag.target == "mean")
+        words = self.get_input_embeddings().weight
+        assert isinstance(words, Tensor)
+        return bag_loss(self.head(hidden), readable, text, counted, words, self.head.bias, bag.target == "mean")
