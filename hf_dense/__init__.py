@@ -18,6 +18,14 @@ from hf_dense.modeling.modeling_condenser import (
 from hf_dense.modeling.modeling_cotmae import CoTMAEConfig, CoTMAEForPreTraining, CoTMAEModel
 from hf_dense.modeling.modeling_dupmae import DupMAEConfig, DupMAEForPreTraining, DupMAEModel
 from hf_dense.modeling.modeling_master import MASTERConfig, MASTERForPreTraining, MASTERModel
+from hf_dense.modeling.modeling_query_as_context import (
+    QueryCoCondenserConfig,
+    QueryCoCondenserForPreTraining,
+    QueryCoCondenserModel,
+    QueryCoTMAEConfig,
+    QueryCoTMAEForPreTraining,
+    QueryCoTMAEModel,
+)
 from hf_dense.modeling.modeling_retromae import RetroMAEConfig, RetroMAEForPreTraining, RetroMAEModel
 from hf_dense.modeling.modeling_seed import SEEDConfig, SEEDForPreTraining, SEEDModel
 from hf_dense.version import __version__
@@ -46,6 +54,12 @@ __all__ = [
     "MASTERForPreTraining",
     "MASTERModel",
     "PreTrainingOutput",
+    "QueryCoCondenserConfig",
+    "QueryCoCondenserForPreTraining",
+    "QueryCoCondenserModel",
+    "QueryCoTMAEConfig",
+    "QueryCoTMAEForPreTraining",
+    "QueryCoTMAEModel",
     "RetroMAEConfig",
     "RetroMAEForPreTraining",
     "RetroMAEModel",

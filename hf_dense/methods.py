@@ -20,6 +20,14 @@ from hf_dense.modeling.modeling_condenser import (
 from hf_dense.modeling.modeling_cotmae import CoTMAEConfig, CoTMAEForPreTraining, CoTMAEModel
 from hf_dense.modeling.modeling_dupmae import DupMAEConfig, DupMAEForPreTraining, DupMAEModel
 from hf_dense.modeling.modeling_master import MASTERConfig, MASTERForPreTraining, MASTERModel
+from hf_dense.modeling.modeling_query_as_context import (
+    QueryCoCondenserConfig,
+    QueryCoCondenserForPreTraining,
+    QueryCoCondenserModel,
+    QueryCoTMAEConfig,
+    QueryCoTMAEForPreTraining,
+    QueryCoTMAEModel,
+)
 from hf_dense.modeling.modeling_retromae import RetroMAEConfig, RetroMAEForPreTraining, RetroMAEModel
 from hf_dense.modeling.modeling_seed import SEEDConfig, SEEDForPreTraining, SEEDModel
 
@@ -41,6 +49,8 @@ METHODS: dict[str, Method] = {
         Method(CoTMAEConfig, CoTMAEModel, CoTMAEForPreTraining),
         Method(DupMAEConfig, DupMAEModel, DupMAEForPreTraining),
         Method(MASTERConfig, MASTERModel, MASTERForPreTraining),
+        Method(QueryCoCondenserConfig, QueryCoCondenserModel, QueryCoCondenserForPreTraining),
+        Method(QueryCoTMAEConfig, QueryCoTMAEModel, QueryCoTMAEForPreTraining),
         Method(RetroMAEConfig, RetroMAEModel, RetroMAEForPreTraining),
         Method(SEEDConfig, SEEDModel, SEEDForPreTraining),
     )

@@ -31,13 +31,15 @@ class PaddedRows:
 
     Args:
         view: `input_ids` (batch, length), `attention_mask` (batch, length; 1 = token, 0 = padding), and for a decoder
-            with sampled attention `visible` (batch, length, length; True = may look).
+            with sampled attention `visible` (batch, length, length; True = may look). `counted` (batch,) is False for
+            texts that are there only to fill a batch; all count when it is absent.
     """
 
     def __init__(self, view: Mapping[str, Tensor]) -> None:
         self.input_ids = view["input_ids"]
         self.attention_mask = view.get("attention_mask", torch.ones_like(self.input_ids))
         self.visible = view.get("visible")
+        self.counted = view.get("counted", torch.ones_like(self.input_ids[:, 0])).bool()
 
     @property
     def length(self) -> int:

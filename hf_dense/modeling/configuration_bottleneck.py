@@ -16,7 +16,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.models.auto import CONFIG_MAPPING
 
 _ALLOWED: dict[str, tuple[str, ...]] = {
-    "select": ("none", "random", "superset", "complement", "keywords", "keywords:inverse_count"),
+    "select": ("none", "random", "superset", "complement", "keywords:inverse_count", "keywords:tfidf"),
     "fill": ("mask", "bert"),
     "labels": ("hidden", "every", "next"),
     "stream": ("inputs", "bottleneck", "bottleneck_embedded"),
@@ -56,8 +56,8 @@ class View:
             `first_half` and `second_half` of the text, `query` (one of the column `queries`, drawn at every visit) and
             `queries` (all of them, with [SEP] between). `a+b` draws one of several at every visit, `a:2+b:1` by weight.
         select: hidden tokens: `none`; `random` whole words; of a decoder, a `superset` of what its encoder's view
-            hides, or the `complement` (exactly the other tokens); `keywords`, whole words drawn by TF-IDF (MASTER's
-            paper) or, with `keywords:inverse_count`, by one over their count in the corpus (its released code).
+            hides, or the `complement` (exactly the other tokens); `keywords:tfidf`, whole words drawn by TF-IDF
+            (MASTER's paper), or `keywords:inverse_count`, by one over their count in the corpus (its released code).
         rate: fraction of tokens hidden, special tokens not counted; a complement's follows from its encoder's.
         fill: what stands at hidden tokens: `mask` (always [MASK]) or `bert` (80 % [MASK], 10 % random, 10 % unchanged).
         labels: scored positions: `hidden` tokens, `every` token, or the `next` token of every position.
@@ -82,7 +82,6 @@ class View:
                 raise ValueError(f"View.sources has {part!r}; a source is a column, 'a+b', or 'a:2+b:1' with weights.")
         if self.select == "none" and self.labels == "hidden":
             raise ValueError("View.labels='hidden' with select='none' scores nothing; use 'every' or 'next'.")
-
 
     @property
     def columns(self) -> list[str]:
@@ -286,8 +285,8 @@ class BottleneckConfig(PreTrainedConfig):
 
     Args:
         backbone_config: configuration of the encoder (a `PreTrainedConfig` or its dictionary); BERT-base when absent.
-        encoders: changes to the method's encoders, by name, e.g. `{"encoder": {"view": {"rate": 0.4}}}`; None in place of
-            an encoder's changes takes it out.
+        encoders: changes to the method's encoders, by name, e.g. `{"encoder": {"view": {"rate": 0.4}}}`; None in place
+            of an encoder's changes takes it out.
         decoders: changes to the method's decoders, by name, e.g. `{"decoder": {"layers": 1}}`.
         crop: which part of a text longer than the model's length is read: its `head`, or a `random` window.
 
@@ -355,7 +354,9 @@ class BottleneckConfig(PreTrainedConfig):
                     f"Decoder {name!r} reads encoder {decoder.encoder!r}; there is: {', '.join(encoders)}."
                 )
             if decoder.shares and (decoder.shares not in decoders or decoders[decoder.shares].shares):
-                raise ValueError(f"Decoder {name!r} shares the layers of {decoder.shares!r}, which has none of its own.")
+                raise ValueError(
+                    f"Decoder {name!r} shares the layers of {decoder.shares!r}, which has none of its own."
+                )
             if decoder.shares and decoder.layers != decoders[decoder.shares].layers:
                 raise ValueError(f"Decoder {name!r} and {decoder.shares!r} share layers but differ in their number.")
             seen = encoders[decoder.encoder].view
@@ -366,7 +367,9 @@ class BottleneckConfig(PreTrainedConfig):
                         "read the same sources and the encoder's tokens are hidden at random."
                     )
                 if decoder.view.select == "superset" and decoder.view.rate <= seen.rate:
-                    raise ValueError(f"Decoder {name!r} hides a superset, so its rate is above its encoder's {seen.rate}.")
+                    raise ValueError(
+                        f"Decoder {name!r} hides a superset, so its rate is above its encoder's {seen.rate}."
+                    )
             if decoder.view and len(decoder.view.sources) != len(encoders[decoder.encoder].view.sources):
                 raise ValueError(f"Decoder {name!r} and its encoder {decoder.encoder!r} need equally many sources.")
 
@@ -382,7 +385,7 @@ class BottleneckConfig(PreTrainedConfig):
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each loss in the sum, by name: those of encoders and decoders, `<encoder>_contrast`, `<encoder>_bag`."""
+        """The weight of each loss in the sum, by name: encoders, decoders, `<encoder>_contrast`, `<encoder>_bag`."""
         encoders, decoders = self.encoder_specs, self.decoder_specs
         tokens = {name: spec.weight for name, spec in (encoders | decoders).items()}
         contrasts = {loss: encoders[name].contrast for loss, name in self.contrasts.items()}
@@ -421,6 +424,11 @@ class BottleneckConfig(PreTrainedConfig):
     def sources(self) -> list[str]:
         """The corpus columns the method needs, in order of first use."""
         return list(dict.fromkeys(column for view in self.views.values() for column in view.columns))
+
+    @property
+    def needs_keywords(self) -> bool:
+        """Whether a view hides keywords, for which the words of the corpus are counted."""
+        return any(view.select.startswith("keywords") for view in self.views.values())
 
     @property
     def siblings(self) -> bool:

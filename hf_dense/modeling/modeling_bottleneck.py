@@ -200,7 +200,7 @@ class BottleneckForPreTraining(PreTrainedModel):
             hidden = self.decode(name, PaddedRows(view), bottlenecks[spec.encoder], states[spec.encoder])
             sums[name] = self.score(hidden, view["labels"], spec.head)
         for name, encoder in self.config.contrasts.items():
-            sums[name] = self.contrast(bottlenecks[encoder], views[encoder]["labels"])
+            sums[name] = self.contrast(bottlenecks[encoder], PaddedRows(views[encoder]).counted)
         for name, (encoder, bag) in self.config.bags.items():
             sums[name] = self.score_bag(encoder, bag, states[encoder][-1], views[encoder])
         losses = {name: total / counts[name].clamp(min=_LEAST) for name, total in sums.items()}
@@ -210,10 +210,9 @@ class BottleneckForPreTraining(PreTrainedModel):
 
     def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
         """What each summed loss is a mean over (scalars, float32, by loss name): scored tokens, or texts."""
-        scored = {name: view["labels"] != IGNORED for name, view in views.items()}
-        tokens = {name: scored[view].sum() for name, view in self.config.scored.items()}
+        tokens = {name: (views[view]["labels"] != IGNORED).sum() for name, view in self.config.scored.items()}
         over_texts = self.config.contrasts | {name: encoder for name, (encoder, _) in self.config.bags.items()}
-        texts = {name: scored[encoder].any(dim=1).sum() for name, encoder in over_texts.items()}
+        texts = {name: PaddedRows(views[encoder]).counted.sum() for name, encoder in over_texts.items()}
         return {name: count.float() for name, count in (tokens | texts).items()}
 
     def encode(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, tuple[Tensor, ...]]:
@@ -279,12 +278,12 @@ class BottleneckForPreTraining(PreTrainedModel):
         assert isinstance(words, Tensor)
         return token_loss(features, labels[scored], words, bias)
 
-    def contrast(self, bottleneck: Tensor, labels: Tensor) -> Tensor:
+    def contrast(self, bottleneck: Tensor, counted: Tensor) -> Tensor:
         """Summed contrastive loss of this process's texts against those of all processes.
 
         Args:
             bottleneck: (batch, dim); rows 2k and 2k + 1 are partners.
-            labels: (batch, length) of the encoder's view; a text without a scored token is left out.
+            counted: (batch,) bool; a text that does not count is neither anchor nor negative.
 
         Returns:
             Scalar.
@@ -296,9 +295,8 @@ class BottleneckForPreTraining(PreTrainedModel):
             raise ValueError(
                 f"A batch of {len(bottleneck)} texts leaves one without the partner it is contrasted with."
             )
-        valid = (labels != IGNORED).any(dim=1)
         candidates, offset = gather_rows(bottleneck)
-        return pair_loss(bottleneck, valid, candidates, gather_rows(valid)[0], offset)
+        return pair_loss(bottleneck, counted, candidates, gather_rows(counted)[0], offset)
 
     def score_bag(self, name: str, bag: Bag, hidden: Tensor, view: Mapping[str, Tensor]) -> Tensor:
         """Summed bag-of-words loss of an encoder's view, from its last states (batch, length, dim); a scalar."""
@@ -308,7 +306,7 @@ class BottleneckForPreTraining(PreTrainedModel):
         readable[:, 0] = False
         if not bag.masked:
             readable &= ~scored
-        counted = layout.inner() & scored.any(dim=1, keepdim=True)
+        counted = layout.inner() & layout.counted[:, None]
         text = torch.where(scored, labels, layout.input_ids)
         if bag.head == "own":
             head = self.bag_heads[name]

@@ -21,14 +21,14 @@ class MASTERConfig(BottleneckConfig):
     | `neighbour` (NPR) | `half`, 30 % of the first half hidden | the second half, 50 % hidden, keywords first |
     | `complement` (CMP) | `complement_encoder`, 50 % hidden | the passage, exactly the other tokens hidden |
 
-    Defaults are the released code's where it differs from the paper, as the published checkpoints come from it, but
-    for keywords, which are drawn by TF-IDF as the paper says. By name:
+    Defaults are the released code's where it differs from the paper, as the published checkpoints come from it. The
+    paper's, by name:
 
-    - the release draws keywords by `keywords:inverse_count`;
-    - the paper's NPR rebuilds the next passage: `encoders={"half": {"view": {"sources": ["text"]}}}`,
+    - keywords drawn by TF-IDF: `{"view": {"select": "keywords:tfidf"}}` for the decoders `keywords` and `neighbour`;
+    - NPR rebuilds the next passage: `encoders={"half": {"view": {"sources": ["text"]}}}`,
       `decoders={"neighbour": {"view": {"sources": ["neighbour"]}}}`;
-    - the paper's CMP hides 30 % from the encoder: `encoders={"complement_encoder": {"view": {"rate": 0.3}}}`;
-    - the paper scores one encoder: `encoders={"half": {"weight": 0.0}, "complement_encoder": {"weight": 0.0}}`;
+    - CMP hides 30 % from the encoder: `encoders={"complement_encoder": {"view": {"rate": 0.3}}}`;
+    - one encoder is scored: `encoders={"half": {"weight": 0.0}, "complement_encoder": {"weight": 0.0}}`;
     - one decoder for all (Table 6): `decoders={name: {"shares": "keywords"}}` for the other four;
     - without a task (Table 6): `decoders={"queries": None}`, and `encoders={"half": None}` when nothing reads it.
     """
@@ -40,10 +40,12 @@ class MASTERConfig(BottleneckConfig):
         "complement_encoder": Encoder(View(rate=0.50)),
     }
     declared_decoders = {
-        "keywords": Decoder(View(select="keywords", rate=0.50)),
+        "keywords": Decoder(View(select="keywords:inverse_count", rate=0.50)),
         "queries": Decoder(View(sources=("queries",), rate=0.50)),
         "continuation": Decoder(View(sources=("continuation",), rate=0.50)),
-        "neighbour": Decoder(View(sources=("second_half",), select="keywords", rate=0.50), encoder="half"),
+        "neighbour": Decoder(
+            View(sources=("second_half",), select="keywords:inverse_count", rate=0.50), encoder="half"
+        ),
         "complement": Decoder(View(select="complement"), encoder="complement_encoder"),
     }
     declared_crop = "random"

@@ -7,7 +7,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, DatasetDict, Features, List, Value, load_dataset, load_dataset_builder
+from datasets import Dataset, DatasetDict, Features, List, Sequence, Value, load_dataset, load_dataset_builder
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 from transformers import PreTrainedTokenizerBase
 
@@ -18,6 +18,8 @@ _FILES = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv
 _BUILDERS = {
     "neighbour": "give the columns document and position (hf_dense.data builds them) so that neighbours are known, "
     "or a column of neighbouring passages",
+    "queries": "it holds a list of generated queries for each passage",
+    "continuation": "it holds a text that a language model continued the passage with",
 }
 MIN_TOKENS = 2  # a shorter passage leaves nothing to rebuild
 NOTHING_LEFT = (
@@ -120,10 +122,13 @@ def add_sources(corpus: Dataset, sources: list[str], siblings: bool = False) -> 
         if not {"document", "position"} <= set(corpus.column_names):
             raise InputError(f"The method needs the column 'neighbour': {_BUILDERS['neighbour']}.")
         corpus = add_neighbours(corpus)
+    if "queries" in sources and "queries" not in corpus.column_names and "query" in corpus.column_names:
+        corpus = corpus.add_column("queries", [[query] for query in corpus["query"]])
     missing = [source for source in sources if source not in corpus.column_names]
     if missing:
+        advice = f"; {_BUILDERS[missing[0]]}" if missing[0] in _BUILDERS else ""
         raise InputError(
-            f"The method needs the column {missing[0]!r}; the corpus has: {', '.join(corpus.column_names)}."
+            f"The method needs the column {missing[0]!r}; the corpus has: {', '.join(corpus.column_names)}{advice}."
         )
     if not siblings:
         return corpus.select_columns(sources)
@@ -147,18 +152,33 @@ def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
     sources = [name for name in corpus.column_names if name != "document"]
     numbers = [name for name in corpus.column_names if name == "document"]
 
-    def encode(batch: dict[str, list[Any]]) -> dict[str, list[list[int]] | list[int]]:
-        encoded: dict[str, list[list[int]]] = {}
-        for source in sources:
-            texts = [text or "" for text in batch[source]]
-            encoded[source] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
-        kept = [all(len(ids) >= MIN_TOKENS for ids in row) for row in zip(*encoded.values(), strict=True)]
+    several = {name for name in sources if isinstance(corpus.features[name], (List, Sequence, list))}
+
+    def encode(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        encoded = {source: _ids(batch[source], tokenizer, source in several) for source in sources}
+        kept = [all(sizes) for sizes in zip(*encoded.values(), strict=True)]
         rows = {source: list(compress(column, kept)) for source, column in encoded.items()}
-        lengths = [sum(map(len, row)) for row in zip(*rows.values(), strict=True)]
         carried = {name: list(compress(batch[name], kept)) for name in numbers}
+        lengths = [sum(map(_size, row)) for row in zip(*rows.values(), strict=True)]
         return {**rows, "length": lengths, **carried}
 
-    columns = {source: List(Value("int32")) for source in sources} | {n: Value("int64") for n in ("length", *numbers)}
+    ids = List(Value("int32"))
+    columns = {source: List(ids) if source in several else ids for source in sources}
+    columns |= {name: Value("int64") for name in ("length", *numbers)}
     removed = corpus.column_names
     tokenized = corpus.map(encode, batched=True, remove_columns=removed, features=Features(columns), desc="Tokenizing")
     return tokenized.with_format("numpy")
+
+
+def _ids(texts: list[Any], tokenizer: PreTrainedTokenizerBase, several: bool) -> list[Any]:
+    """Token ids of texts, or of lists of texts; empty where a text is too short, or all of a list are."""
+    if not several:
+        encoded = tokenizer([text or "" for text in texts], add_special_tokens=False, verbose=False)["input_ids"]
+        return [ids if len(ids) >= MIN_TOKENS else [] for ids in encoded]
+    flat = iter(_ids([text for group in texts for text in group or []], tokenizer, several=False))
+    return [[ids for ids in (next(flat) for _ in group or []) if ids] for group in texts]
+
+
+def _size(ids: Any) -> int:
+    """Number of tokens of a text; their mean, rounded, where there are several texts."""
+    return len(ids) if not isinstance(ids[0], list) else round(sum(map(len, ids)) / len(ids))

@@ -149,6 +149,57 @@ def draw_words(word: Ints, rate: float, bits: Bits) -> Bools:
     return tokens & (word >= 0)[:, None]
 
 
+def word_hashes(ids: Ints, word: Ints) -> Bits:
+    """A number for every word of every row that depends on its tokens and their order alone.
+
+    Args:
+        ids: (rows, length) token ids.
+        word: (rows, length) from `word_index`.
+
+    Returns:
+        (rows, words) uint64; 0 where a row has fewer words.
+    """
+    rows, length = word.shape
+    words = int(word.max(initial=0)) + 1
+    inside = word >= 0
+    flat = (word + np.arange(rows)[:, None] * words)[inside]
+    column = np.broadcast_to(np.arange(length), word.shape)[inside]
+    first = np.full(rows * words, length)
+    np.minimum.at(first, flat, column)
+    place = (column - first[flat]).astype(np.uint64)
+    hashes = np.zeros(rows * words, dtype=np.uint64)
+    np.add.at(hashes, flat, _mix((ids[inside].astype(np.uint64) << np.uint64(16)) | (place + np.uint64(1))))
+    return hashes.reshape(rows, words)
+
+
+def draw_keywords(word: Ints, weights: NDArray[np.float64], rate: float, bits: Bits) -> Bools:
+    """Hide whole words, drawn one after the other in proportion to their weights, until a fraction of tokens is hidden.
+
+    Args:
+        word: (rows, length) from `word_index`.
+        weights: (rows, words), positive for words.
+        rate: fraction of the maskable tokens to hide; the last word drawn may exceed it.
+        bits: (rows, words) random bits.
+
+    Returns:
+        (rows, length) True where a token is hidden.
+
+    Source: MASTER's released collator, which draws with replacement and passes over words it has: the same
+    distribution. Here each word gets an exponential waiting time of rate `weight` (Efraimidis and Spirakis, 2006).
+    """
+    rows, words = weights.shape
+    flat = (word + np.arange(rows)[:, None] * words)[word >= 0]
+    sizes = np.bincount(flat, minlength=rows * words).reshape(rows, words)
+    waiting = np.full(weights.shape, np.inf)
+    np.divide(-np.log1p(-fractions(bits)), weights, out=waiting, where=weights > 0)
+    order = np.argsort(waiting, axis=1, kind="stable")
+    ordered = np.take_along_axis(sizes, order, axis=1)
+    budget = np.maximum(1, np.rint(rate * (word >= 0).sum(1)))[:, None]
+    taken = np.zeros(weights.shape, dtype=bool)
+    np.put_along_axis(taken, order, ordered.cumsum(1) - ordered < budget, axis=1)
+    return np.take_along_axis(taken, np.maximum(word, 0), axis=1) & (word >= 0)
+
+
 def fill_hidden(ids: Ints, hidden: Bools, bits: Bits, fill: str, mask_id: int, vocabulary: int) -> Ints:
     """Token ids with something else at the hidden tokens.
 

@@ -19,6 +19,7 @@ from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.checkpoints import checkpoint_to_resume
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, hold_out, load_passages, tokenize
+from hf_dense.pretraining.keywords import Keywords
 from hf_dense.pretraining.start import start_from
 from hf_dense.pretraining.trainer import PreTrainer
 from hf_dense.pretraining.vocabulary import Vocabulary, train_tokenizer
@@ -82,6 +83,7 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments) -> PreTra
         if not rows:
             raise InputError(f"No row of {options.corpus} can be used: {NOTHING_LEFT}")
         held = held or None
+        keywords = Keywords.of(rows["text"], vocabulary) if model.config.needs_keywords else None
     if held is None and training.eval_strategy != "no":
         logger.warning("No document is held out, so there is no evaluation loss; raise held_out to get one.")
         training.eval_strategy = IntervalStrategy.NO
@@ -91,7 +93,7 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments) -> PreTra
     trainer = PreTrainer(
         model=model,
         args=training,
-        collator=ViewCollator(model.config, vocabulary, options.max_length, training.seed),
+        collator=ViewCollator(model.config, vocabulary, options.max_length, training.seed, keywords),
         train_dataset=rows,
         eval_dataset=held,
         processing_class=tokenizer,

@@ -160,14 +160,16 @@ class PreTrainer(Trainer):
         return output.loss.detach(), None, None
 
     def _without_repeats(self, views: dict[str, dict[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
-        """Unscore the rows that accelerate repeats so that every process has a full last batch."""
+        """Do not count the rows that accelerate repeats so that every process has a full last batch."""
         state, processes = self.accelerator.gradient_state, self.accelerator.num_processes
         if processes == 1 or not state.end_of_dataloader or state.remainder <= 0:
             return views
         size = self.args.eval_batch_size
         real = min(max(state.remainder - self.accelerator.process_index * size, 0), size)
         for view in views.values():
-            view["labels"][real * len(view["labels"]) // size :] = IGNORED
+            texts = torch.arange(len(view["labels"]), device=view["labels"].device)
+            view["counted"] = texts < real * len(texts) // size
+            view["labels"][~view["counted"]] = IGNORED
         return views
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:

@@ -186,6 +186,7 @@ class TestLosses:
         model, views = make_model(method), make_batch(method)
         for view in views.values():
             view["labels"] = torch.full_like(view["labels"], IGNORED)
+            view["counted"] = torch.zeros(len(LENGTHS), dtype=torch.bool)
         output = model(views)
         output.loss.backward()
         assert output.loss.item() == 0.0
@@ -205,8 +206,10 @@ class TestLosses:
             patch.setattr(torch.nn.functional, "linear", counted)
             model(views)
         counts = model.count_scored(views)
-        assert sorted(rows) == sorted(int(counts[name]) for name in token_losses(method))
-        assert sum(rows) < sum(views[view]["labels"].numel() for view in model.config.scored.values())
+        expected = [int(counts[name]) for name in token_losses(method)]
+        assert sum(expected) < sum(views[view]["labels"].numel() for view in model.config.scored.values())
+        bags = [views[encoder]["labels"].numel() for encoder, _ in model.config.bags.values()]  # these read every state
+        assert sorted(rows) == sorted(expected + bags)
 
     def test_bfloat16_autocast_gives_about_the_same_losses(self, method: str) -> None:
         rows = [row for seed in range(60) for row in make_rows(method, seed)]  # enough for a loss in chunks
@@ -246,10 +249,20 @@ class TestLosses:
         for name, view in model.config.scored.items():
             assert counts[name] == (views[view]["labels"] != IGNORED).sum()
             assert counts[name].dtype is torch.float32
-        for name, encoder in model.config.contrasts.items():
-            views[encoder]["labels"][1] = IGNORED
+        for name in set(counts) - set(model.config.scored):
             assert counts[name] == len(LENGTHS)
-            assert model.count_scored(views)[name] == len(LENGTHS) - 1
+        for view in views.values():
+            view["counted"] = torch.tensor([True, True, False, False])
+        for name in set(counts) - set(model.config.scored):
+            assert model.count_scored(views)[name] == 2
+
+    def test_texts_that_do_not_count_are_as_if_they_were_not_there(self, method: str) -> None:
+        model, rows = make_model(method), make_rows(method)
+        whole, part = stack(rows, method), stack(rows[:2], method)
+        for view in whole.values():
+            view["counted"] = torch.tensor([True, True, False, False])
+            view["labels"][2:] = IGNORED
+        assert_same(model(whole).losses, model(part).losses)
 
 
 class TestBottleneck:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_pretraining import METHODS, tiny_vocabulary, token_row
+from tiny_pretraining import METHODS, tiny_keywords, tiny_vocabulary, token_row, token_rows
 from tiny_retriever import tiny_config
 from torch import Tensor
 
@@ -21,18 +21,18 @@ CLS, SEP, PAD = VOCABULARY.first, VOCABULARY.last, VOCABULARY.pad
 
 
 def make_rows(count: int = 6, longest: int = 12, seed: int = 0) -> list[Row]:
-    """Rows of random texts and neighbours."""
-    generator = random.Random(seed)
-    return [
-        {name: token_row(generator, generator.randint(2, longest)) for name in ("text", "neighbour")}
-        for _ in range(count)
-    ]
+    """Rows of random texts, neighbours, continuations and queries."""
+    return token_rows(count, longest, seed)
 
 
 def make_collator(method: str, max_length: int = 64, seed: int = 0, **config: Any) -> ViewCollator:
     """A collator of a method's own views."""
     return ViewCollator(
-        get_method(method).config(backbone_config=tiny_config(), **config), VOCABULARY, max_length, seed
+        get_method(method).config(backbone_config=tiny_config(), **config),
+        VOCABULARY,
+        max_length,
+        seed,
+        tiny_keywords(),
     )
 
 
@@ -203,7 +203,7 @@ def test_a_batch_goes_through_the_model(method: str) -> None:
 
     batch = make_collator(method)(make_rows())
     output = tiny_model(method)(**batch)
-    assert {"encoder", "decoder"} <= set(output.losses)
+    assert list(output.losses) == list(get_method(method).config().weights)
     assert torch.isfinite(output.loss)
 
 
@@ -211,3 +211,77 @@ def test_the_mask_fill_hides_with_mask_alone() -> None:
     collator = make_collator("retromae", encoders={"encoder": {"view": {"fill": "mask", "rate": 0.5}}})
     view = collator(make_rows())["views"]["encoder"]
     assert (view["input_ids"][view["labels"] != IGNORED] == VOCABULARY.mask).all()
+
+
+def hidden_tokens(view: dict[str, Tensor]) -> Tensor:
+    return view["labels"] != IGNORED
+
+
+def test_a_complement_hides_exactly_the_other_tokens() -> None:
+    views = make_collator("master")(make_rows())["views"]
+    encoder, decoder = views["complement_encoder"], views["complement"]
+    inner = encoder["attention_mask"].clone()
+    inner[:, 0] = 0
+    inner[torch.arange(len(inner)), inner.sum(dim=1)] = 0
+    assert torch.equal(hidden_tokens(encoder) ^ hidden_tokens(decoder), inner.bool())
+    assert not (hidden_tokens(encoder) & hidden_tokens(decoder)).any()
+
+
+def test_a_superset_holds_what_the_encoder_hides_and_reaches_its_rate() -> None:
+    changes = {"decoders": {"decoder": {"view": {"sources": ["text"], "select": "superset", "rate": 0.5}}}}
+    views = make_collator("query_cotmae", **changes)(make_rows(300, longest=40))["views"]
+    encoder, decoder = hidden_tokens(views["encoder"]), hidden_tokens(views["decoder"])
+    assert (encoder <= decoder).all()
+    tokens = views["encoder"]["attention_mask"].sum() - 2 * 300
+    assert 0.45 < float(decoder.sum() / tokens) < 0.52
+
+
+def test_halves_are_the_two_parts_of_what_is_read() -> None:
+    rows = make_rows(longest=90)
+    views = make_collator("master", max_length=32)(rows)["views"]
+    for row in range(len(rows)):
+        joined = original(views["half"], row) + original(views["neighbour"], row)
+        assert joined == original(views["complement_encoder"], row)
+        assert 0 <= len(original(views["neighbour"], row)) - len(original(views["half"], row)) <= 1
+
+
+def test_one_query_is_drawn_at_every_visit_and_all_are_in_the_end() -> None:
+    collator, rows = make_collator("query_cotmae"), make_rows()
+    seen: list[set[tuple[int, ...]]] = [set() for _ in rows]
+    for epoch in range(40):
+        collator.epoch = epoch
+        view = collator(rows)["views"]["decoder"]
+        for row, texts in enumerate(seen):
+            texts.add(tuple(original(view, row)))
+    for row, texts in zip(rows, seen, strict=True):
+        assert texts == {tuple(query.tolist()) for query in row["queries"]}
+
+
+def test_all_queries_stand_side_by_side_with_separators() -> None:
+    rows = make_rows()
+    view = make_collator("master")(rows)["views"]["queries"]
+    for row, texts in enumerate(rows):
+        first, *others = (query.tolist() for query in texts["queries"])
+        assert original(view, row) == first + [token for query in others for token in (SEP, *query)]
+
+
+def test_contexts_are_mixed_by_weight_and_both_views_read_the_same() -> None:
+    sources = {"encoder": ["text", "neighbour:3+continuation:1"], "decoder": ["neighbour:3+continuation:1", "text"]}
+    changes = {
+        "encoders": {"encoder": {"view": {"sources": sources["encoder"]}}},
+        "decoders": {"decoder": {"view": {"sources": sources["decoder"]}}},
+    }
+    rows = make_rows(400)
+    views = make_collator("cotmae", **changes)(rows)["views"]
+    near = 0
+    for row, texts in enumerate(rows):
+        context = original(views["encoder"], 2 * row + 1)
+        assert context == original(views["decoder"], 2 * row)
+        assert context in (texts["neighbour"].tolist(), texts["continuation"].tolist())
+        near += context == texts["neighbour"].tolist()
+    assert 0.68 < near / len(rows) < 0.82
+
+
+def test_hiding_keywords_without_counts_is_refused() -> None:
+    with pytest.raises(ValueError, match="A view of this method hides keywords; give the word counts"):
+        ViewCollator(get_method("master").config(backbone_config=tiny_config()), VOCABULARY, 32, 0)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from hf_dense.pretraining.masking import (
+    draw_keywords,
     draw_words,
     fill_budget,
     fill_hidden,
@@ -15,6 +16,7 @@ from hf_dense.pretraining.masking import (
     noise,
     row_keys,
     sampled_visibility,
+    word_hashes,
     word_index,
 )
 
@@ -239,3 +241,37 @@ def test_visibility_does_not_depend_on_the_batch_or_its_padding() -> None:
         wide = np.pad(word, ((0, 0), (0, width)), constant_values=-1)
         wider = sampled_visibility(wide, present_of(wide), 0.5, KEYS[:8], "visible")[:, :40, :40]
         assert (wider[present] == visible[present]).all(), f"padded by {width}"
+
+
+def test_keywords_are_drawn_in_proportion_to_their_weights() -> None:
+    """One word of four is drawn first with the probability of its weight."""
+    keys = row_keys([np.array([row, 7], dtype=np.int32) for row in range(8000)], 0, 0)
+    word = np.tile([-1, 0, 1, 1, 2, 3, -1], (8000, 1))
+    weights = np.tile([4.0, 3.0, 2.0, 1.0], (8000, 1))
+    hidden = draw_keywords(word, weights, 0.01, noise(keys, "select", 4))
+    drawn = np.array([hidden[:, 1].sum(), hidden[:, 2].sum(), hidden[:, 4].sum(), hidden[:, 5].sum()])
+    assert drawn.sum() == 8000
+    assert chisquare(drawn, [3200, 2400, 1600, 800]).pvalue > 1e-3
+
+
+def test_keywords_are_whole_words_up_to_the_one_that_reaches_the_rate() -> None:
+    word = random_words(64, 40)
+    words = int(word.max()) + 1
+    exists = np.arange(words) <= word.max(axis=1, keepdims=True)
+    hidden = draw_keywords(word, np.where(exists, 1.0, 0.0), 0.5, noise(KEYS, "select", words))
+    assert not hidden[word < 0].any()
+    for row in range(64):
+        tokens = word[row] >= 0
+        taken = set(word[row][hidden[row]])
+        assert all(hidden[row][word[row] == one].all() for one in taken)
+        budget = max(1, round(0.5 * tokens.sum()))
+        assert budget <= hidden[row].sum() < budget + 4
+
+
+def test_a_words_hash_is_its_tokens_in_their_order() -> None:
+    ids = np.array([[0, 7, 8, 9, 7, 8, 0], [0, 8, 7, 9, 7, 0, 0]])
+    word = np.array([[-1, 0, 0, 1, 2, 2, -1], [-1, 0, 0, 1, 2, -1, -1]])
+    hashes = word_hashes(ids, word)
+    assert hashes[0, 0] == hashes[0, 2]
+    assert hashes[0, 1] == hashes[1, 1]
+    assert len({*hashes[0].tolist(), *hashes[1].tolist()}) == 4

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset, Sequence, Value
-from tiny_pretraining import METHODS, NO_DROPOUT, tiny_arguments, tiny_vocabulary, token_row
+from datasets import Dataset, Features, List, Value
+from tiny_pretraining import METHODS, NO_DROPOUT, tiny_arguments, tiny_keywords, tiny_vocabulary, token_rows
 
 from hf_dense.errors import InputError
 from hf_dense.methods import get_method
@@ -22,15 +21,13 @@ VOCABULARY = tiny_vocabulary()
 
 def make_rows(count: int, seed: int = 0) -> Dataset:
     """Tokenized rows of very different lengths."""
-    generator = random.Random(seed)
-    columns: dict[str, list[Any]] = {
-        name: [token_row(generator, generator.randint(2, 12)) for _ in range(count)] for name in ("text", "neighbour")
-    }
-    lengths = [len(text) + len(other) for text, other in zip(*columns.values(), strict=True)]
-    rows = Dataset.from_dict({**columns, "length": lengths, "document": [row // 2 for row in range(count)]})
-    for name in ("text", "neighbour"):
-        rows = rows.cast_column(name, Sequence(Value("int32")))
-    return rows.with_format("numpy")
+    rows = token_rows(count, seed=seed)
+    for number, row in enumerate(rows):
+        row |= {"length": len(row["text"]) + len(row["neighbour"]), "document": number // 2}
+    ids = List(Value("int32"))
+    columns = dict.fromkeys(("text", "neighbour", "continuation"), ids) | {"queries": List(ids)}
+    columns |= {"length": Value("int64"), "document": Value("int64")}
+    return Dataset.from_list(rows, features=Features(columns)).with_format("numpy")
 
 
 def make_model(method: str, **config: Any) -> BottleneckForPreTraining:
@@ -49,7 +46,7 @@ def make_trainer(
     return PreTrainer(
         model=model,
         args=training,
-        collator=ViewCollator(model.config, VOCABULARY, 32, 0),
+        collator=ViewCollator(model.config, VOCABULARY, 32, 0, tiny_keywords()),
         train_dataset=make_rows(rows),
         eval_dataset=make_rows(11, seed=1),
     )
@@ -61,7 +58,8 @@ def logged(trainer: PreTrainer, name: str) -> list[float]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_loss_is_logged_and_their_weighted_sum_is_the_loss(tmp_path: Path, method: str) -> None:
-    config = {"encoders": {"encoder": {"weight": 0.5}}, "decoders": {"decoder": {"weight": 2.0}}}
+    name = next(iter(get_method(method).config().decoder_specs))
+    config = {"encoders": {"encoder": {"weight": 0.5}}, "decoders": {name: {"weight": 2.0}}}
     trainer = make_trainer(
         tmp_path, method, config=config, max_steps=6, logging_steps=2, eval_strategy="steps", eval_steps=3
     )

@@ -15,10 +15,11 @@ from transformers import TrainingArguments
 
 from hf_dense.methods import get_method
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
+from hf_dense.pretraining.keywords import Keywords
 from hf_dense.pretraining.pretrain import PretrainingOptions
 from hf_dense.pretraining.vocabulary import Vocabulary
 
-METHODS = ("cocondenser", "condenser", "cotmae", "retromae", "seed_encoder")
+METHODS = ("cocondenser", "cotmae", "master", "retromae", "seed_encoder")  # each with machinery of its own
 BACKBONE = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -47,6 +48,8 @@ def write_corpus(path: Path, passages: int = 60, seed: int = 0, per_document: in
             "text": random_text(generator, generator.randint(3, 12)),
             "document": f"d{row // per_document}",
             "position": row % per_document,
+            "queries": [random_text(generator, generator.randint(2, 5)) for _ in range(3)],
+            "continuation": random_text(generator, generator.randint(3, 9)),
         }
         for row in range(passages)
     ]
@@ -58,6 +61,26 @@ def token_row(generator: random.Random, words: int) -> NDArray[np.int32]:
     """Token ids of a random text."""
     ids = tiny_tokenizer()(random_text(generator, words), add_special_tokens=False)["input_ids"]
     return np.array(ids, dtype=np.int32)
+
+
+def token_rows(count: int, longest: int = 12, seed: int = 0) -> list[dict[str, Any]]:
+    """Token ids for every source that a method may read."""
+    generator = random.Random(seed)
+    return [
+        {
+            **{
+                name: token_row(generator, generator.randint(2, longest))
+                for name in ("text", "neighbour", "continuation")
+            },
+            "queries": [token_row(generator, generator.randint(2, 5)) for _ in range(3)],
+        }
+        for _ in range(count)
+    ]
+
+
+def tiny_keywords() -> Keywords:
+    """Count the words of some random texts."""
+    return Keywords.of([row["text"] for row in token_rows(40, seed=9)], tiny_vocabulary())
 
 
 def tiny_model(method: str, seed: int = 0, **config: Any) -> BottleneckForPreTraining:

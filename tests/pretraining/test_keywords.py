@@ -1,0 +1,63 @@
+"""Word counts and weights against plain loops."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from tiny_pretraining import tiny_vocabulary, token_rows
+
+from hf_dense.pretraining.keywords import Keywords
+from hf_dense.pretraining.masking import Ints, word_index
+
+VOCABULARY = tiny_vocabulary()
+TEXTS = [row["text"].tolist() for row in token_rows(200, longest=30, seed=3)]
+
+
+def words_of(text: list[int]) -> list[tuple[int, ...]]:
+    """Whole words as tuples of tokens."""
+    words: list[tuple[int, ...]] = []
+    for token in text:
+        if words and VOCABULARY.continues[token]:
+            words[-1] += (token,)
+        else:
+            words.append((token,))
+    return words
+
+
+def padded(texts: list[list[int]]) -> tuple[Ints, Ints]:
+    ids = np.full((len(texts), max(map(len, texts)) + 2), VOCABULARY.pad)
+    for row, text in enumerate(texts):
+        ids[row, 1 : len(text) + 1] = text
+    maskable = ~VOCABULARY.special[ids]
+    return ids, word_index(ids, maskable, VOCABULARY.continues)
+
+
+OCCURRENCES = Counter(word for text in TEXTS for word in words_of(text))
+PASSAGES = Counter(word for text in TEXTS for word in set(words_of(text)))
+UNKNOWN = [VOCABULARY.size - 1] * 3  # a continuation that no text holds three times in a row
+
+
+@pytest.mark.parametrize("kind", ["keywords:tfidf", "keywords:inverse_count"])
+def test_weights_are_those_of_plain_counting(kind: str) -> None:
+    keywords = Keywords.of([np.array(text, dtype=np.int32) for text in TEXTS], VOCABULARY)
+    assert keywords.total == len(TEXTS)
+    assert keywords.occurrences.sum() == sum(OCCURRENCES.values())
+    texts = [*TEXTS[:20], UNKNOWN]
+    weights = keywords.weigh(kind, *padded(texts))
+    for row, text in enumerate(texts):
+        words = words_of(text)
+        if kind == "keywords:inverse_count":
+            expected = [1 / (OCCURRENCES[word] or 1) for word in words]
+        else:
+            expected = [words.count(word) * math.log(len(TEXTS) / (PASSAGES[word] or 1)) for word in words]
+        assert weights[row, : len(words)] == pytest.approx(expected)
+        assert not weights[row, len(words) :].any()
+
+
+def test_a_word_of_every_passage_can_still_be_drawn() -> None:
+    texts = [np.array([5, 6 + row % 3], dtype=np.int32) for row in range(9)]
+    weights = Keywords.of(texts, VOCABULARY).weigh("keywords:tfidf", *padded([texts[0].tolist()]))
+    assert 0 < weights[0, 0] < weights[0, 1]
