@@ -28,6 +28,7 @@ from hf_dense.modeling.modeling_query_as_context import (
 )
 from hf_dense.modeling.modeling_retromae import RetroMAEConfig, RetroMAEForPreTraining, RetroMAEModel
 from hf_dense.modeling.modeling_seed import SEEDConfig, SEEDForPreTraining, SEEDModel
+from hf_dense.modeling.modeling_simlm import SimLMConfig, SimLMForPreTraining, SimLMModel
 from hf_dense.version import __version__
 
 __all__ = [
@@ -66,6 +67,9 @@ __all__ = [
     "SEEDConfig",
     "SEEDForPreTraining",
     "SEEDModel",
+    "SimLMConfig",
+    "SimLMForPreTraining",
+    "SimLMModel",
     "View",
     "__version__",
     "get_method",

@@ -30,6 +30,7 @@ from hf_dense.modeling.modeling_query_as_context import (
 )
 from hf_dense.modeling.modeling_retromae import RetroMAEConfig, RetroMAEForPreTraining, RetroMAEModel
 from hf_dense.modeling.modeling_seed import SEEDConfig, SEEDForPreTraining, SEEDModel
+from hf_dense.modeling.modeling_simlm import SimLMConfig, SimLMForPreTraining, SimLMModel
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ METHODS: dict[str, Method] = {
         Method(QueryCoTMAEConfig, QueryCoTMAEModel, QueryCoTMAEForPreTraining),
         Method(RetroMAEConfig, RetroMAEModel, RetroMAEForPreTraining),
         Method(SEEDConfig, SEEDModel, SEEDForPreTraining),
+        Method(SimLMConfig, SimLMModel, SimLMForPreTraining),
     )
 }
 

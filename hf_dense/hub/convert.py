@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from hf_dense.errors import InputError
+from hf_dense.modeling.bottleneck_backbones import FAMILIES
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 
 Rule = tuple[str, str]
@@ -54,16 +55,7 @@ _BACKBONE = "encoder.backbone"
 _WORDS = f"{_BACKBONE}.embeddings.word_embeddings.weight"
 _LAYER = r"decoders.decoder.layers.\g<layer>"
 
-_BERT_PARTS = {
-    "attention.self.query": "attention.query",
-    "attention.self.key": "attention.key",
-    "attention.self.value": "attention.value",
-    "attention.output.dense": "attention.output",
-    "attention.output.LayerNorm": "attention_norm",
-    "intermediate.dense": "up",
-    "output.dense": "down",
-    "output.LayerNorm": "output_norm",
-}
+_BERT_PARTS = {theirs: ours for ours, theirs in FAMILIES["bert"].layer.items()}
 _FAIRSEQ_ENCODER_PARTS = {
     "self_attn.q_proj": "attention.self.query",
     "self_attn.k_proj": "attention.self.key",
@@ -151,6 +143,15 @@ REFERENCES: dict[str, Reference] = {
             ),
         ),
         dead=_BERT_DEAD,
+    ),
+    # microsoft/unilm, simlm: `encoder` is the masked language model, `decoder.0`, `decoder.1` the decoder's layers.
+    "simlm": Reference(
+        rules=(
+            *_masked_language_model(r"encoder\."),
+            *_parts(r"decoder\.(?P<layer>\d+)", _LAYER, _BERT_PARTS),
+            (r"generator\.(?P<rest>.*(weight|bias))", r"generator.\g<rest>"),
+        ),
+        dead=(r".*embeddings\.position_ids",),
     ),
     # caskcsg/ir, cotmae: the model is a masked language model, `c_head.0`, `c_head.1`, ... are the decoder's layers.
     "cotmae": Reference(

@@ -34,10 +34,12 @@ class Family:
     Args:
         build: keyword arguments for `AutoModel.from_config` (no pooler: nothing here trains or reads one).
         head: names of the head's parts in a masked-language-model checkpoint (`AutoModelForMaskedLM`) of the family.
+        layer: names of a layer's parts, by the name that a decoder's `Block` has for them.
     """
 
     build: dict[str, Any]
     head: dict[str, str]
+    layer: dict[str, str]
 
     def shape(self, config: PreTrainedConfig) -> Shape:
         """Sizes of the backbone's layers, which the decoders copy."""
@@ -68,6 +70,15 @@ class Family:
         embedded: Tensor = backbone.embeddings(input_ids=ids, inputs_embeds=words, position_ids=positions)  # type: ignore[operator]
         return embedded
 
+    def layers(self, backbone: nn.Module) -> list[nn.Module]:
+        """The backbone's layers, the last one at the end."""
+        return list(backbone.encoder.layer)  # type: ignore[union-attr, arg-type]
+
+    def rename_layer(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The state dict of a backbone layer under the names of a decoder's `Block`."""
+        parts = {f"{theirs}.{kind}": f"{ours}.{kind}" for ours, theirs in self.layer.items() for kind in _KINDS}
+        return {parts[name]: tensor for name, tensor in state.items()}
+
     def position_vectors(self, backbone: nn.Module, positions: Tensor) -> Tensor:
         """(batch or 1, length) positions -> (batch or 1, length, dim) rows of the position table."""
         table: nn.Embedding = backbone.embeddings.position_embeddings  # type: ignore[union-attr, assignment]
@@ -82,7 +93,19 @@ _BERT_HEAD = {
     "bias": "cls.predictions.bias",
 }
 
-FAMILIES: dict[str, Family] = {"bert": Family(build={"add_pooling_layer": False}, head=_BERT_HEAD)}
+_KINDS = ("weight", "bias")
+_BERT_LAYER = {
+    "attention.query": "attention.self.query",
+    "attention.key": "attention.self.key",
+    "attention.value": "attention.self.value",
+    "attention.output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "output_norm": "output.LayerNorm",
+}
+
+FAMILIES: dict[str, Family] = {"bert": Family(build={"add_pooling_layer": False}, head=_BERT_HEAD, layer=_BERT_LAYER)}
 
 
 def family_of(config: PreTrainedConfig) -> Family:

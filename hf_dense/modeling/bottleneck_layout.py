@@ -15,15 +15,22 @@ from .bottleneck_attention import causal_window, open_blind_rows
 from .configuration_bottleneck import Decoder
 
 
-def join_views(views: list[Mapping[str, Tensor]]) -> tuple[Tensor, Tensor]:
-    """`input_ids` and `attention_mask` of several views one below the other, padded to the longest."""
+def join_views(views: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """What an encoder reads of several views, one below the other and padded to the longest.
+
+    Returns:
+        `input_ids`, `attention_mask`, and `token_type_ids` where a view has them.
+    """
+    names = ["input_ids", "attention_mask"]
+    if any("token_type_ids" in view for view in views):
+        names.append("token_type_ids")
     length = max(view["input_ids"].shape[1] for view in views)
-    pairs = [(view["input_ids"], PaddedRows(view).attention_mask) for view in views]
-    ids, masks = (
-        torch.cat([torch.nn.functional.pad(tensor, (0, length - tensor.shape[1])) for tensor in column])
-        for column in zip(*pairs, strict=True)
-    )
-    return ids, masks
+    defaults = [{"attention_mask": PaddedRows(v).attention_mask, "token_type_ids": v["input_ids"] * 0} for v in views]
+    rows = [{**default, **view} for default, view in zip(defaults, views, strict=True)]
+    return {
+        name: torch.cat([torch.nn.functional.pad(row[name], (0, length - row[name].shape[1])) for row in rows])
+        for name in names
+    }
 
 
 class PaddedRows:

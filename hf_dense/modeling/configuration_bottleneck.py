@@ -17,14 +17,21 @@ from transformers.models.auto import CONFIG_MAPPING
 
 _ALLOWED: dict[str, tuple[str, ...]] = {
     "select": ("none", "random", "superset", "complement", "keywords:inverse_count", "keywords:tfidf"),
-    "fill": ("mask", "bert"),
+    "fill": ("mask", "bert", "generator"),
     "labels": ("hidden", "every", "next"),
     "stream": ("inputs", "bottleneck", "bottleneck_embedded"),
     "entry": ("first", "cross_attention"),
     "norm": ("post", "pre"),
     "head": ("mlm", "tied"),
+    "init": ("random", "last_layers"),
 }
-_COLUMNS = {"first_half": "text", "second_half": "text", "query": "queries"}  # the column a source comes from
+# The columns a derived source comes from.
+_COLUMNS = {
+    "titled": ("title", "text"),
+    "first_half": ("text",),
+    "second_half": ("text",),
+    "query": ("queries",),
+}
 _TYPES: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": (int, float)}
 _ATTENTION = re.compile(r"full|causal:[1-9]\d*|sampled:0?\.\d+")
 _INPUTS = re.compile(r"embeddings|own_embeddings|hidden:(half|\d+)")
@@ -53,13 +60,15 @@ class View:
         sources: columns read. Several columns make several rows of the batch per corpus row, interleaved
             (row 2k and row 2k+1 come from one corpus row): CoT-MAE's encoder reads `("text", "neighbour")` and its
             decoder `("neighbour", "text")`, so each row is rebuilt from its partner's bottleneck. Besides columns:
-            `first_half` and `second_half` of the text, `query` (one of the column `queries`, drawn at every visit) and
-            `queries` (all of them, with [SEP] between). `a+b` draws one of several at every visit, `a:2+b:1` by weight.
+            `titled` (title [SEP] text, the text with token type 1), `first_half` and `second_half` of the text, `query`
+            (one of the column `queries`, drawn at every visit) and `queries` (all of them, with [SEP] between). `a+b`
+            draws one of several at every visit, `a:2+b:1` by weight.
         select: hidden tokens: `none`; `random` whole words; of a decoder, a `superset` of what its encoder's view
             hides, or the `complement` (exactly the other tokens); `keywords:tfidf`, whole words drawn by TF-IDF
             (MASTER's paper), or `keywords:inverse_count`, by one over their count in the corpus (its released code).
         rate: fraction of tokens hidden, special tokens not counted; a complement's follows from its encoder's.
-        fill: what stands at hidden tokens: `mask` (always [MASK]) or `bert` (80 % [MASK], 10 % random, 10 % unchanged).
+        fill: what stands at hidden tokens: `mask` (always [MASK]), `bert` (80 % [MASK], 10 % random, 10 % unchanged),
+            or what a `generator` draws for it (SimLM).
         labels: scored positions: `hidden` tokens, `every` token, or the `next` token of every position.
     """
 
@@ -87,7 +96,7 @@ class View:
     def columns(self) -> list[str]:
         """The corpus columns it reads."""
         parts = [part for source in self.sources for part in parse_source(source)]
-        return list(dict.fromkeys(_COLUMNS.get(part, part) for part in parts))
+        return list(dict.fromkeys(column for part in parts for column in _COLUMNS.get(part, (part,))))
 
 
 def parse_source(source: str) -> dict[str, float]:
@@ -186,6 +195,8 @@ class Decoder:
         entry: how the bottleneck enters: in place of the `first` input, or by `cross_attention` in every layer.
         norm: layer norm `post` (BERT) or `pre`.
         head: token scores by the encoder's `mlm` head, or by the `tied` word matrix alone.
+        init: weights it starts with: `random`, or those of the backbone's `last_layers` (SimLM) when training starts
+            from a checkpoint.
         shares: name of another decoder whose layers it uses; its own when empty (MASTER's shared decoder).
         weight: weight of its loss in the sum.
     """
@@ -199,6 +210,7 @@ class Decoder:
     entry: str = "first"
     norm: str = "post"
     head: str = "mlm"
+    init: str = "random"
     shares: str = ""
     weight: float = 1.0
 
@@ -210,6 +222,8 @@ class Decoder:
             raise ValueError(
                 f"Decoder.attention is {self.attention!r}; allowed: full, causal:k (k >= 1), sampled:0.x (a fraction)."
             )
+        if self.init == "last_layers" and (self.norm != "post" or self.entry != "first"):
+            raise ValueError("A Decoder with init='last_layers' has the encoder's layers: norm='post', entry='first'.")
         if not _INPUTS.fullmatch(self.inputs):
             raise ValueError(
                 f"Decoder.inputs is {self.inputs!r}; allowed: embeddings, own_embeddings, hidden:half, "
@@ -360,6 +374,8 @@ class BottleneckConfig(PreTrainedConfig):
             if decoder.shares and decoder.layers != decoders[decoder.shares].layers:
                 raise ValueError(f"Decoder {name!r} and {decoder.shares!r} share layers but differ in their number.")
             seen = encoders[decoder.encoder].view
+            if decoder.init == "last_layers" and decoder.layers > layers:
+                raise ValueError(f"Decoder {name!r} copies {decoder.layers} encoder layers; the encoder has {layers}.")
             if decoder.view and decoder.view.select in ("superset", "complement"):
                 if decoder.view.sources != seen.sources or seen.select != "random":
                     raise ValueError(

@@ -137,14 +137,28 @@ class BottleneckForPreTraining(PreTrainedModel):
         if not same_vocabulary(source.config, source):
             raise ValueError(f"The word matrix of {name_or_path} disagrees with vocab_size={source.config.vocab_size}.")
         model.encoder.backbone.load_state_dict(source.base_model.state_dict(), strict=True)
-        new = ["decoders." + name for name in model.decoders]
+        copied = model.copy_last_layers()
+        new = ["decoders." + name for name in model.decoders if name not in copied]
+        new += ["bag_heads." + name for name in model.bag_heads]
         head = head_state(family, source.state_dict())
         if head is None or set(family.head.values()) & set(report["missing_keys"]):
             new.append("head")
         if head is not None:
             model.head.load_state_dict(head)
-        logger.warning(f"Newly initialised, not in {name_or_path}: {', '.join(new)}.")
+        if new:
+            logger.warning(f"Newly initialised, not in {name_or_path}: {', '.join(new)}.")
         return model
+
+    def copy_last_layers(self) -> list[str]:
+        """Give decoders that are declared so the backbone's last layers; returns their names."""
+        names = [name for name, spec in self.decoder_specs.items() if spec.init == "last_layers" and not spec.shares]
+        for name in names:
+            stack = self.decoders[name]
+            assert isinstance(stack, DecoderStack)
+            layers = self.family.layers(self.encoder.backbone)[-len(stack.layers) :]
+            for ours, theirs in zip(stack.layers, layers, strict=True):
+                ours.load_state_dict(self.family.rename_layer(theirs.state_dict()))
+        return names
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -188,9 +202,7 @@ class BottleneckForPreTraining(PreTrainedModel):
         Raises:
             ValueError: a view is missing.
         """
-        missing = [name for name in self.config.views if name not in views]
-        if missing:
-            raise ValueError(f"The batch lacks the view {missing[0]!r}; it has: {', '.join(views)}.")
+        self._check(views)
         counts = self.count_scored(views) if counts is None else counts
         states = self.encode(views)
         bottlenecks = {name: PaddedRows(views[name]).first(layers[-1]) for name, layers in states.items()}
@@ -210,10 +222,16 @@ class BottleneckForPreTraining(PreTrainedModel):
 
     def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
         """What each summed loss is a mean over (scalars, float32, by loss name): scored tokens, or texts."""
+        self._check(views)
         tokens = {name: (views[view]["labels"] != IGNORED).sum() for name, view in self.config.scored.items()}
         over_texts = self.config.contrasts | {name: encoder for name, (encoder, _) in self.config.bags.items()}
         texts = {name: PaddedRows(views[encoder]).counted.sum() for name, encoder in over_texts.items()}
         return {name: count.float() for name, count in (tokens | texts).items()}
+
+    def _check(self, views: Mapping[str, Mapping[str, Tensor]]) -> None:
+        missing = [name for name in self.config.views if name not in views]
+        if missing:
+            raise ValueError(f"The batch lacks the view {missing[0]!r}; it has: {', '.join(views)}.")
 
     def encode(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, tuple[Tensor, ...]]:
         """States (batch, length, dim) of every encoder's view, the last layer's at the end; one pass for all views.
@@ -221,8 +239,8 @@ class BottleneckForPreTraining(PreTrainedModel):
         Where a decoder reads an inner layer they are those of all layers, the embeddings at 0; else the last alone.
         """
         deep = any(spec.reads_hidden for spec in self.decoder_specs.values())
-        ids, mask = join_views([views[name] for name in self.encoder_specs])
-        output = self.encoder(ids, mask, output_hidden_states=deep)
+        read = join_views([views[name] for name in self.encoder_specs])
+        output = self.encoder(**read, output_hidden_states=deep)
         layers = (*(output.hidden_states[:-1] if deep else ()), output.last_hidden_state)
         shapes = [views[name]["input_ids"].shape for name in self.encoder_specs]
         parts = [layer.split([rows for rows, _ in shapes]) for layer in layers]

@@ -79,9 +79,10 @@ class ViewCollator:
             rows: for every source column of the method, an array of token ids, or several.
 
         Returns:
-            `{"views": {name: {"input_ids", "attention_mask", "labels" (batch, length)[, "visible" (batch, length,
-            length)]}}}`, one view per encoder, and per decoder that does not read its encoder's. A view of several
-            sources has their rows interleaved.
+            `{"views": {name: view}}`, one view per encoder, and per decoder that does not read its encoder's. A view
+            has `input_ids`, `attention_mask`, `labels` (batch, length), and where its declaration asks for them
+            `visible` (batch, length, length), `uniform` and `token_type_ids` (batch, length). A view of several sources
+            has their rows interleaved.
         """
         keys = row_keys([row["text"] for row in rows], self.seed, self.epoch)
         hidden: dict[str, Bools] = {}
@@ -97,12 +98,15 @@ class ViewCollator:
         maskable = present & ~self.vocabulary.special[ids]
         word = word_index(ids, maskable, self.vocabulary.continues)
         hidden, shown = np.zeros_like(present), ids
+        more: dict[str, Tensor] = {}
         if view.select != "none":
             decoder = self.decoders.get(name)
             encoder = decoder.encoder if decoder else name
             hidden = self._select(view, ids, word, keys, hidden_of.get(encoder), self.views[encoder].rate)
             bits = noise(keys, "fill", ids.shape[1])
             shown = fill_hidden(ids, hidden, bits, view.fill, self.vocabulary.mask, self.vocabulary.size)
+            if view.fill == "generator":  # it draws on the device; by these numbers, so that a row's draw is its own
+                more["uniform"] = torch.from_numpy(np.where(hidden, fractions(bits), -1.0).astype(np.float32))
         hidden_of[name] = hidden
         batch = {
             "input_ids": torch.from_numpy(shown),
@@ -112,8 +116,10 @@ class ViewCollator:
         decoder = self.decoders.get(name)
         if decoder is not None and decoder.attention_kind == "sampled":
             visible = sampled_visibility(word, present, decoder.attention_value, keys, "visible")
-            batch["visible"] = torch.from_numpy(visible)
-        return batch
+            more["visible"] = torch.from_numpy(visible)
+        if "titled" in view.sources:
+            more["token_type_ids"] = torch.from_numpy(_second_part(ids, present, self.vocabulary.last))
+        return batch | more
 
     def _select(
         self, view: View, ids: Ints, word: Ints, keys: Bits, by_encoder: Bools | None, encoder_rate: float
@@ -146,6 +152,9 @@ class ViewCollator:
             windows = self._window([row["text"] for row in rows], keys, "text")
             first = part == "first_half"
             return [text[: len(text) // 2] if first else text[len(text) // 2 :] for text in windows]
+        if part == "titled":
+            end = np.array([self.vocabulary.last], dtype=np.int32)
+            return self._window([np.concatenate([row["title"], end, row["text"]]) for row in rows], keys, "titled")
         if part == "query":
             lists = [row["queries"] for row in rows]
             picks = noise(keys, "query") % np.array([len(queries) for queries in lists], dtype=np.uint64)
@@ -186,3 +195,9 @@ def _labels(view: View, ids: Ints, present: Bools, maskable: Bools, hidden: Bool
         following = np.pad(ids[:, 1:], ((0, 0), (0, 1)))
         return np.where(np.pad(present[:, 1:], ((0, 0), (0, 1))), following, IGNORED)
     return np.where(hidden if view.labels == "hidden" else maskable, ids, IGNORED)
+
+
+def _second_part(ids: Ints, present: Bools, separator: int) -> Ints:
+    """(rows, length) 1 for what stands after the first separator inside a text, 0 before it and at padding."""
+    separators = (ids == separator).astype(np.int64)
+    return np.where(present & (separators.cumsum(axis=1) > separators), 1, 0)

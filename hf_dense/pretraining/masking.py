@@ -207,12 +207,12 @@ def fill_hidden(ids: Ints, hidden: Bools, bits: Bits, fill: str, mask_id: int, v
         ids: (rows, length) token ids.
         hidden: (rows, length) True where a token is hidden.
         bits: (rows, length) random bits.
-        fill: `mask`: [MASK] everywhere; `bert`: 80 % [MASK], 10 % a random token, 10 % unchanged.
+        fill: `mask` and `generator`: [MASK] everywhere; `bert`: 80 % [MASK], 10 % a random token, 10 % unchanged.
 
     Returns:
         (rows, length) token ids.
     """
-    if fill == "mask":
+    if fill in ("mask", "generator"):
         return np.where(hidden, mask_id, ids)
     share = fractions(bits)
     random_ids = ((bits & np.uint64(0x7FF)) + (share * vocabulary * 2048).astype(np.uint64)) % np.uint64(vocabulary)

@@ -19,6 +19,7 @@ from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.checkpoints import checkpoint_to_resume
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, hold_out, load_passages, tokenize
+from hf_dense.pretraining.generator import add_generator
 from hf_dense.pretraining.keywords import Keywords
 from hf_dense.pretraining.start import start_from
 from hf_dense.pretraining.trainer import PreTrainer
@@ -52,6 +53,10 @@ class PretrainingOptions:
     decoders: dict | str | None = field(  # type: ignore[type-arg]
         default=None, metadata={"help": "changes to the method's decoders, e.g. {decoder: {layers: 1}}"}
     )
+    generator: dict | str | None = field(  # type: ignore[type-arg]
+        default=None, metadata={"help": "simlm: masked language model that fills in masks, or a random one's config"}
+    )
+    generator_weight: float = field(default=0.0, metadata={"help": "simlm: weight of the generator's own loss"})
 
 
 def pretrain(options: PretrainingOptions, training: TrainingArguments) -> PreTrainer:
@@ -77,6 +82,7 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments) -> PreTra
         tokenizer = _tokenizer(options, corpus, resume)
         vocabulary = Vocabulary.of(tokenizer)
         model = _model(method, options, tokenizer)
+        add_generator(model, _generator(options.generator), options.generator_weight)
         parts = hold_out(corpus, options.held_out, training.seed)
         needed = model.config.sources, model.config.siblings
         rows, held = (tokenize(add_sources(part, *needed), tokenizer) if part else None for part in parts)
@@ -176,6 +182,11 @@ def _mapping(value: dict[str, Any] | str | None, name: str) -> dict[str, Any] | 
     if value is not None and not isinstance(value, dict):
         raise InputError(f"--{name} must be a mapping, not {value!r}.")
     return value
+
+
+def _generator(value: dict[str, Any] | str | None) -> dict[str, Any] | str | None:
+    """A checkpoint's name, or a configuration, which flags give as JSON."""
+    return _mapping(value, "generator") if isinstance(value, str) and value.lstrip().startswith("{") else value
 
 
 def _use_bf16_where_present(training: TrainingArguments) -> None:

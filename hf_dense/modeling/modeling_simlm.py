@@ -1,0 +1,163 @@
+"""SimLM: replaced language modelling through a bottleneck, with an ELECTRA-style generator.
+
+Wang, Yang, Huang, Jiao, Yang, Jiang, Majumder and Wei, "SimLM: Pre-training with Representation Bottleneck for Dense
+Passage Retrieval" (ACL 2023), arXiv:2207.02578.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
+from transformers.models.auto import CONFIG_MAPPING
+
+from .configuration_bottleneck import BottleneckConfig, Decoder, Encoder, View
+from .modeling_bottleneck import BottleneckForPreTraining, BottleneckModel, PreTrainingOutput
+
+_KEPT = -1.0  # in `uniform`: a token that the generator leaves alone
+
+
+class SimLMConfig(BottleneckConfig):
+    """30 % of the encoder's tokens and a superset, 50 % of the decoder's, are replaced by what a generator draws; both
+    sides predict the original token everywhere. The two-layer decoder starts as a copy of the last two layers.
+
+    Args:
+        generator_config: configuration of the generator, a masked language model with the encoder's vocabulary.
+        generator_weight: 0 keeps the generator as it is (the default of paper and code); otherwise it is trained too,
+            its own loss (on the encoder's view) having this weight; the released code has 0.2.
+
+    A frozen generator is always in evaluation mode here; in the released code its dropout is active, as the Trainer
+    switches the whole model to training mode. Draws are made in float32. The release reads title and text:
+    `{"view": {"sources": ["titled"]}}` for encoder and decoder; the default needs no titles.
+    """
+
+    model_type = "simlm"
+    sub_configs: ClassVar[dict[str, Any]] = {"backbone_config": AutoConfig, "generator_config": AutoConfig}
+    declared_encoders = {"encoder": Encoder(View(rate=0.30, fill="generator", labels="every"))}
+    declared_decoders = {
+        "decoder": Decoder(View(select="superset", rate=0.50, fill="generator", labels="every"), init="last_layers")
+    }
+
+    generator_config: dict[str, Any] | PreTrainedConfig | None = None
+    generator_weight: float = 0.0
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if isinstance(self.generator_config, dict):
+            values = dict(self.generator_config)
+            kind = values.pop("model_type", "electra")
+            if kind not in CONFIG_MAPPING:
+                raise ValueError(f"generator_config has the model_type {kind!r}, which transformers does not know.")
+            self.generator_config = CONFIG_MAPPING[kind](**values)
+        if self.generator_weight < 0:
+            raise ValueError(f"generator_weight is {self.generator_weight}; a loss weight is not negative.")
+        super().__post_init__(**kwargs)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each loss in the sum, by name; `generator` is there when it is trained."""
+        return super().weights | ({"generator": self.generator_weight} if self.generator_weight else {})
+
+
+class SimLMModel(BottleneckModel):
+    """The encoder of a SimLM checkpoint."""
+
+    config_class = SimLMConfig
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\.", r"^generator\."]
+
+
+class SimLMForPreTraining(BottleneckForPreTraining):
+    """SimLM's encoder, head and decoder, and the generator that travels with them."""
+
+    config: SimLMConfig
+    config_class = SimLMConfig
+
+    def __init__(self, config: SimLMConfig) -> None:
+        super().__init__(config)
+        self.generator: PreTrainedModel | None = None
+        if config.generator_config is not None:
+            self.set_generator(AutoModelForMaskedLM.from_config(config.generator_config))
+            self.post_init()  # type: ignore[no-untyped-call]
+
+    def set_generator(self, generator: PreTrainedModel) -> None:
+        """Use `generator`, a masked language model.
+
+        Raises:
+            ValueError: its vocabulary is not the encoder's.
+        """
+        if generator.config.vocab_size != self.config.vocab_size:
+            raise ValueError(
+                f"The generator has {generator.config.vocab_size} tokens, the encoder {self.config.vocab_size}; they "
+                "must share a tokenizer."
+            )
+        self.config.generator_config = generator.config
+        self.generator = generator
+        generator.requires_grad_(self.config.generator_weight > 0)
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> SimLMForPreTraining:
+        """Training mode for all but a frozen generator."""
+        super().train(mode)
+        if self.generator is not None and not self.config.generator_weight:
+            self.generator.eval()
+        return self
+
+    def forward(
+        self, views: Mapping[str, Mapping[str, Tensor]], counts: Mapping[str, Tensor] | None = None
+    ) -> PreTrainingOutput:
+        """One pre-training step.
+
+        Args:
+            views: as for any method; a view with `uniform` (batch, length) holds [MASK] where the generator is to draw
+                a token, by a number in [0, 1), and -1 elsewhere. Without it `input_ids` are read as they are.
+            counts: see `BottleneckForPreTraining.forward`.
+
+        Returns:
+            The loss, its parts by name, and the bottlenecks.
+
+        Raises:
+            ValueError: there is no generator to draw with.
+        """
+        counts = self.count_scored(views) if counts is None else counts
+        scores = {name: self.generate(view) for name, view in views.items() if "uniform" in view}
+        filled = {name: _filled(view, scores[name]) if name in scores else view for name, view in views.items()}
+        output = super().forward(filled, counts)
+        if self.config.generator_weight and "encoder" in scores:
+            assert output.loss is not None
+            assert output.losses is not None
+            loss = self.score_generator(views["encoder"], scores["encoder"]) / counts["generator"].clamp(min=1e-6)
+            output.losses["generator"] = loss
+            output.loss = output.loss + self.config.generator_weight * loss
+        return output
+
+    def generate(self, view: Mapping[str, Tensor]) -> Tensor:
+        """The generator's scores (masked tokens, vocabulary) at the positions of `view` where it is to draw."""
+        if self.generator is None:
+            raise ValueError("SimLM replaces tokens by what a generator draws, and none was given.")
+        read = {key: view[key] for key in ("input_ids", "attention_mask", "token_type_ids") if key in view}
+        with torch.set_grad_enabled(self.config.generator_weight > 0 and torch.is_grad_enabled()):
+            scores: Tensor = self.generator(**read).logits[view["uniform"] > _KEPT]
+        return scores.float() if scores.dtype != torch.float64 else scores
+
+    def score_generator(self, view: Mapping[str, Tensor], scores: Tensor) -> Tensor:
+        """The generator's own summed loss at the tokens it was to draw; a scalar."""
+        targets = view["labels"][view["uniform"] > _KEPT]
+        return torch.nn.functional.cross_entropy(scores, targets, reduction="sum")
+
+    def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """What each summed loss is a mean over (scalars, float32, by loss name)."""
+        counts = super().count_scored(views)
+        if self.config.generator_weight and "uniform" in views["encoder"]:
+            counts["generator"] = (views["encoder"]["uniform"] > _KEPT).sum().float()
+        return counts
+
+
+def _filled(view: Mapping[str, Tensor], scores: Tensor) -> dict[str, Tensor]:
+    """`view` with a token drawn wherever the generator scored; the same uniform number draws the same token."""
+    masked = view["uniform"] > _KEPT
+    cumulative = scores.detach().softmax(dim=-1).cumsum(dim=-1)
+    threshold = view["uniform"][masked].to(cumulative)[:, None] * cumulative[:, -1:]
+    drawn = torch.searchsorted(cumulative, threshold, right=True).squeeze(-1).clamp(max=scores.shape[-1] - 1)
+    return {**view, "input_ids": view["input_ids"].masked_scatter(masked, drawn)}

@@ -1,0 +1,55 @@
+"""Giving SimLM the masked language model that fills in its masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import AutoModelForMaskedLM
+from transformers.models.auto import CONFIG_MAPPING
+
+from hf_dense.errors import InputError
+from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
+from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
+
+
+def add_generator(model: BottleneckForPreTraining, generator: str | dict[str, Any] | None, weight: float) -> None:
+    """Set a model's generator, where its method has one.
+
+    Args:
+        model: changed in place.
+        generator: checkpoint of a masked language model, or a configuration to start one at random
+            (`{"model_type": "electra", "hidden_size": 64, ...}`); None keeps the one a continued checkpoint came with.
+        weight: weight of the generator's own loss; 0 leaves it as it is.
+
+    Raises:
+        InputError: the method has no generator, or needs one; or the given one cannot be used.
+    """
+    if not isinstance(model, SimLMForPreTraining):
+        if generator is not None or weight:
+            raise InputError(f"{model.config.model_type} has no generator; only simlm has.")
+        return
+    model.config.generator_weight = weight
+    if generator is None and model.generator is None:
+        raise InputError(
+            "simlm needs a generator that fills in masks: name a masked language model of the same tokenizer with "
+            "--generator (the paper's is google/electra-base-generator), or give the configuration of a random one and "
+            "a --generator_weight to train it."
+        )
+    try:
+        chosen = model.generator if generator is None else _load(generator, model.config.vocab_size)
+        assert chosen is not None
+        model.set_generator(chosen)
+    except OSError as error:
+        raise InputError(f"No generator can be loaded from {generator!r}.") from error
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def _load(generator: str | dict[str, Any], vocab_size: int) -> Any:
+    if isinstance(generator, str):
+        return AutoModelForMaskedLM.from_pretrained(generator)
+    values = {"model_type": "electra", "vocab_size": vocab_size, **generator}
+    kind = values.pop("model_type")
+    if kind not in CONFIG_MAPPING:
+        raise InputError(f"The generator has the model_type {kind!r}, which transformers does not know.")
+    return AutoModelForMaskedLM.from_config(CONFIG_MAPPING[kind](**values))

@@ -1,0 +1,126 @@
+"""SimLM's generator: what it draws, when it is trained, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_pretraining import same_weights, tiny_arguments, tiny_model, tiny_options, tiny_vocabulary, token_rows
+from transformers import AutoModelForPreTraining
+
+from hf_dense.errors import InputError
+from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
+from hf_dense.pretraining.collator import ViewCollator
+from hf_dense.pretraining.pretrain import pretrain
+
+GENERATOR = {
+    "embedding_size": 16,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 64,
+}
+VOCABULARY = tiny_vocabulary()
+
+
+def make_model(weight: float = 0.0) -> SimLMForPreTraining:
+    model = tiny_model("simlm", generator_config={**GENERATOR, "vocab_size": VOCABULARY.size}, generator_weight=weight)
+    assert isinstance(model, SimLMForPreTraining)
+    return model
+
+
+def make_views(model: SimLMForPreTraining, count: int = 40) -> dict[str, dict[str, torch.Tensor]]:
+    views: dict[str, dict[str, torch.Tensor]] = ViewCollator(model.config, VOCABULARY, 32, 0)(token_rows(count))[
+        "views"
+    ]
+    return views
+
+
+def read_ids(model: SimLMForPreTraining, views: dict[str, dict[str, torch.Tensor]]) -> torch.Tensor:
+    """What the encoder was given."""
+    seen: list[torch.Tensor] = []
+    handle = model.encoder.register_forward_pre_hook(
+        lambda _module, _inputs, named: seen.append(named["input_ids"]), with_kwargs=True
+    )
+    model(views)
+    handle.remove()
+    return seen[0]
+
+
+def test_only_masked_tokens_are_replaced_and_the_original_is_predicted_everywhere() -> None:
+    model = make_model().eval()
+    views = make_views(model)
+    view = views["encoder"]
+    ids, masked = read_ids(model, views), view["uniform"] >= 0
+    assert (view["input_ids"][masked] == VOCABULARY.mask).all()
+    assert torch.equal(ids[~masked], view["input_ids"][~masked])
+    assert (ids[masked] == VOCABULARY.mask).float().mean() < 0.2
+    scored = view["labels"] != -100
+    assert torch.equal(scored.sum(dim=1), view["attention_mask"].sum(dim=1) - 2)
+    assert (masked <= scored).all()
+
+
+def test_the_same_batch_gets_the_same_tokens() -> None:
+    model = make_model().eval()
+    views = make_views(model)
+    assert torch.equal(read_ids(model, views), read_ids(model, views))
+
+
+def test_tokens_are_drawn_with_the_generators_probabilities() -> None:
+    model = make_model().eval()
+    scores = torch.log(torch.tensor([0.5, 0.3, 0.2] + [1e-12] * (VOCABULARY.size - 3)))
+    views = make_views(model, count=1500)
+    uniform = views["encoder"]["uniform"]
+    model.generate = lambda view: scores.expand(int((view["uniform"] >= 0).sum()), -1)
+    drawn = read_ids(model, views)[uniform >= 0]
+    shares = torch.bincount(drawn, minlength=3)[:3] / len(drawn)
+    torch.testing.assert_close(shares, torch.tensor([0.5, 0.3, 0.2]), atol=0.03, rtol=0)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.2])
+def test_a_generator_is_trained_only_with_a_weight(weight: float) -> None:
+    model = make_model(weight).train()
+    assert model.generator is not None
+    assert model.generator.training is (weight > 0)
+    output = model(make_views(model))
+    output.loss.backward()
+    trained = any(parameter.grad is not None for parameter in model.generator.parameters())
+    assert trained is (weight > 0)
+    assert ("generator" in output.losses) is (weight > 0)
+    total = sum(model.config.weights[name] * value for name, value in output.losses.items())
+    torch.testing.assert_close(output.loss, total)
+
+
+def test_without_a_generator_masks_cannot_be_filled() -> None:
+    model = tiny_model("simlm")
+    with pytest.raises(ValueError, match="replaces tokens by what a generator draws, and none was given"):
+        model(ViewCollator(model.config, VOCABULARY, 32, 0)(token_rows(2))["views"])
+
+
+def test_a_run_trains_and_saves_the_generator_with_the_rest(tmp_path: Path) -> None:
+    options = tiny_options(tmp_path, "simlm", generator=GENERATOR, generator_weight=0.2)
+    trainer = pretrain(options, tiny_arguments(tmp_path / "run", max_steps=3, logging_steps=1))
+    assert all("generator_loss" in entry for entry in trainer.state.log_history if "loss" in entry)
+    again = AutoModelForPreTraining.from_pretrained(tmp_path / "run")
+    assert same_weights(again.state_dict(), trainer.model.state_dict())
+    assert again.generator is not None
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "sentence"),
+    [
+        ("simlm", {}, "simlm needs a generator that fills in masks"),
+        ("retromae", {"generator": GENERATOR}, "retromae has no generator; only simlm has"),
+        ("simlm", {"generator": {**GENERATOR, "vocab_size": 7}}, "The generator has 7 tokens, the encoder"),
+        ("simlm", {"generator": "./nowhere"}, "No generator can be loaded from './nowhere'"),
+        ("simlm", {"generator": {"model_type": "none"}}, "model_type 'none', which transformers does not know"),
+    ],
+)
+def test_a_generator_that_cannot_be_used_is_refused(
+    tmp_path: Path, method: str, changes: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        pretrain(tiny_options(tmp_path, method, **changes), tiny_arguments(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
