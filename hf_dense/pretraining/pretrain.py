@@ -53,6 +53,9 @@ class PretrainingOptions:
     decoders: dict | str | None = field(  # type: ignore[type-arg]
         default=None, metadata={"help": "changes to the method's decoders, e.g. {decoder: {layers: 1}}"}
     )
+    chunk: int | None = field(
+        default=None, metadata={"help": "contrasting methods: texts read at once, for batches that memory cannot hold"}
+    )
     generator: dict | str | None = field(  # type: ignore[type-arg]
         default=None, metadata={"help": "simlm: masked language model that fills in masks, or a random one's config"}
     )
@@ -102,6 +105,7 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments) -> PreTra
         collator=ViewCollator(model.config, vocabulary, options.max_length, training.seed, keywords),
         train_dataset=rows,
         eval_dataset=held,
+        chunk=options.chunk,
         processing_class=tokenizer,
     )
     trainer.train(resume_from_checkpoint=resume)

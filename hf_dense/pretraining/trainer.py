@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from copy import copy
 from typing import Any
 
@@ -14,10 +15,13 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hf_dense.errors import InputError
+from hf_dense.modeling.bottleneck_layout import PaddedRows
 from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.sampler import LengthGroupedSampler, SiblingSampler
+
+Views = dict[str, dict[str, Tensor]]
 
 _EVALUATION_EPOCH = -1  # held-out texts are masked the same way at every evaluation
 
@@ -34,6 +38,8 @@ class PreTrainer(Trainer):
         collator: renders the views.
         train_dataset: rows with one array of token ids per source, and `length` when not streamed.
         eval_dataset: held-out rows, or None.
+        chunk: texts that a contrasting method reads at once: a larger batch is cut into such chunks, with the gradients
+            of the whole (gradient caching), so that one device can train with thousands of texts.
         kwargs: passed on to `Trainer`.
 
     Raises:
@@ -50,6 +56,7 @@ class PreTrainer(Trainer):
         collator: ViewCollator,
         train_dataset: Dataset | IterableDataset,
         eval_dataset: Dataset | None = None,
+        chunk: int | None = None,
         **kwargs: Any,
     ) -> None:
         if args.n_gpu > 1:
@@ -61,10 +68,15 @@ class PreTrainer(Trainer):
         if model.config.contrasts and args.gradient_accumulation_steps > 1:
             raise InputError(
                 f"{model.config.model_type} contrasts the texts of a batch, which gradient_accumulation_steps would "
-                "cut up; leave it at 1 and set per_device_train_batch_size."
+                "cut up; leave it at 1, set per_device_train_batch_size, and let --chunk bound what is read at once."
             )
         if model.config.siblings and (args.per_device_train_batch_size % 2 or args.per_device_eval_batch_size % 2):
             raise InputError(f"{model.config.model_type} reads texts in pairs; batch sizes must be even.")
+        if chunk is not None and (not model.config.contrasts or chunk < 2 or chunk % 2):
+            raise InputError(
+                f"chunk is {chunk}: it is an even number of texts, for methods that contrast them"
+                f"{'' if model.config.contrasts else f', which {model.config.model_type} does not'}."
+            )
         super().__init__(
             model=model,
             args=args,
@@ -74,6 +86,7 @@ class PreTrainer(Trainer):
             **kwargs,
         )
         self.collator = collator
+        self.chunk = chunk
         self.sampler: LengthGroupedSampler | None = None
         self._shares: defaultdict[str, float | Tensor] = defaultdict(float)
         self._evaluated: defaultdict[str, Tensor] = defaultdict(lambda: torch.zeros(2, device=args.device))
@@ -142,11 +155,66 @@ class PreTrainer(Trainer):
         self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The loss of a batch; its parts are kept for the log."""
+        if (
+            model.training
+            and self.chunk is not None
+            and len(next(iter(inputs["views"].values()))["labels"]) > self.chunk
+        ):
+            return self._chunked_loss(model, inputs["views"], num_items_in_batch)
         output = model(inputs["views"], counts=num_items_in_batch)
         if model.training:
-            for name, value in output.losses.items():
-                self._shares[name] += value.detach()
+            self._remember(output.losses)
         return (output.loss, output) if return_outputs else output.loss
+
+    def _remember(self, losses: Mapping[str, Tensor]) -> None:
+        for name, value in losses.items():
+            self._shares[name] += value.detach()
+
+    def _chunked_loss(self, model: nn.Module, views: Views, counts: Mapping[str, Tensor] | None) -> Tensor:
+        """The loss of a batch that is read in chunks; contrast is over the whole batch, with exact gradients.
+
+        A first pass without gradient gives all bottlenecks, the contrastive loss on them the gradient of each. A second
+        pass, with the same dropout, sends that gradient on through every chunk, together with the chunk's token losses.
+        All chunks but the last, which the Trainer takes backwards, are taken backwards here. Source: Gao, Zhang, Han
+        and Callan, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup" (2021), arXiv:2101.06983.
+        """
+        assert self.chunk is not None
+        weights, contrasts = self.model.config.weights, self.model.config.contrasts
+        counts = self.model.count_scored(views) if counts is None else counts
+        chunks = _cut(views, self.chunk)
+        before, states = [], []
+        with torch.no_grad():
+            for chunk in chunks:
+                states.append(_random_state())
+                encoded = self.model.encode(chunk)
+                before.append({name: PaddedRows(chunk[name]).first(encoded[name][-1]) for name in encoded})
+        pulls: dict[str, Tensor] = {}
+        total = torch.zeros((), device=self.args.device)
+        for name, encoder in contrasts.items():
+            whole = torch.cat([part[encoder] for part in before]).requires_grad_()
+            loss = self.model.contrast(whole, PaddedRows(views[encoder]).counted) / counts[name]
+            (gradient,) = torch.autograd.grad(weights[name] * loss, whole)
+            pulls[encoder] = pulls.get(encoder, 0) + gradient
+            self._remember({name: loss})
+            total = total + weights[name] * loss.detach()
+        done = 0
+        for at, (chunk, state) in enumerate(zip(chunks, states, strict=True)):
+            last = at == len(chunks) - 1
+            with torch.random.fork_rng(), nullcontext() if last else self.accelerator.no_sync(model):
+                _set_random_state(state)
+                output = model(chunk, counts=counts)
+                tokens = {name: value for name, value in output.losses.items() if name not in contrasts}
+                self._remember(tokens)
+                loss = torch.stack([weights[name] * value for name, value in tokens.items()]).sum()
+                total = total + loss.detach()
+                for encoder, pull in pulls.items():
+                    rows = output.bottlenecks[encoder]
+                    loss = loss + (rows * pull[done : done + len(rows)]).sum()
+                if last:
+                    return loss + (total - loss.detach())  # the whole batch's value, this chunk's gradient
+                self.accelerator.backward(loss)
+            done += len(chunk[next(iter(pulls))]["labels"])
+        raise AssertionError("a batch has at least one chunk")
 
     def prediction_step(
         self, model: nn.Module, inputs: Any, prediction_loss_only: bool, ignore_keys: list[str] | None = None
@@ -195,6 +263,26 @@ class PreTrainer(Trainer):
         parameters: int = self.model.encoder.num_parameters(exclude_embeddings=True)
         tokens: int = sum(inputs["views"][name]["input_ids"].numel() for name in self.model.config.encoder_specs)
         return 6 * tokens * parameters
+
+
+def _cut(views: Views, size: int) -> list[Views]:
+    """A batch as chunks of `size` rows."""
+    rows = len(next(iter(views.values()))["labels"])
+    return [
+        {name: {key: tensor[at : at + size] for key, tensor in view.items()} for name, view in views.items()}
+        for at in range(0, rows, size)
+    ]
+
+
+def _random_state() -> tuple[Tensor, list[Tensor]]:
+    """State of the random generators that dropout draws from."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+
+
+def _set_random_state(state: tuple[Tensor, list[Tensor]]) -> None:
+    torch.set_rng_state(state[0])
+    if state[1]:
+        torch.cuda.set_rng_state_all(state[1])
 
 
 class _EpochCallback(TrainerCallback):

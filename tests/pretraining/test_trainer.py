@@ -38,7 +38,12 @@ def make_model(method: str, **config: Any) -> BottleneckForPreTraining:
 
 
 def make_trainer(
-    directory: Path, method: str = "retromae", rows: int = 24, config: dict[str, Any] | None = None, **arguments: Any
+    directory: Path,
+    method: str = "retromae",
+    rows: int = 24,
+    config: dict[str, Any] | None = None,
+    chunk: int | None = None,
+    **arguments: Any,
 ) -> PreTrainer:
     model = make_model(method, **(config or {}))
     training = tiny_arguments(directory, **arguments)
@@ -49,6 +54,7 @@ def make_trainer(
         collator=ViewCollator(model.config, VOCABULARY, 32, 0, tiny_keywords()),
         train_dataset=make_rows(rows),
         eval_dataset=make_rows(11, seed=1),
+        chunk=chunk,
     )
 
 
@@ -150,6 +156,45 @@ def test_contrast_refuses_what_would_cut_its_batch_up(tmp_path: Path) -> None:
         make_trainer(tmp_path, "cocondenser", per_device_train_batch_size=3)
     with pytest.raises(InputError, match="reads 8 documents of several passages in a step, and the corpus has fewer"):
         make_trainer(tmp_path, "cocondenser", rows=8, per_device_train_batch_size=16).train()
+
+
+@pytest.mark.parametrize("method", ["cocondenser", "query_cocondenser"])
+def test_chunks_give_the_gradients_of_the_whole_batch(tmp_path: Path, method: str) -> None:
+    gradients, losses, values = [], [], []
+    for chunk in (None, 4):
+        trainer = make_trainer(tmp_path, method, chunk=chunk)
+        model = trainer.model.double().train()
+        value = trainer.compute_loss(model, trainer.collator(token_rows(12, seed=4)))
+        value.backward()
+        values.append(value.item())
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+        losses.append({name: float(share) for name, share in trainer._shares.items()})
+    assert values[1] == pytest.approx(values[0])
+    assert losses[1] == pytest.approx(losses[0])
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-8, atol=1e-11, msg=name)
+
+
+def test_both_passes_of_a_chunk_drop_the_same_states(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, "cocondenser", chunk=4)
+    model = trainer.model.train()
+    for module in model.encoder.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.3
+    seen: list[torch.Tensor] = []
+    model.encoder.register_forward_hook(lambda _module, _inputs, output: seen.append(output.pooler_output.detach()))
+    trainer.compute_loss(model, trainer.collator(token_rows(12, seed=4)))
+    assert len(seen) == 6
+    for first, second in zip(seen[:3], seen[3:], strict=True):
+        torch.testing.assert_close(first, second, rtol=0, atol=0)
+    assert not torch.equal(seen[0], seen[1])
+
+
+def test_chunks_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"chunk is 4: .* for methods that contrast them, which retromae does not"):
+        make_trainer(tmp_path, chunk=4)
+    with pytest.raises(InputError, match="chunk is 3: it is an even number of texts"):
+        make_trainer(tmp_path, "cocondenser", chunk=3)
 
 
 def test_worker_processes_see_the_epoch(tmp_path: Path) -> None:
