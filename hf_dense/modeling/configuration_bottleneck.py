@@ -276,22 +276,26 @@ def _overlay(kind: type, declared: Mapping[str, Any], changes: Any) -> dict[str,
     return {name: values for name, values in merged.items() if values is not None}
 
 
-def _build(kind: type, name: str, values: Mapping[str, Any]) -> Any:
+def _build(kind: type, name: str, values: Any) -> Any:
     """One `Encoder` or `Decoder` from its dictionary; an unknown field is an error that lists the known ones."""
-    view = values.get("view", {}) if isinstance(values, Mapping) else {}
-    parts = {"view": (View, view), "bag": (Bag, values.get("bag") if isinstance(values, Mapping) else None)}
-    built = {}
-    for cls, given in ((kind, values), *((cls, part) for cls, part in parts.values() if part is not None)):
-        if not isinstance(given, Mapping):
-            raise ValueError(f"{cls.__name__} of {name!r} is {given!r}; it must be a mapping of its fields.")
-        known = [f.name for f in fields(cls)]
-        unknown = sorted(set(given) - set(known))
-        if unknown:
-            raise ValueError(f"{cls.__name__} of {name!r} has no field {unknown[0]!r}; it has: {', '.join(known)}.")
-    for key, (cls, part) in parts.items():
-        if part is not None or key in values:
-            built[key] = None if part is None else cls(**part)
-    return kind(**{**values, **built})
+    _check_names(kind, name, values)
+    built = {"view": {}, **values}
+    for key, cls in (("view", View), ("bag", Bag)):
+        absent = built.get(key) is None and (key == "bag" or kind is Decoder)
+        if key in built and not absent:
+            _check_names(cls, name, built[key])
+            built[key] = cls(**built[key])
+    return kind(**built)
+
+
+def _check_names(kind: type, name: str, values: Any) -> None:
+    """Raise `ValueError` unless `values` is a mapping of fields of `kind`."""
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{kind.__name__} of {name!r} is {values!r}; it must be a mapping of its fields.")
+    known = [item.name for item in fields(kind)]
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise ValueError(f"{kind.__name__} of {name!r} has no field {unknown[0]!r}; it has: {', '.join(known)}.")
 
 
 class BottleneckConfig(PreTrainedConfig):
