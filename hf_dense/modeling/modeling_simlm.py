@@ -65,7 +65,6 @@ class SimLMModel(BottleneckModel):
     """The encoder of a SimLM checkpoint."""
 
     config_class = SimLMConfig
-    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\.", r"^generator\."]
 
 
 class SimLMForPreTraining(BottleneckForPreTraining):
