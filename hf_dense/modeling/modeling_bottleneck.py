@@ -52,8 +52,6 @@ class BottleneckModel(PreTrainedModel):
     base_model_prefix = "encoder"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    # What a pre-training checkpoint holds besides the encoder.
-    _keys_to_ignore_on_load_unexpected = [r"^(head|decoders|bag_heads|generator)\."]
 
     def __init__(self, config: BottleneckConfig) -> None:
         super().__init__(config)

@@ -30,6 +30,7 @@ class CondenserModel(BottleneckModel):
     """The encoder of a Condenser checkpoint."""
 
     config_class = CondenserConfig
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
 
 
 class CondenserForPreTraining(BottleneckForPreTraining):
@@ -57,6 +58,7 @@ class CoCondenserModel(BottleneckModel):
     """The encoder of a coCondenser checkpoint."""
 
     config_class = CoCondenserConfig
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
 
 
 class CoCondenserForPreTraining(BottleneckForPreTraining):

@@ -24,6 +24,7 @@ class CoTMAEModel(BottleneckModel):
     """The encoder of a CoT-MAE checkpoint."""
 
     config_class = CoTMAEConfig
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
 
 
 class CoTMAEForPreTraining(BottleneckForPreTraining):

@@ -32,6 +32,7 @@ class DupMAEModel(BottleneckModel):
     """The encoder of a DupMAE checkpoint."""
 
     config_class = DupMAEConfig
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\.", r"^bag_heads\."]
 
 
 class DupMAEForPreTraining(BottleneckForPreTraining):

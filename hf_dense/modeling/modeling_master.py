@@ -55,6 +55,7 @@ class MASTERModel(BottleneckModel):
     """The encoder of a MASTER checkpoint."""
 
     config_class = MASTERConfig
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
 
 
 class MASTERForPreTraining(BottleneckForPreTraining):

@@ -26,6 +26,7 @@ class QueryCoCondenserModel(BottleneckModel):
     """The encoder of a query-as-context coCondenser checkpoint."""
 
     config_class = QueryCoCondenserConfig
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
 
 
 class QueryCoCondenserForPreTraining(BottleneckForPreTraining):
@@ -53,6 +54,7 @@ class QueryCoTMAEModel(BottleneckModel):
     """The encoder of a query-as-context CoT-MAE checkpoint."""
 
     config_class = QueryCoTMAEConfig
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
 
 
 class QueryCoTMAEForPreTraining(BottleneckForPreTraining):

@@ -30,6 +30,7 @@ class RetroMAEModel(BottleneckModel):
     """The encoder of a RetroMAE checkpoint."""
 
     config_class = RetroMAEConfig
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
 
 
 class RetroMAEForPreTraining(BottleneckForPreTraining):

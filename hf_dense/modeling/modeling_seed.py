@@ -37,6 +37,7 @@ class SEEDModel(BottleneckModel):
     """The encoder of a SEED-Encoder checkpoint."""
 
     config_class = SEEDConfig
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
 
 
 class SEEDForPreTraining(BottleneckForPreTraining):

@@ -65,6 +65,7 @@ class SimLMModel(BottleneckModel):
     """The encoder of a SimLM checkpoint."""
 
     config_class = SimLMConfig
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\.", r"^generator\."]
 
 
 class SimLMForPreTraining(BottleneckForPreTraining):
