@@ -15,7 +15,7 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n 2
 
 slow: $(INSTALLED)
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m slow -n 2
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
