@@ -7,7 +7,8 @@ import random
 from pathlib import Path
 
 import torch
-from transformers import BertConfig, BertModel, BertTokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedTokenizerFast
 
 from hf_dense.hub import export_sentence_transformer
 
@@ -19,6 +20,39 @@ VOCABULARY = [*SPECIAL, *LETTERS, *("##" + letter for letter in LETTERS)]
 def tiny_tokenizer() -> BertTokenizer:
     """Make a tokenizer whose words are letters."""
     return BertTokenizer(vocab={token: index for index, token in enumerate(VOCABULARY)})
+
+
+def spaced_tokenizer(texts: list[str], kind: str) -> PreTrainedTokenizerFast:
+    """Train a tokenizer that marks spaces, not continuations: `bytes` (RoBERTa's kind) or `sentences` (XLM-R's)."""
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    if kind == "bytes":
+        tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        letters = [*LETTERS, ".", "Ġ"]
+        trainer = trainers.BpeTrainer(
+            vocab_size=90, special_tokens=special, initial_alphabet=letters, show_progress=False
+        )
+    else:
+        tokenizer = Tokenizer(models.Unigram())
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        trainer = trainers.UnigramTrainer(
+            vocab_size=90,
+            special_tokens=special,
+            initial_alphabet=[*LETTERS, "."],
+            unk_token="<unk>",
+            show_progress=False,
+        )
+    tokenizer.train_from_iterator(texts, trainer)
+    ends = [(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>")]
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
+    names = {
+        "cls_token": "<s>",
+        "sep_token": "</s>",
+        "pad_token": "<pad>",
+        "unk_token": "<unk>",
+        "mask_token": "<mask>",
+    }
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
 
 
 def tiny_config(**changes: int) -> BertConfig:

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory
 from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer, quiet_loading
+from hf_dense.modeling.bottleneck_backbones import FAMILIES
 from hf_dense.replacing import check_replaceable
 
 PoolingMode = Literal["cls", "mean"]
@@ -105,6 +106,8 @@ def _check_fit(
         raise InputError(
             f"The tokenizer of {checkpoint} has {len(tokenizer)} tokens, its encoder only {config.vocab_size}."
         )
-    longest = getattr(config, "max_position_embeddings", max_length)
+    longest = max_length
+    if config.model_type in FAMILIES:
+        longest = FAMILIES[config.model_type].shape(config).positions
     if max_length > longest:
         raise InputError(f"max_length is {max_length} tokens; the encoder of {checkpoint} takes at most {longest}.")

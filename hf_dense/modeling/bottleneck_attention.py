@@ -27,6 +27,40 @@ def causal_window(length: int, k: int, device: torch.device | None = None) -> Te
     return ((back >= 0) & (back < k)) | (position == 0)[None, :]
 
 
+def near(length: int, distance: int, device: torch.device | None = None) -> Tensor:
+    """Visibility of a layer that sees `distance` positions to either side (ModernBERT's local layers).
+
+    Returns:
+        (L, L) bool; row i sees column j where |i - j| <= distance.
+
+    >>> near(4, 1).int().tolist()
+    [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
+    """
+    position = torch.arange(length, device=device)
+    return (position[:, None] - position[None, :]).abs() <= distance
+
+
+def rotate(vectors: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    """Rotary positions: turn each pair of coordinates (c, c + half) by the angle of its position.
+
+    Args:
+        vectors: (batch, heads, length, size) queries or keys.
+        cosines: (batch or 1, length, size).
+        sines: (batch or 1, length, size).
+
+    Returns:
+        (batch, heads, length, size), computed in float32 at least. Source: RoFormer (Su et al. 2021), equation 34.
+
+    >>> quarter = torch.tensor([[[0.0, 0.0]]]), torch.tensor([[[1.0, 1.0]]])
+    >>> rotate(torch.tensor([[[[1.0, 2.0]]]]), *quarter).tolist()
+    [[[[-2.0, 1.0]]]]
+    """
+    wide = vectors if vectors.dtype == torch.float64 else vectors.float()
+    first, second = wide.chunk(2, dim=-1)
+    turned = wide * cosines[:, None] + torch.cat([-second, first], dim=-1) * sines[:, None]
+    return turned.to(vectors.dtype)
+
+
 def open_blind_rows(visible: Tensor) -> Tensor:
     """Let every row that sees nothing see key 0, so that no softmax is taken over an empty set.
 

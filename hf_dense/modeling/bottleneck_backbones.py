@@ -1,21 +1,35 @@
-"""Where embeddings and the masked-language-model head live, per family of backbones.
+"""Where the parts of a backbone live, per family, and how its layers are built.
 
-The engine speaks to a backbone only through `Family`; a new family is one entry of `FAMILIES`.
+The engine speaks to a backbone only through `Family`; a new family is one entry of `FAMILIES`, with a class of its own
+where it differs by more than names.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+Rotation = tuple[Tensor, Tensor]
+
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes and rates of a Transformer layer, under one set of names for all families."""
+    """What a decoder copies of its backbone's layers, under one set of names for all families.
+
+    Args:
+        words: length of a word vector; `hidden` but for ELECTRA, which projects the one to the other.
+        positions: longest text in tokens.
+        modern: ModernBERT's layers: pre-norm, a gated feed-forward part, rotary positions.
+        head_activation: activation of the masked-language-model head.
+        attention_bias, up_bias, norm_bias, head_bias: whether these parts have biases.
+    """
 
     hidden: int
     heads: int
@@ -25,21 +39,54 @@ class Shape:
     dropout: float
     attention_dropout: float
     positions: int
+    words: int
+    head_activation: str
+    modern: bool = False
+    attention_bias: bool = True
+    up_bias: bool = True
+    norm_bias: bool = True
+    head_bias: bool = True
+
+
+def _head(dense: str, norm: str, bias: str) -> dict[str, str]:
+    """Names of the head's parts, by the name that `VocabularyHead` has for them."""
+    return {
+        "dense.weight": f"{dense}.weight",
+        "dense.bias": f"{dense}.bias",
+        "norm.weight": f"{norm}.weight",
+        "norm.bias": f"{norm}.bias",
+        "bias": bias,
+    }
+
+
+def _layer(attention: tuple[str, str, str, str, str], feed_forward: tuple[str, str, str]) -> dict[str, str]:
+    """Names of a layer's parts, by the name that a decoder's `Block` has for them."""
+    ours = ("attention.query", "attention.key", "attention.value", "attention.output", "attention_norm")
+    return dict(zip((*ours, "up", "down", "output_norm"), (*attention, *feed_forward), strict=True))
+
+
+_BERT_LAYER = _layer(
+    (
+        *("attention.self.query", "attention.self.key", "attention.self.value"),
+        *("attention.output.dense", "attention.output.LayerNorm"),
+    ),
+    ("intermediate.dense", "output.dense", "output.LayerNorm"),
+)
 
 
 @dataclass(frozen=True)
 class Family:
-    """How to reach the parts of one family of backbones.
+    """How to reach the parts of one family of backbones; as it stands, of BERT.
 
     Args:
-        build: keyword arguments for `AutoModel.from_config` (no pooler: nothing here trains or reads one).
         head: names of the head's parts in a masked-language-model checkpoint (`AutoModelForMaskedLM`) of the family.
         layer: names of a layer's parts, by the name that a decoder's `Block` has for them.
+        build: keyword arguments for `AutoModel.from_config` (no pooler: nothing here trains or reads one).
     """
 
-    build: dict[str, Any]
     head: dict[str, str]
-    layer: dict[str, str]
+    layer: dict[str, str] = field(default_factory=lambda: _BERT_LAYER)
+    build: dict[str, Any] = field(default_factory=lambda: {"add_pooling_layer": False})
 
     def shape(self, config: PreTrainedConfig) -> Shape:
         """Sizes of the backbone's layers, which the decoders copy."""
@@ -51,8 +98,14 @@ class Family:
             norm_eps=config.layer_norm_eps,
             dropout=config.hidden_dropout_prob,
             attention_dropout=config.attention_probs_dropout_prob,
-            positions=config.max_position_embeddings,
+            positions=config.max_position_embeddings - self.first_position(config),
+            words=config.hidden_size,
+            head_activation=config.hidden_act,
         )
+
+    def first_position(self, config: PreTrainedConfig) -> int:
+        """Row of the position table that the first token of a text reads."""
+        return 0
 
     def embed(
         self, backbone: nn.Module, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
@@ -67,45 +120,227 @@ class Family:
         Returns:
             (batch, length, dim).
         """
-        embedded: Tensor = backbone.embeddings(input_ids=ids, inputs_embeds=words, position_ids=positions)  # type: ignore[operator]
+        rows = positions + self.first_position(backbone.config)  # type: ignore[arg-type]
+        embedded: Tensor = backbone.embeddings(input_ids=ids, inputs_embeds=words, position_ids=rows)  # type: ignore[operator]
         return embedded
+
+    def position_vectors(self, backbone: nn.Module, positions: Tensor) -> Tensor | None:
+        """(batch or 1, length) positions -> (batch or 1, length, dim) rows of the position table; None without one."""
+        table: nn.Embedding = backbone.embeddings.position_embeddings  # type: ignore[union-attr, assignment]
+        return table(positions + self.first_position(backbone.config))  # type: ignore[no-any-return, arg-type]
+
+    def position_bias(self, backbone: nn.Module, hidden: Tensor) -> Tensor | None:
+        """What relative positions add to attention scores (batch, heads, length, length); None where they do not."""
+        return None
+
+    def rotation(self, backbone: nn.Module, hidden: Tensor, positions: Tensor, kind: str) -> Rotation | None:
+        """Cosines and sines that rotate queries and keys (1, length, dim / heads); None where nothing rotates."""
+        return None
+
+    def window(self, config: PreTrainedConfig, kind: str) -> int | None:
+        """How far a layer of this kind of attention sees to either side, in tokens; None = everywhere."""
+        return None
+
+    def attention_kinds(self, config: PreTrainedConfig, layers: int, copied: bool) -> list[str]:
+        """Kind of attention of each layer of a decoder, `copied` from the backbone's last ones or new."""
+        return [FULL] * layers
 
     def layers(self, backbone: nn.Module) -> list[nn.Module]:
         """The backbone's layers, the last one at the end."""
         return list(backbone.encoder.layer)  # type: ignore[union-attr, arg-type]
 
-    def rename_layer(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    def rename_layer(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The state dict of a backbone layer under the names of a decoder's `Block`."""
-        parts = {f"{theirs}.{kind}": f"{ours}.{kind}" for ours, theirs in self.layer.items() for kind in _KINDS}
-        return {parts[name]: tensor for name, tensor in state.items()}
+        ours = {theirs: name for name, theirs in self.layer.items()}
+        parts = (name.rpartition(".") for name in state)
+        return {f"{ours[part]}.{kind}": state[f"{part}.{kind}"] for part, _, kind in parts}
 
-    def position_vectors(self, backbone: nn.Module, positions: Tensor) -> Tensor:
-        """(batch or 1, length) positions -> (batch or 1, length, dim) rows of the position table."""
-        table: nn.Embedding = backbone.embeddings.position_embeddings  # type: ignore[union-attr, assignment]
-        return table(positions)  # type: ignore[no-any-return]
+    def final_norm(self, backbone: nn.Module) -> nn.Module | None:
+        """The norm after the last layer of a pre-norm backbone."""
+        return None
 
 
-_BERT_HEAD = {
-    "dense.weight": "cls.predictions.transform.dense.weight",
-    "dense.bias": "cls.predictions.transform.dense.bias",
-    "norm.weight": "cls.predictions.transform.LayerNorm.weight",
-    "norm.bias": "cls.predictions.transform.LayerNorm.bias",
-    "bias": "cls.predictions.bias",
+class RobertaFamily(Family):
+    """RoBERTa and XLM-RoBERTa: positions are numbered from behind the padding token's id."""
+
+    def first_position(self, config: PreTrainedConfig) -> int:
+        """Row of the position table that the first token of a text reads."""
+        return int(config.pad_token_id) + 1
+
+    def shape(self, config: PreTrainedConfig) -> Shape:
+        """Sizes of the backbone's layers; the head always has GELU."""
+        return _replace(super().shape(config), head_activation="gelu")
+
+
+class MPNetFamily(RobertaFamily):
+    """MPNet: RoBERTa's positions, and a table of relative ones that all layers, the decoders' too, add to attention."""
+
+    def first_position(self, config: PreTrainedConfig) -> int:
+        """Row of the position table that the first token of a text reads, whatever the padding token's id."""
+        return 2
+
+    def position_bias(self, backbone: nn.Module, hidden: Tensor) -> Tensor | None:
+        """What relative positions add to attention scores (batch, heads, length, length)."""
+        bias: Tensor = backbone.encoder.compute_position_bias(hidden)  # type: ignore[union-attr, operator]
+        return bias
+
+
+class ElectraFamily(Family):
+    """ELECTRA: word vectors may be shorter than hidden states, and the head goes back to their length."""
+
+    def shape(self, config: PreTrainedConfig) -> Shape:
+        """Sizes of the backbone's layers; the head always has GELU."""
+        return _replace(super().shape(config), words=config.embedding_size, head_activation="gelu")
+
+    def embed(
+        self, backbone: nn.Module, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
+    ) -> Tensor:
+        """The embedding block and the projection to hidden states where there is one; (batch, length, dim)."""
+        return _projected(backbone, super().embed(backbone, positions, ids, words))
+
+    def position_vectors(self, backbone: nn.Module, positions: Tensor) -> Tensor | None:
+        """Rows of the position table (batch or 1, length, dim), projected to hidden states where there is one."""
+        vectors = super().position_vectors(backbone, positions)
+        assert vectors is not None
+        return _projected(backbone, vectors)
+
+
+class DistilBertFamily(Family):
+    """DistilBERT: BERT under other names, without token types."""
+
+    def shape(self, config: PreTrainedConfig) -> Shape:
+        """Sizes of the backbone's layers."""
+        return Shape(
+            hidden=config.dim,
+            heads=config.n_heads,
+            intermediate=config.hidden_dim,
+            activation=config.activation,
+            norm_eps=1e-12,
+            dropout=config.dropout,
+            attention_dropout=config.attention_dropout,
+            positions=config.max_position_embeddings,
+            words=config.dim,
+            head_activation=config.activation,
+        )
+
+    def layers(self, backbone: nn.Module) -> list[nn.Module]:
+        """The backbone's layers, the last one at the end."""
+        return list(backbone.transformer.layer)  # type: ignore[union-attr, arg-type]
+
+
+class ModernBertFamily(Family):
+    """ModernBERT: rotary positions, so no position table; most layers see a window only.
+
+    A decoder's new layers see everywhere; those copied from the backbone see what the copied layer sees.
+    """
+
+    def shape(self, config: PreTrainedConfig) -> Shape:
+        """Sizes of the backbone's layers; its dropouts, one inside the feed-forward part, become one rate."""
+        return Shape(
+            hidden=config.hidden_size,
+            heads=config.num_attention_heads,
+            intermediate=config.intermediate_size,
+            activation=config.hidden_activation,
+            norm_eps=config.norm_eps,
+            dropout=config.mlp_dropout,
+            attention_dropout=config.attention_dropout,
+            positions=config.max_position_embeddings,
+            words=config.hidden_size,
+            head_activation=config.classifier_activation,
+            modern=True,
+            attention_bias=config.attention_bias,
+            up_bias=config.mlp_bias,
+            norm_bias=config.norm_bias,
+            head_bias=config.classifier_bias,
+        )
+
+    def embed(
+        self, backbone: nn.Module, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
+    ) -> Tensor:
+        """The embedding block (layer norm and dropout, no positions) of ids or vectors; (batch, length, dim)."""
+        embedded: Tensor = backbone.embeddings(input_ids=ids, inputs_embeds=words)  # type: ignore[operator]
+        return embedded
+
+    def position_vectors(self, backbone: nn.Module, positions: Tensor) -> Tensor | None:
+        """None: positions are rotations of queries and keys."""
+        return None
+
+    def rotation(self, backbone: nn.Module, hidden: Tensor, positions: Tensor, kind: str) -> Rotation | None:
+        """Cosines and sines that rotate queries and keys (1, length, dim / heads) of this kind of attention."""
+        turned: Rotation = backbone.rotary_emb(hidden, positions, kind)  # type: ignore[operator]
+        return turned
+
+    def window(self, config: PreTrainedConfig, kind: str) -> int | None:
+        """How far a layer of this kind of attention sees to either side, in tokens; None = everywhere."""
+        return int(config.sliding_window) if kind == SLIDING else None
+
+    def attention_kinds(self, config: PreTrainedConfig, layers: int, copied: bool) -> list[str]:
+        """Kind of attention of each layer of a decoder, `copied` from the backbone's last ones or new."""
+        return list(config.layer_types[-layers:]) if copied else [FULL] * layers
+
+    def layers(self, backbone: nn.Module) -> list[nn.Module]:
+        """The backbone's layers, the last one at the end."""
+        return list(backbone.layers)  # type: ignore[arg-type]
+
+    def rename_layer(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The state dict of a backbone layer, its joint projection taken apart, under the names of a `Block`."""
+        state = dict(state)
+        for kind in ("weight", "bias"):
+            joint = state.pop(f"attn.Wqkv.{kind}", None)
+            for name, part in zip("qkv", joint.chunk(3) if joint is not None else (), strict=False):
+                state[f"attn.{name}.{kind}"] = part
+        return super().rename_layer(state)
+
+    def final_norm(self, backbone: nn.Module) -> nn.Module | None:
+        """The norm after the last layer."""
+        norm: nn.Module = backbone.final_norm  # type: ignore[assignment]
+        return norm
+
+
+def _replace(shape: Shape, **changes: Any) -> Shape:
+    return Shape(**{**vars(shape), **changes})
+
+
+def _projected(backbone: nn.Module, vectors: Tensor) -> Tensor:
+    """Vectors of ELECTRA's embedding length at the length of its hidden states."""
+    projection = getattr(backbone, "embeddings_project", None)
+    projected: Tensor = vectors if projection is None else projection(vectors)
+    return projected
+
+
+_ROBERTA = RobertaFamily(head=_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"))
+
+FAMILIES: dict[str, Family] = {
+    "bert": Family(
+        head=_head("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias")
+    ),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "electra": ElectraFamily(
+        head=_head("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias"),
+        build={},
+    ),
+    "distilbert": DistilBertFamily(
+        head=_head("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
+        layer=_layer(
+            ("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm"),
+            ("ffn.lin1", "ffn.lin2", "output_layer_norm"),
+        ),
+        build={},
+    ),
+    "mpnet": MPNetFamily(
+        head=_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+        layer=_layer(
+            ("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o", "attention.LayerNorm"),
+            ("intermediate.dense", "output.dense", "output.LayerNorm"),
+        ),
+    ),
+    "modernbert": ModernBertFamily(
+        head=_head("head.dense", "head.norm", "decoder.bias"),
+        layer=_layer(("attn.q", "attn.k", "attn.v", "attn.Wo", "attn_norm"), ("mlp.Wi", "mlp.Wo", "mlp_norm")),
+        build={},
+    ),
 }
-
-_KINDS = ("weight", "bias")
-_BERT_LAYER = {
-    "attention.query": "attention.self.query",
-    "attention.key": "attention.self.key",
-    "attention.value": "attention.self.value",
-    "attention.output": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "up": "intermediate.dense",
-    "down": "output.dense",
-    "output_norm": "output.LayerNorm",
-}
-
-FAMILIES: dict[str, Family] = {"bert": Family(build={"add_pooling_layer": False}, head=_BERT_HEAD, layer=_BERT_LAYER)}
 
 
 def family_of(config: PreTrainedConfig) -> Family:
@@ -125,10 +360,9 @@ def build_backbone(config: PreTrainedConfig) -> PreTrainedModel:
     return backbone
 
 
-def head_state(family: Family, state: dict[str, Tensor]) -> dict[str, Tensor] | None:
-    """The head's weights out of a masked-language-model state dict, or None when they are not there."""
-    found = {name: state[source] for name, source in family.head.items() if source in state}
-    return found if len(found) == len(family.head) else None
+def has_token_types(config: PreTrainedConfig) -> bool:
+    """Whether an encoder tells the second part of a text from the first by token types."""
+    return int(getattr(config, "type_vocab_size", 0)) > 1
 
 
 def same_vocabulary(config: PreTrainedConfig, backbone: nn.Module) -> bool:

@@ -2,34 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .bottleneck_backbones import Shape
+from .bottleneck_attention import rotate
+from .bottleneck_backbones import FULL, Rotation, Shape
 from .configuration_bottleneck import Decoder
+
+
+class Sight(NamedTuple):
+    """What the positions of a layer see of each other.
+
+    Args:
+        mask: (batch, 1, length, length) bool, True = may look; or (batch, heads, length, length) what to add to scores.
+        rotation: cosines and sines of rotary positions; None where nothing rotates.
+    """
+
+    mask: Tensor
+    rotation: Rotation | None = None
+
+
+class ResidualLinear(nn.Linear):
+    """A linear map whose output joins the residual stream; new weights are `scale` times as wide as others."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool, scale: float) -> None:
+        super().__init__(inputs, outputs, bias=bias)
+        self.scale = scale
 
 
 class Attention(nn.Module):
     """Multi-head attention from a stream to a memory, through `scaled_dot_product_attention`."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, scale: float = 1.0) -> None:
         super().__init__()
         self.heads = shape.heads
         self.dropout = shape.attention_dropout
-        self.query = nn.Linear(shape.hidden, shape.hidden)
-        self.key = nn.Linear(shape.hidden, shape.hidden)
-        self.value = nn.Linear(shape.hidden, shape.hidden)
-        self.output = nn.Linear(shape.hidden, shape.hidden)
+        self.query = nn.Linear(shape.hidden, shape.hidden, bias=shape.attention_bias)
+        self.key = nn.Linear(shape.hidden, shape.hidden, bias=shape.attention_bias)
+        self.value = nn.Linear(shape.hidden, shape.hidden, bias=shape.attention_bias)
+        self.output = ResidualLinear(shape.hidden, shape.hidden, shape.attention_bias, scale)
 
-    def forward(self, stream: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """(batch, length, dim) stream and memory, (batch, 1, length, length) bool mask -> (batch, length, dim)."""
+    def forward(self, stream: Tensor, memory: Tensor, sight: Sight) -> Tensor:
+        """(batch, length, dim) stream and memory -> (batch, length, dim)."""
         query, key, value = (
             projected.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (batch, heads, length, dim / heads)
             for projected in (self.query(stream), self.key(memory), self.value(memory))
         )
+        if sight.rotation is not None:
+            query, key = rotate(query, *sight.rotation), rotate(key, *sight.rotation)
+        mask = sight.mask if sight.mask.dtype == torch.bool else sight.mask.to(query.dtype)
         dropout = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(-2))
@@ -57,79 +84,107 @@ class BottleneckEntry(nn.Module):
 class Block(GradientCheckpointingLayer):
     """A Transformer layer whose residual stream may differ from what it attends to.
 
-    With `stream is memory` and post-norm this is the backbone's own (BERT) layer.
+    With `stream is memory` and `norm="backbone"` this is the backbone's own layer.
     """
 
     def __init__(self, shape: Shape, decoder: Decoder) -> None:
         super().__init__()
-        self.pre = decoder.norm == "pre"
-        self.attention = Attention(shape)
-        self.attention_norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps)
+        self.pre = is_pre_norm(shape, decoder)
+        self.gated = shape.modern
+        scale = (2 * decoder.layers) ** -0.5 if decoder.norm == "gpt2" else 1.0
+        self.attention = Attention(shape, scale)
+        self.attention_norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps, bias=shape.norm_bias)
         self.entry = BottleneckEntry(shape) if decoder.entry == "cross_attention" else None
-        self.up = nn.Linear(shape.hidden, shape.intermediate)
+        self.up = nn.Linear(shape.hidden, shape.intermediate * (2 if self.gated else 1), bias=shape.up_bias)
         self.activation = ACT2FN[shape.activation]
-        self.down = nn.Linear(shape.intermediate, shape.hidden)
-        self.output_norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps)
+        self.down = ResidualLinear(shape.intermediate, shape.hidden, shape.up_bias, scale)
+        self.output_norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps, bias=shape.norm_bias)
         self.dropout = nn.Dropout(shape.dropout)
 
-    def forward(self, stream: Tensor, memory: Tensor, mask: Tensor, bottleneck: Tensor) -> Tensor:
+    def forward(self, stream: Tensor, memory: Tensor, sight: Sight, bottleneck: Tensor) -> Tensor:
         """One layer.
 
         Args:
             stream: (batch, length, dim) residual stream, from which queries come.
-            memory: (batch, length, dim) keys and values (pre-norm layers read the normalised stream instead).
-            mask: (batch, 1, length, length) bool, True = may look.
+            memory: (batch, length, dim) what keys and values come from.
+            sight: what each position may look at.
             bottleneck: (batch, length, dim) bottleneck of the text at each position (read by cross-attention entries).
 
         Returns:
             (batch, length, dim).
         """
         if self.pre:
-            seen = self.attention_norm(stream)
-            stream = stream + self.dropout(self.attention(seen, seen, mask))
+            asking = self.attention_norm(stream)
+            seen = asking if memory is stream else self.attention_norm(memory)
+            stream = stream + self.dropout(self.attention(asking, seen, sight))
             if self.entry is not None:
                 stream = stream + self.dropout(self.entry(bottleneck))
             stream = stream + self.dropout(self.expand(self.output_norm(stream)))
             return stream
-        stream = self.attention_norm(stream + self.dropout(self.attention(stream, memory, mask)))
+        stream = self.attention_norm(stream + self.dropout(self.attention(stream, memory, sight)))
         output: Tensor = self.output_norm(stream + self.dropout(self.expand(stream)))
         return output
 
     def expand(self, hidden: Tensor) -> Tensor:
         """The feed-forward part."""
-        output: Tensor = self.down(self.activation(self.up(hidden)))
+        wide = self.up(hidden)
+        if self.gated:
+            value, gate = wide.chunk(2, dim=-1)
+            wide = self.activation(value) * gate
+        else:
+            wide = self.activation(wide)
+        output: Tensor = self.down(wide)
         return output
 
 
+def is_pre_norm(shape: Shape, decoder: Decoder) -> bool:
+    """Whether a decoder normalises what its layers read, and not what they give, and so once more at its end."""
+    return shape.modern or decoder.norm != "backbone"
+
+
 class OwnEmbeddings(nn.Module):
-    """The shared word vectors with positions and layer norm of the decoder's own (SEED-Encoder)."""
+    """The shared word vectors with positions and layer norm of the decoder's own (SEED-Encoder).
+
+    Where the backbone's positions are rotary, so are the decoder's, and there is no table of them here.
+    """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.positions = nn.Embedding(shape.positions, shape.hidden)
-        self.norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps)
+        self.positions = None if shape.modern else nn.Embedding(shape.positions, shape.hidden)
+        self.norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps, bias=shape.norm_bias)
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, words: Tensor, positions: Tensor) -> Tensor:
         """(batch, length, dim) word vectors, (1, length) positions -> (batch, length, dim)."""
-        output: Tensor = self.dropout(self.norm(words + self.positions(positions)))
+        placed = words if self.positions is None else words + self.positions(positions)
+        output: Tensor = self.dropout(self.norm(placed))
         return output
 
 
 class DecoderStack(nn.Module):
-    """The layers of one decoder, with its own embeddings and final norm where it has them."""
+    """The layers of one decoder, with its own embeddings and final norm where it has them.
 
-    def __init__(self, shape: Shape, decoder: Decoder) -> None:
+    `kinds` names the kind of attention of each layer (see `Family.attention_kinds`).
+    """
+
+    def __init__(self, shape: Shape, decoder: Decoder, kinds: list[str] | None = None) -> None:
         super().__init__()
+        self.kinds = kinds or [FULL] * decoder.layers
         self.embeddings = OwnEmbeddings(shape) if decoder.inputs == "own_embeddings" else None
         self.layers = nn.ModuleList(Block(shape, decoder) for _ in range(decoder.layers))
-        self.norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps) if decoder.norm == "pre" else None
+        ends = is_pre_norm(shape, decoder)
+        self.norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps, bias=shape.norm_bias) if ends else None
+        self.input_dropout = nn.Dropout(shape.dropout if decoder.norm == "gpt2" else 0.0)
 
-    def forward(self, stream: Tensor, memory: Tensor, mask: Tensor, bottleneck: Tensor) -> Tensor:
-        """(batch, length, dim) -> (batch, length, dim); with `memory is stream` each layer attends to its own input."""
+    def forward(self, stream: Tensor, memory: Tensor, sights: Mapping[str, Sight], bottleneck: Tensor) -> Tensor:
+        """(batch, length, dim) -> (batch, length, dim); with `memory is stream` each layer attends to its own input.
+
+        `sights` says what a layer sees, by its kind of attention.
+        """
         same = memory is stream
-        for layer in self.layers:
-            stream = layer(stream, stream if same else memory, mask, bottleneck)
+        stream = self.input_dropout(stream)
+        for layer, kind in zip(self.layers, self.kinds, strict=True):
+            stream = layer(stream, stream if same else memory, sights[kind], bottleneck)
         output: Tensor = stream if self.norm is None else self.norm(stream)
         return output
 
@@ -142,9 +197,9 @@ class VocabularyHead(nn.Module):
 
     def __init__(self, shape: Shape, vocabulary: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(shape.hidden, shape.hidden)
-        self.activation = ACT2FN[shape.activation]
-        self.norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps)
+        self.dense = nn.Linear(shape.hidden, shape.words, bias=shape.head_bias)
+        self.activation = ACT2FN[shape.head_activation]
+        self.norm = nn.LayerNorm(shape.words, eps=shape.norm_eps, bias=shape.norm_bias)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
     def forward(self, hidden: Tensor) -> Tensor:

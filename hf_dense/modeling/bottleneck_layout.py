@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from .bottleneck_attention import causal_window, open_blind_rows
+from .bottleneck_attention import causal_window, near, open_blind_rows
 from .configuration_bottleneck import Decoder
 
 
@@ -77,17 +77,23 @@ class PaddedRows:
         last = mask.sum(dim=1, keepdim=True) - 1
         return inner & (self.positions() != last)
 
-    def visibility(self, decoder: Decoder) -> Tensor:
+    def visibility(self, decoder: Decoder, window: int | None = None) -> Tensor:
         """(batch, 1, length, length) bool mask for scaled dot-product attention, of the decoder's kind of attention.
+
+        Args:
+            decoder: the decoder.
+            window: how far its layer sees to either side, in tokens; None = everywhere.
 
         Raises:
             ValueError: the decoder samples its visibility and the view carries none.
         """
         mask = self.attention_mask.bool()[:, None, :]
         if decoder.attention_kind == "causal":
-            mask = mask & causal_window(self.length, int(decoder.attention_value), mask.device)
+            mask = mask & causal_window(self.length, int(decoder.attention_value) or self.length, mask.device)
         elif decoder.attention_kind == "sampled":
             if self.visible is None:
                 raise ValueError("This decoder samples what each position sees; its view needs a `visible` mask.")
             mask = mask & self.visible.bool()
+        if window is not None:
+            mask = mask & near(self.length, window, mask.device)
         return open_blind_rows(mask)[:, None]

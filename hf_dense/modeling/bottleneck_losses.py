@@ -68,6 +68,22 @@ def pair_loss(vectors: Tensor, valid: Tensor, candidates: Tensor, candidates_val
     return F.cross_entropy(scores[valid], (rows ^ 1)[valid], reduction="sum")
 
 
+def word_scores(features: Tensor, readable: Tensor, words: Tensor, bias: Tensor | None) -> Tensor:
+    """The score of every token of the vocabulary, its greatest over the readable positions of a text.
+
+    Args:
+        features: (batch, length, dim) what the vocabulary projection reads.
+        readable: (batch, length) bool, positions that score.
+        words: (vocabulary, dim) word matrix.
+        bias: (vocabulary,) or None.
+
+    Returns:
+        (batch, vocabulary). Source: DupMAE, equation 7.
+    """
+    scores = F.linear(features, words, bias)
+    return scores.masked_fill(~readable[:, :, None], torch.finfo(scores.dtype).min).max(dim=1).values
+
+
 def bag_loss(
     features: Tensor, readable: Tensor, ids: Tensor, counted: Tensor, words: Tensor, bias: Tensor | None, mean: bool
 ) -> Tensor:
@@ -94,9 +110,7 @@ def bag_loss(
     step = max(1, _BAG_POSITIONS // features.shape[1])
     for at in range(0, len(features), step):
         part = slice(at, at + step)
-        scores = F.linear(features[part], words, bias).to(single)
-        scores = scores.masked_fill(~readable[part][:, :, None], torch.finfo(single).min)
-        likelihood = F.log_softmax(scores.max(dim=1).values, dim=-1)
+        likelihood = F.log_softmax(word_scores(features[part], readable[part], words, bias).to(single), dim=-1)
         present = counted[part]
         found = torch.zeros_like(likelihood)
         found.scatter_add_(1, ids[part], present.to(single))

@@ -15,13 +15,15 @@ from typing import Any, ClassVar
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.models.auto import CONFIG_MAPPING
 
+from .bottleneck_backbones import Shape, family_of
+
 _ALLOWED: dict[str, tuple[str, ...]] = {
     "select": ("none", "random", "superset", "complement", "keywords:inverse_count", "keywords:tfidf"),
     "fill": ("mask", "bert", "generator"),
-    "labels": ("hidden", "every", "next"),
+    "labels": ("hidden", "every", "next", "replaced"),
     "stream": ("inputs", "bottleneck", "bottleneck_embedded"),
     "entry": ("first", "cross_attention"),
-    "norm": ("post", "pre"),
+    "norm": ("backbone", "pre", "gpt2"),
     "head": ("mlm", "tied"),
     "init": ("random", "last_layers"),
 }
@@ -33,7 +35,7 @@ _COLUMNS = {
     "query": ("queries",),
 }
 _TYPES: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": (int, float)}
-_ATTENTION = re.compile(r"full|causal:[1-9]\d*|sampled:0?\.\d+")
+_ATTENTION = re.compile(r"full|causal(:[1-9]\d*)?|sampled:0?\.\d+")
 _INPUTS = re.compile(r"embeddings|own_embeddings|hidden:(half|\d+)")
 
 
@@ -69,7 +71,8 @@ class View:
         rate: fraction of tokens hidden, special tokens not counted; a complement's follows from its encoder's.
         fill: what stands at hidden tokens: `mask` (always [MASK]), `bert` (80 % [MASK], 10 % random, 10 % unchanged),
             or what a `generator` draws for it (SimLM).
-        labels: scored positions: `hidden` tokens, `every` token, or the `next` token of every position.
+        labels: scored positions: `hidden` tokens, `every` token, or the `next` token of every position; `replaced`: for
+            every token, whether the generator put another one in its place (ELECTRA's task, an ablation of SimLM).
     """
 
     sources: tuple[str, ...] = ("text",)
@@ -84,11 +87,13 @@ class View:
         _check_fields(self)
         if not self.sources or not all(isinstance(source, str) for source in sources):
             raise ValueError(f"View.sources is {self.sources!r}; name at least one column, such as ('text',).")
-        if not 0.0 < self.rate < 1.0:
-            raise ValueError(f"View.rate is {self.rate}; it is a fraction of tokens, between 0 and 1 (exclusive).")
+        if not 0.0 < self.rate <= 1.0:
+            raise ValueError(f"View.rate is {self.rate}; it is a fraction of tokens, above 0 and at most 1.")
         for part in (part for source in self.sources for part in parse_source(source)):
             if not part or not re.fullmatch(r"\w+", part):
                 raise ValueError(f"View.sources has {part!r}; a source is a column, 'a+b', or 'a:2+b:1' with weights.")
+        if self.labels == "replaced" and self.fill != "generator":
+            raise ValueError("View.labels='replaced' asks which tokens a generator replaced; set fill='generator'.")
         if self.select == "none" and self.labels == "hidden":
             raise ValueError("View.labels='hidden' with select='none' scores nothing; use 'every' or 'next'.")
 
@@ -190,10 +195,12 @@ class Decoder:
             `hidden:half` is the layer half way up), of the encoder's view, so `view` is None then.
         stream: the residual stream: its `inputs`, or the `bottleneck` at every position plus position embeddings, raw
             (RetroMAE) or through the embedding block (`bottleneck_embedded`, DupMAE); inputs are only attended then.
-        attention: what a position may see: `full`, `causal:k` (the last k inputs, itself included, and position 0),
-            `sampled:rate` (for every position its own draw of hidden whole words, and never itself).
+        attention: what a position may see: `full`, `causal` (the inputs up to itself), `causal:k` (the last k of them
+            and position 0), `sampled:rate` (for every position its own draw of hidden whole words, and never itself).
         entry: how the bottleneck enters: in place of the `first` input, or by `cross_attention` in every layer.
-        norm: layer norm `post` (BERT) or `pre`.
+        norm: layers of the `backbone`'s kind (BERT's: norm after each part; ModernBERT's: before); `pre`, with the norm
+            before each part; `gpt2`, the same with dropout on the inputs and smaller initial weights of what is added
+            to the residual stream (by 1 / sqrt(2 layers)).
         head: token scores by the encoder's `mlm` head, or by the `tied` word matrix alone.
         init: weights it starts with: `random`, or those of the backbone's `last_layers` (SimLM) when training starts
             from a checkpoint.
@@ -208,7 +215,7 @@ class Decoder:
     stream: str = "inputs"
     attention: str = "full"
     entry: str = "first"
-    norm: str = "post"
+    norm: str = "backbone"
     head: str = "mlm"
     init: str = "random"
     shares: str = ""
@@ -220,10 +227,10 @@ class Decoder:
             raise ValueError(f"Decoder.layers is {self.layers}; a decoder has at least one layer.")
         if not _ATTENTION.fullmatch(self.attention) or (self.attention_kind == "sampled" and not self.attention_value):
             raise ValueError(
-                f"Decoder.attention is {self.attention!r}; allowed: full, causal:k (k >= 1), sampled:0.x (a fraction)."
+                f"Decoder.attention is {self.attention!r}; allowed: full, causal, causal:k (k >= 1), sampled:0.x."
             )
-        if self.init == "last_layers" and (self.norm != "post" or self.entry != "first"):
-            raise ValueError("A Decoder with init='last_layers' has the encoder's layers: norm='post', entry='first'.")
+        if self.init == "last_layers" and (self.norm != "backbone" or self.entry != "first"):
+            raise ValueError("A Decoder with init='last_layers' has norm='backbone' and entry='first', as its source.")
         if not _INPUTS.fullmatch(self.inputs):
             raise ValueError(
                 f"Decoder.inputs is {self.inputs!r}; allowed: embeddings, own_embeddings, hidden:half, "
@@ -235,8 +242,8 @@ class Decoder:
             raise ValueError("A Decoder with inputs='hidden:k' has stream='inputs' and no sampled attention.")
         if self.view is not None and self.view.labels == "next" and self.attention_kind != "causal":
             raise ValueError("A Decoder that predicts the next token (labels='next') needs attention='causal:k'.")
-        if self.stream != "inputs" and (self.layers != 1 or self.norm != "post"):
-            raise ValueError("A Decoder whose stream is the bottleneck has exactly one post-norm layer (RetroMAE).")
+        if self.stream != "inputs" and (self.layers != 1 or self.norm != "backbone"):
+            raise ValueError("A Decoder whose stream is the bottleneck has one layer, norm='backbone' (RetroMAE).")
         if self.entry == "cross_attention" and self.norm != "pre":
             raise ValueError("A Decoder with entry='cross_attention' has norm='pre' (SEED-Encoder).")
 
@@ -252,7 +259,7 @@ class Decoder:
 
     @property
     def attention_value(self) -> float:
-        """k of `causal:k`, rate of `sampled:rate`, 0 for `full`."""
+        """k of `causal:k`, rate of `sampled:rate`, 0 for `full` and `causal`."""
         return float(self.attention.partition(":")[2] or 0)
 
 
@@ -317,6 +324,7 @@ class BottleneckConfig(PreTrainedConfig):
     declared_encoders: ClassVar[dict[str, Encoder]] = {}
     declared_decoders: ClassVar[dict[str, Decoder]] = {}
     declared_crop: ClassVar[str] = "head"
+    has_generator: ClassVar[bool] = False
 
     backbone_config: dict[str, Any] | PreTrainedConfig | None = None
     encoders: dict[str, Any] | None = None
@@ -354,6 +362,8 @@ class BottleneckConfig(PreTrainedConfig):
         encoders, decoders = self.encoder_specs, self.decoder_specs
         if self.crop not in ("head", "random"):
             raise ValueError(f"crop is {self.crop!r}; allowed: head, random.")
+        if not self.has_generator and any(view.fill == "generator" for view in self.views.values()):
+            raise ValueError(f"View.fill='generator' needs a generator, which {self.model_type} has not; simlm has.")
         layers = int(self.backbone.num_hidden_layers)
         for name, layer in self.hidden_layers.items():
             if layer >= layers:
@@ -366,7 +376,9 @@ class BottleneckConfig(PreTrainedConfig):
         shared = set(encoders) & set(decoders)
         if shared:
             raise ValueError(f"An encoder and a decoder are both named {sorted(shared)[0]!r}; names must differ.")
+        shape = family_of(self.backbone).shape(self.backbone)
         for name, decoder in decoders.items():
+            _check_backbone(name, decoder, shape, layers)
             if decoder.encoder not in encoders:
                 raise ValueError(
                     f"Decoder {name!r} reads encoder {decoder.encoder!r}; there is: {', '.join(encoders)}."
@@ -378,8 +390,6 @@ class BottleneckConfig(PreTrainedConfig):
             if decoder.shares and decoder.layers != decoders[decoder.shares].layers:
                 raise ValueError(f"Decoder {name!r} and {decoder.shares!r} share layers but differ in their number.")
             seen = encoders[decoder.encoder].view
-            if decoder.init == "last_layers" and decoder.layers > layers:
-                raise ValueError(f"Decoder {name!r} copies {decoder.layers} encoder layers; the encoder has {layers}.")
             if decoder.view and decoder.view.select in ("superset", "complement"):
                 if decoder.view.sources != seen.sources or seen.select != "random":
                     raise ValueError(
@@ -479,6 +489,22 @@ class BottleneckConfig(PreTrainedConfig):
         """The backbone's configuration."""
         assert isinstance(self.backbone_config, PreTrainedConfig)
         return self.backbone_config
+
+
+def _check_backbone(name: str, decoder: Decoder, shape: Shape, layers: int) -> None:
+    """Raise `ValueError` where a backbone cannot carry a decoder."""
+    if decoder.init == "last_layers" and decoder.layers > layers - shape.modern:
+        first = ", whose first cannot be copied (it has no norm before attention)" if shape.modern else ""
+        raise ValueError(f"Decoder {name!r} copies {decoder.layers} encoder layers; the encoder has {layers}{first}.")
+    if shape.words == shape.hidden:
+        return
+    sizes = f"this backbone's word vectors ({shape.words}) and hidden states ({shape.hidden}) differ in length"
+    if decoder.head == "tied":
+        raise ValueError(f"Decoder {name!r} scores states by word vectors (head='tied'), but {sizes}; use head='mlm'.")
+    if decoder.inputs == "own_embeddings":
+        raise ValueError(f"Decoder {name!r} reads word vectors as they are, but {sizes}; use inputs='embeddings'.")
+    if decoder.stream == "bottleneck_embedded":
+        raise ValueError(f"Decoder {name!r} embeds the bottleneck like a word, but {sizes}; use stream='bottleneck'.")
 
 
 def _plain(value: Any) -> Any:

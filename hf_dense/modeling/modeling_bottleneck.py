@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import logging
 from transformers.utils.generic import ModelOutput
 
-from .bottleneck_backbones import build_backbone, family_of, head_state, same_vocabulary
-from .bottleneck_decoder import DecoderStack, VocabularyHead
+from .bottleneck_backbones import build_backbone, family_of, has_token_types, same_vocabulary
+from .bottleneck_decoder import DecoderStack, ResidualLinear, Sight, VocabularyHead
 from .bottleneck_gather import gather_rows
 from .bottleneck_layout import PaddedRows, join_views
 from .bottleneck_losses import IGNORED, bag_loss, pair_loss, token_loss
@@ -110,7 +110,8 @@ class BottleneckForPreTraining(PreTrainedModel):
         shape = self.family.shape(config.backbone)
         self.head = VocabularyHead(shape, config.vocab_size)
         owners = {name: spec for name, spec in config.decoder_specs.items() if not spec.shares}
-        self.decoders = nn.ModuleDict({name: DecoderStack(shape, spec) for name, spec in owners.items()})
+        stacks = {name: DecoderStack(shape, spec, self._kinds(spec)) for name, spec in owners.items()}
+        self.decoders = nn.ModuleDict(stacks)
         own = [encoder for encoder, bag in config.bags.values() if bag.head == "own"]
         self.bag_heads = nn.ModuleDict({name: nn.Linear(shape.hidden, config.vocab_size) for name in own})
         self.encoder_specs = config.encoder_specs
@@ -131,26 +132,29 @@ class BottleneckForPreTraining(PreTrainedModel):
         Raises:
             ValueError: the backbone's family is not supported, or its vocabulary disagrees with its configuration.
         """
+        family = family_of(AutoConfig.from_pretrained(name_or_path))
         source, report = AutoModelForMaskedLM.from_pretrained(name_or_path, output_loading_info=True)
-        family = family_of(source.config)
         model = cls(cls.config_class(backbone_config=source.config, **config))
         if not same_vocabulary(source.config, source):
             raise ValueError(f"The word matrix of {name_or_path} disagrees with vocab_size={source.config.vocab_size}.")
         model.encoder.backbone.load_state_dict(source.base_model.state_dict(), strict=True)
-        copied = model.copy_last_layers()
-        new = ["decoders." + name for name in model.decoders if name not in copied]
-        new += ["bag_heads." + name for name in model.bag_heads]
-        head = head_state(family, source.state_dict())
-        if head is None or set(family.head.values()) & set(report["missing_keys"]):
+        new = model.start_decoders()
+        found = {ours: source.state_dict().get(theirs) for ours, theirs in family.head.items()}
+        head = {name: found[name] for name in model.head.state_dict() if found[name] is not None}
+        if len(head) < len(model.head.state_dict()) or set(family.head.values()) & set(report["missing_keys"]):
             new.append("head")
-        if head is not None:
+        else:
             model.head.load_state_dict(head)
         if new:
             logger.warning(f"Newly initialised, not in {name_or_path}: {', '.join(new)}.")
         return model
 
-    def copy_last_layers(self) -> list[str]:
-        """Give decoders that are declared so the backbone's last layers; returns their names."""
+    def start_decoders(self) -> list[str]:
+        """Give decoders that are declared so the backbone's last layers.
+
+        Returns:
+            The names of the parts beside encoder and head that keep their random weights.
+        """
         names = [name for name, spec in self.decoder_specs.items() if spec.init == "last_layers" and not spec.shares]
         for name in names:
             stack = self.decoders[name]
@@ -158,13 +162,23 @@ class BottleneckForPreTraining(PreTrainedModel):
             layers = self.family.layers(self.encoder.backbone)[-len(stack.layers) :]
             for ours, theirs in zip(stack.layers, layers, strict=True):
                 ours.load_state_dict(self.family.rename_layer(theirs.state_dict()))
-        return names
+            final = self.family.final_norm(self.encoder.backbone)
+            if stack.norm is not None and final is not None:
+                stack.norm.load_state_dict(final.state_dict())
+        new = ["decoders." + name for name in self.decoders if name not in names]
+        return new + ["bag_heads." + name for name in self.bag_heads]
+
+    def _kinds(self, spec: Decoder) -> list[str]:
+        """Kind of attention of each layer of a decoder."""
+        return self.family.attention_kinds(self.config.backbone, spec.layers, spec.init == "last_layers")
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)  # type: ignore[no-untyped-call]
         if isinstance(module, VocabularyHead):
             init.zeros_(module.bias)
+        if isinstance(module, ResidualLinear) and module.scale != 1.0:
+            init.normal_(module.weight, std=self.config.initializer_range * module.scale)
 
     def get_input_embeddings(self) -> nn.Module:
         """The word embeddings."""
@@ -206,11 +220,11 @@ class BottleneckForPreTraining(PreTrainedModel):
         counts = self.count_scored(views) if counts is None else counts
         states = self.encode(views)
         bottlenecks = {name: PaddedRows(views[name]).first(layers[-1]) for name, layers in states.items()}
-        sums = {name: self.score(layers[-1], views[name]["labels"], "mlm") for name, layers in states.items()}
+        sums = {name: self.score_view(name, layers[-1], views[name], "mlm") for name, layers in states.items()}
         for name, spec in self.decoder_specs.items():
-            view = views[self.config.scored[name]]
-            hidden = self.decode(name, PaddedRows(view), bottlenecks[spec.encoder], states[spec.encoder])
-            sums[name] = self.score(hidden, view["labels"], spec.head)
+            read = self.config.scored[name]
+            hidden = self.decode(name, PaddedRows(views[read]), bottlenecks[spec.encoder], states[spec.encoder])
+            sums[name] = self.score_view(read, hidden, views[read], spec.head)
         for name, encoder in self.config.contrasts.items():
             sums[name] = self.contrast(bottlenecks[encoder], PaddedRows(views[encoder]).counted)
         for name, (encoder, bag) in self.config.bags.items():
@@ -240,6 +254,8 @@ class BottleneckForPreTraining(PreTrainedModel):
         """
         deep = any(spec.reads_hidden for spec in self.decoder_specs.values())
         read = join_views([views[name] for name in self.encoder_specs])
+        if not has_token_types(self.config.backbone):
+            read.pop("token_type_ids", None)
         output = self.encoder(**read, output_hidden_states=deep)
         layers = (*(output.hidden_states[:-1] if deep else ()), output.last_hidden_state)
         shapes = [views[name]["input_ids"].shape for name in self.encoder_specs]
@@ -266,16 +282,31 @@ class BottleneckForPreTraining(PreTrainedModel):
             memory = layout.replace_first(memory, bottleneck)
         spread = layout.spread(bottleneck)
         stream = self._stream(spec, memory, spread, positions)
-        hidden: Tensor = stack(stream, memory, layout.visibility(spec), spread)
+        sights = {kind: self._sight(spec, layout, memory, positions, kind) for kind in set(stack.kinds)}
+        hidden: Tensor = stack(stream, memory, sights, spread)
         return hidden
+
+    def _sight(self, spec: Decoder, layout: PaddedRows, memory: Tensor, positions: Tensor, kind: str) -> Sight:
+        """What a decoder's layers of one kind of attention see, with the backbone's scheme of positions."""
+        backbone = self.encoder.backbone
+        mask = layout.visibility(spec, self.family.window(self.config.backbone, kind))
+        bias = self.family.position_bias(backbone, memory)
+        if bias is not None:
+            mask = bias.masked_fill(~mask, float("-inf"))
+        return Sight(mask, self.family.rotation(backbone, memory, positions, kind))
 
     def _stream(self, spec: Decoder, memory: Tensor, spread: Tensor, positions: Tensor) -> Tensor:
         """The residual stream a decoder starts from (batch, length, dim)."""
         if spec.stream == "bottleneck":
-            return spread + self.family.position_vectors(self.encoder.backbone, positions)
+            at = self.family.position_vectors(self.encoder.backbone, positions)
+            return spread if at is None else spread + at
         if spec.stream == "bottleneck_embedded":
             return self.family.embed(self.encoder.backbone, positions, words=spread)
         return memory
+
+    def score_view(self, name: str, hidden: Tensor, view: Mapping[str, Tensor], head: str) -> Tensor:
+        """Summed loss of the last states (batch, length, dim) of what read the view called `name`; a scalar."""
+        return self.score(hidden, view["labels"], head)
 
     def score(self, hidden: Tensor, labels: Tensor, head: str) -> Tensor:
         """Summed token loss; the vocabulary projection is computed at scored positions only.

@@ -40,7 +40,7 @@ class QueryCoTMAEConfig(BottleneckConfig):
 
     Here the decoder is the paper's: CoT-MAE's two bidirectional layers, 45 % of the query masked. The released command
     has one causal layer that sees three tokens and predicts the next:
-    `decoders={"decoder": {"layers": 1, "attention": "causal:3", "norm": "pre", "view": {"select": "none",
+    `decoders={"decoder": {"layers": 1, "attention": "causal:3", "norm": "gpt2", "view": {"select": "none",
     "labels": "next"}}}`. Mixed contexts: `{"view": {"sources": ["query:2+neighbour:1"]}}`.
     """
 

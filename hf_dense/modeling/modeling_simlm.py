@@ -10,10 +10,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
+from transformers.activations import ACT2FN
 from transformers.models.auto import CONFIG_MAPPING
 
+from .bottleneck_backbones import Shape, has_token_types
+from .bottleneck_losses import IGNORED
 from .configuration_bottleneck import BottleneckConfig, Decoder, Encoder, View
 from .modeling_bottleneck import BottleneckForPreTraining, BottleneckModel, PreTrainingOutput
 
@@ -32,9 +36,19 @@ class SimLMConfig(BottleneckConfig):
     A frozen generator is always in evaluation mode here; in the released code its dropout is active, as the Trainer
     switches the whole model to training mode. Draws are made in float32. The release reads title and text:
     `{"view": {"sources": ["titled"]}}` for encoder and decoder; the default needs no titles.
+
+    The other objectives of the paper's Table 7, as changes to the views of encoder and decoder:
+
+    - Enc-Dec MLM: `{"fill": "mask", "labels": "hidden"}` for both (no generator is used);
+    - MLM: the same for the encoder, and `decoders={"decoder": None}`;
+    - Enc-Dec RTD: `{"labels": "replaced"}` for both: which tokens did the generator replace?
+    - AutoEncoder: `encoders={"encoder": {"weight": 0.0, "view": {"select": "none"}}}` and
+      `decoders={"decoder": {"view": {"select": "random", "rate": 1.0, "fill": "mask"}}}`;
+    - Condenser: the method `condenser` with rate 0.30.
     """
 
     model_type = "simlm"
+    has_generator = True
     sub_configs: ClassVar[dict[str, Any]] = {"backbone_config": AutoConfig, "generator_config": AutoConfig}
     declared_encoders = {"encoder": Encoder(View(rate=0.30, fill="generator", labels="every"))}
     declared_decoders = {
@@ -60,12 +74,37 @@ class SimLMConfig(BottleneckConfig):
         """The weight of each loss in the sum, by name; `generator` is there when it is trained."""
         return super().weights | ({"generator": self.generator_weight} if self.generator_weight else {})
 
+    @property
+    def needs_generator(self) -> bool:
+        """Whether a view is filled by a generator."""
+        return any(view.fill == "generator" and view.select != "none" for view in self.views.values())
+
+    @property
+    def detects(self) -> bool:
+        """Whether replaced tokens are to be told from original ones."""
+        return any(view.labels == "replaced" for view in self.views.values())
+
 
 class SimLMModel(BottleneckModel):
     """The encoder of a SimLM checkpoint."""
 
     config_class = SimLMConfig
-    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\.", r"^generator\."]
+    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\.", r"^generator\.", r"^detector\."]
+
+
+class Detector(nn.Module):
+    """Scores how likely a token is to be a replacement (the head of ELECTRA's discriminator)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.dense = nn.Linear(shape.hidden, shape.hidden)
+        self.activation = ACT2FN[shape.head_activation]
+        self.output = nn.Linear(shape.hidden, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(n, dim) states -> (n,) log-odds."""
+        odds: Tensor = self.output(self.activation(self.dense(hidden)))
+        return odds.squeeze(-1)
 
 
 class SimLMForPreTraining(BottleneckForPreTraining):
@@ -76,13 +115,16 @@ class SimLMForPreTraining(BottleneckForPreTraining):
 
     def __init__(self, config: SimLMConfig) -> None:
         super().__init__(config)
+        self.detector: Detector | None = None
+        if config.detects:
+            self.detector = Detector(self.family.shape(config.backbone))
         self.generator: PreTrainedModel | None = None
         if config.generator_config is not None:
             self.set_generator(AutoModelForMaskedLM.from_config(config.generator_config))
             self.post_init()  # type: ignore[no-untyped-call]
 
     def set_generator(self, generator: PreTrainedModel) -> None:
-        """Use `generator`, a masked language model.
+        """Use `generator`, a masked language model; what is not to be trained is frozen, which loading undoes.
 
         Raises:
             ValueError: its vocabulary is not the encoder's.
@@ -95,6 +137,7 @@ class SimLMForPreTraining(BottleneckForPreTraining):
         self.config.generator_config = generator.config
         self.generator = generator
         generator.requires_grad_(self.config.generator_weight > 0)
+        self.head.requires_grad_(any(view.labels != "replaced" for view in self.config.views.values()))
         self.train(self.training)
 
     def train(self, mode: bool = True) -> SimLMForPreTraining:
@@ -132,11 +175,30 @@ class SimLMForPreTraining(BottleneckForPreTraining):
             output.loss = output.loss + self.config.generator_weight * loss
         return output
 
+    def start_decoders(self) -> list[str]:
+        """Give decoders their first weights; returns the names of the parts that keep random ones."""
+        return super().start_decoders() + (["detector"] if self.detector is not None else [])
+
+    def score_view(self, name: str, hidden: Tensor, view: Mapping[str, Tensor], head: str) -> Tensor:
+        """Summed loss of the last states (batch, length, dim) of what read the view called `name`; a scalar.
+
+        Where it asks which tokens were replaced: binary cross-entropy over all tokens but special ones (ELECTRA, Clark
+        et al. 2020); a draw that hits the original token is none.
+        """
+        if self.detector is None or self.config.views[name].labels != "replaced":
+            return super().score_view(name, hidden, view, head)
+        scored = view["labels"] != IGNORED
+        odds = self.detector(hidden[scored])
+        replaced = (view["input_ids"] != view["labels"])[scored]
+        single = odds.dtype if odds.dtype == torch.float64 else torch.float32
+        return F.binary_cross_entropy_with_logits(odds.to(single), replaced.to(single), reduction="sum")
+
     def generate(self, view: Mapping[str, Tensor]) -> Tensor:
         """The generator's scores (masked tokens, vocabulary) at the positions of `view` where it is to draw."""
         if self.generator is None:
             raise ValueError("SimLM replaces tokens by what a generator draws, and none was given.")
-        read = {key: view[key] for key in ("input_ids", "attention_mask", "token_type_ids") if key in view}
+        keys = ("input_ids", "attention_mask", "token_type_ids")[: 3 if has_token_types(self.generator.config) else 2]
+        read = {key: view[key] for key in keys if key in view}
         with torch.set_grad_enabled(self.config.generator_weight > 0 and torch.is_grad_enabled()):
             scores: Tensor = self.generator(**read).logits[view["uniform"] > _KEPT]
         return scores.float() if scores.dtype != torch.float64 else scores
@@ -144,7 +206,7 @@ class SimLMForPreTraining(BottleneckForPreTraining):
     def score_generator(self, view: Mapping[str, Tensor], scores: Tensor) -> Tensor:
         """The generator's own summed loss at the tokens it was to draw; a scalar."""
         targets = view["labels"][view["uniform"] > _KEPT]
-        return torch.nn.functional.cross_entropy(scores, targets, reduction="sum")
+        return F.cross_entropy(scores, targets, reduction="sum")
 
     def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
         """What each summed loss is a mean over (scalars, float32, by loss name)."""

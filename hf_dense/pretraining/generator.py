@@ -29,6 +29,8 @@ def add_generator(model: BottleneckForPreTraining, generator: str | dict[str, An
             raise InputError(f"{model.config.model_type} has no generator; only simlm has.")
         return
     model.config.generator_weight = weight
+    if generator is None and model.generator is None and not model.config.needs_generator:
+        return
     if generator is None and model.generator is None:
         raise InputError(
             "simlm needs a generator that fills in masks: name a masked language model of the same tokenizer with "

@@ -14,6 +14,7 @@ from transformers.utils import logging
 
 from hf_dense.errors import InputError
 from hf_dense.methods import METHODS, Method, get_method
+from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.checkpoints import checkpoint_to_resume
@@ -162,7 +163,7 @@ def _check_sizes(config: BottleneckConfig, options: PretrainingOptions, tokenize
             f"The tokenizer has {len(tokenizer)} tokens but the backbone's vocab_size is {config.vocab_size}; "
             "use the tokenizer the backbone was trained with, or correct vocab_size."
         )
-    positions = config.backbone.max_position_embeddings
+    positions = family_of(config.backbone).shape(config.backbone).positions
     if not 4 <= options.max_length <= positions:
         raise InputError(f"max_length is {options.max_length}; the backbone takes texts of 4 to {positions} tokens.")
 

@@ -40,7 +40,9 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
         model = method.pretraining(method.config(backbone_config=found.backbone_config, **changes))
         model.encoder.load_state_dict(other.encoder.state_dict())
         model.head.load_state_dict(other.head.state_dict())
-        logger.warning(f"Newly initialised, not in {name_or_path}: decoders.")
+        new = model.start_decoders()
+        if new:
+            logger.warning(f"Newly initialised, not taken from {name_or_path}: {', '.join(new)}.")
         return model
     return method.pretraining.from_backbone(name_or_path, **changes)
 
@@ -50,7 +52,7 @@ def _continue(method: Method, name: str, found: Any, changes: dict[str, Any]) ->
     overlaid: dict[str, Any] = {
         part: merge(getattr(found, part), changes.get(part) or {}) for part in ("encoders", "decoders")
     }
-    config = method.config(backbone_config=found.backbone_config, crop=found.crop, **overlaid)
+    config = method.config.from_dict({**found.to_dict(), **overlaid})
     loaded: Any = method.pretraining.from_pretrained(
         name, config=config, output_loading_info=True, ignore_mismatched_sizes=True
     )

@@ -34,7 +34,7 @@ class Vocabulary:
         mask: id of [MASK].
         pad: id of the padding token.
         special: (size,) True for special tokens, which are never hidden or scored inside a text.
-        continues: (size,) True for tokens that continue the word before them (`##ing`).
+        continues: (size,) True for tokens that continue the word before them (see `continuing`).
     """
 
     size: int
@@ -58,15 +58,35 @@ class Vocabulary:
             if ids[role] is None:
                 raise InputError(
                     f"The tokenizer {tokenizer.name_or_path or type(tokenizer).__name__!r} has no {attribute} token; "
-                    "pre-training needs [CLS], [SEP], [MASK] and [PAD]: use a BERT-like tokenizer or train one."
+                    "pre-training needs [CLS], [SEP], [MASK] and [PAD]: use an encoder's tokenizer or train one."
                 )
         size = len(tokenizer)
-        continues = np.zeros(size, dtype=bool)
-        for token, index in tokenizer.get_vocab().items():
-            continues[index] = token.startswith("##")
         special = np.zeros(size, dtype=bool)
         special[tokenizer.all_special_ids] = True
+        continues = np.zeros(size, dtype=bool)
+        tokens = tokenizer.get_vocab()
+        continues[list(tokens.values())] = continuing(list(tokens))
+        continues &= ~special
         return cls(size=size, special=special, continues=continues, **ids)
+
+
+def continuing(tokens: Sequence[str]) -> list[bool]:
+    """Which tokens of a vocabulary continue the word before them.
+
+    WordPiece marks those (`##ing`); byte-level BPE (RoBERTa, ModernBERT) and SentencePiece (XLM-RoBERTa) mark the
+    others, with the space before them (`Ġword`, `▁word`). There punctuation is never part of the word it follows.
+
+    >>> continuing(["play", "##ing", "."])
+    [False, True, False]
+    >>> continuing(["Ġplay", "ing", "."])
+    [False, True, False]
+    >>> continuing(["▁play", "ing", "."])
+    [False, True, False]
+    """
+    for space in ("Ġ", "▁"):
+        if any(token.startswith(space) and len(token) > 1 for token in tokens):
+            return [not (token.startswith(space) or set(token) <= set(punctuation + "Ċ")) for token in tokens]
+    return [token.startswith("##") for token in tokens]
 
 
 def train_tokenizer(texts: Sequence[str], size: int, max_length: int) -> PreTrainedTokenizerBase:

@@ -9,52 +9,58 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
+from tiny_backbones import BACKBONES, CLS, HIDDEN, MASK, PAD, SEP, VOCABULARY
 from torch import Tensor
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForMaskedLM,
     AutoModelForPreTraining,
-    BertConfig,
-    BertForMaskedLM,
-    BertModel,
     PreTrainedConfig,
 )
 from transformers.utils import logging as transformers_logging
 
 from hf_dense import METHODS, View
+from hf_dense.modeling.bottleneck_backbones import build_backbone
 from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput
 
-PAD, CLS, SEP, MASK = 0, 2, 3, 4
 LENGTHS = (9, 5, 12, 7)  # tokens of the four rows of the batch
 
 Views = dict[str, dict[str, Tensor]]
 
-pytestmark = pytest.mark.parametrize("method", METHODS)
+
+class Case(NamedTuple):
+    """A method on a family of backbones."""
+
+    method: str
+    backbone: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.method}-{self.backbone}"
 
 
-def backbone_config(dropout: float = 0.1) -> BertConfig:
-    return BertConfig(
-        vocab_size=100,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=24,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-    )
+# What cannot work, and what its refusal says.
+REFUSED = {
+    Case("dupmae", "electra-small"): "use stream='bottleneck'",
+    Case("seed_encoder", "electra-small"): "use head='mlm'",
+}
+EVERY = [Case(method, backbone) for method in METHODS for backbone in BACKBONES]
+CASES = [case for case in EVERY if case not in REFUSED]
+
+each_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 
 
-def make_model(method: str, dropout: float = 0.1) -> BottleneckForPreTraining:
+def make_model(case: Case, dropout: float = 0.1) -> BottleneckForPreTraining:
     """A tiny model in double precision, in evaluation mode, with every bias and norm random too."""
-    classes = METHODS[method]
+    classes = METHODS[case.method]
     torch.manual_seed(0)
-    model = classes.pretraining(classes.config(backbone_config=backbone_config(dropout))).eval()
+    model = classes.pretraining(classes.config(backbone_config=BACKBONES[case.backbone](dropout))).eval()
     randomise(model, seed=0)
     return model.double()
 
@@ -68,7 +74,7 @@ def randomise(model: torch.nn.Module, seed: int) -> None:
 
 def make_row(view: View, length: int, generator: torch.Generator) -> dict[str, Tensor]:
     """One text rendered for `view`, as a batch of one row without padding."""
-    ids = torch.randint(5, 100, (1, length), generator=generator)
+    ids = torch.randint(5, VOCABULARY, (1, length), generator=generator)
     ids[:, 0], ids[:, -1] = CLS, SEP
     shown, labels = ids.clone(), torch.full_like(ids, IGNORED)
     if view.labels == "hidden":
@@ -153,9 +159,10 @@ def perturbed(model: BottleneckForPreTraining, views: Views, change: Callable[[T
         handle.remove()
 
 
+@each_case
 class TestLosses:
-    def test_losses_are_finite_and_add_up_by_weight(self, method: str) -> None:
-        model, views = make_model(method), make_batch(method)
+    def test_losses_are_finite_and_add_up_by_weight(self, case: Case) -> None:
+        model, views = make_model(case), make_batch(case.method)
         output = model(views)
         weights = model.config.weights
         assert list(output.losses) == list(weights)
@@ -165,25 +172,25 @@ class TestLosses:
         output.loss.backward()
         assert all(torch.isfinite(gradient).all() for gradient in gradients(model).values())
 
-    def test_weights_scale_the_parts(self, method: str) -> None:
-        classes = METHODS[method]
+    def test_weights_scale_the_parts(self, case: Case) -> None:
+        classes = METHODS[case.method]
         decoders = {name: {"weight": 0.25} for name in classes.config().decoder_specs}
-        config = classes.config(backbone_config=backbone_config(), decoders=decoders)
-        model, plain = classes.pretraining(config).double().eval(), make_model(method)
+        config = classes.config(backbone_config=BACKBONES[case.backbone](0.1), decoders=decoders)
+        model, plain = classes.pretraining(config).double().eval(), make_model(case)
         model.load_state_dict(plain.state_dict())
-        output, full = model(make_batch(method)), plain(make_batch(method))
+        output, full = model(make_batch(case.method)), plain(make_batch(case.method))
         assert_same(output.losses, full.losses)
         drop = 0.75 * sum(full.losses[name] for name in decoders)
         torch.testing.assert_close(output.loss, full.loss - drop)
 
-    def test_every_parameter_is_trained(self, method: str) -> None:
-        model = make_model(method)
-        model(make_batch(method)).loss.backward()
+    def test_every_parameter_is_trained(self, case: Case) -> None:
+        model = make_model(case)
+        model(make_batch(case.method)).loss.backward()
         idle = [name for name, gradient in gradients(model).items() if not gradient.any()]
         assert idle == []
 
-    def test_a_batch_without_scored_tokens_is_finite(self, method: str) -> None:
-        model, views = make_model(method), make_batch(method)
+    def test_a_batch_without_scored_tokens_is_finite(self, case: Case) -> None:
+        model, views = make_model(case), make_batch(case.method)
         for view in views.values():
             view["labels"] = torch.full_like(view["labels"], IGNORED)
             view["counted"] = torch.zeros(len(LENGTHS), dtype=torch.bool)
@@ -192,8 +199,8 @@ class TestLosses:
         assert output.loss.item() == 0.0
         assert all(not gradient.any() for gradient in gradients(model).values())
 
-    def test_the_vocabulary_projection_sees_only_scored_tokens(self, method: str) -> None:
-        model, views = make_model(method), make_batch(method)
+    def test_the_vocabulary_projection_sees_only_scored_tokens(self, case: Case) -> None:
+        model, views = make_model(case), make_batch(case.method)
         words, rows = model.get_input_embeddings().weight, []
         linear = torch.nn.functional.linear
 
@@ -206,14 +213,14 @@ class TestLosses:
             patch.setattr(torch.nn.functional, "linear", counted)
             model(views)
         counts = model.count_scored(views)
-        expected = [int(counts[name]) for name in token_losses(method)]
+        expected = [int(counts[name]) for name in token_losses(case.method)]
         assert sum(expected) < sum(views[view]["labels"].numel() for view in model.config.scored.values())
         bags = [views[encoder]["labels"].numel() for encoder, _ in model.config.bags.values()]  # these read every state
         assert sorted(rows) == sorted(expected + bags)
 
-    def test_bfloat16_autocast_gives_about_the_same_losses(self, method: str) -> None:
-        rows = [row for seed in range(60) for row in make_rows(method, seed)]  # enough for a loss in chunks
-        model, views = make_model(method).float(), stack(rows, method)
+    def test_bfloat16_autocast_gives_about_the_same_losses(self, case: Case) -> None:
+        rows = [row for seed in range(60) for row in make_rows(case.method, seed)]  # enough for a loss in chunks
+        model, views = make_model(case).float(), stack(rows, case.method)
         plain = model(views)
         with torch.autocast("cpu", torch.bfloat16):
             output = model(views)
@@ -222,29 +229,29 @@ class TestLosses:
         assert_same(output.losses, plain.losses, tolerance=0.05)
         assert all(torch.isfinite(gradient).all() for gradient in gradients(model).values())
 
-    def test_gradient_checkpointing_changes_nothing(self, method: str) -> None:
+    def test_gradient_checkpointing_changes_nothing(self, case: Case) -> None:
         results, decoder_runs = [], []
         for checkpointing in (False, True):
-            model, runs = make_model(method, dropout=0.0).train(), []
+            model, runs = make_model(case, dropout=0.0).train(), []
             if checkpointing:
                 model.activation_checkpointing_enable()
             for stack in model.decoders.values():
                 stack.layers[0].up.register_forward_hook(lambda *_, runs=runs: runs.append(1))
-            model(make_batch(method)).loss.backward()
+            model(make_batch(case.method)).loss.backward()
             results.append(gradients(model))
             decoder_runs.append(len(runs))
         assert_same(*results, tolerance=1e-12)
         assert decoder_runs[1] == 2 * decoder_runs[0]  # the layers did run again in the backward pass
 
-    def test_a_missing_view_is_named(self, method: str) -> None:
-        views = make_batch(method)
+    def test_a_missing_view_is_named(self, case: Case) -> None:
+        views = make_batch(case.method)
         name = list(views)[-1]
         del views[name]
         with pytest.raises(ValueError, match=f"lacks the view '{name}'"):
-            make_model(method)(views)
+            make_model(case)(views)
 
-    def test_scored_tokens_and_texts_are_counted(self, method: str) -> None:
-        model, views = make_model(method), make_batch(method)
+    def test_scored_tokens_and_texts_are_counted(self, case: Case) -> None:
+        model, views = make_model(case), make_batch(case.method)
         counts = model.count_scored(views)
         for name, view in model.config.scored.items():
             assert counts[name] == (views[view]["labels"] != IGNORED).sum()
@@ -256,33 +263,34 @@ class TestLosses:
         for name in set(counts) - set(model.config.scored):
             assert model.count_scored(views)[name] == 2
 
-    def test_texts_that_do_not_count_are_as_if_they_were_not_there(self, method: str) -> None:
-        model, rows = make_model(method), make_rows(method)
-        whole, part = stack(rows, method), stack(rows[:2], method)
+    def test_texts_that_do_not_count_are_as_if_they_were_not_there(self, case: Case) -> None:
+        model, rows = make_model(case), make_rows(case.method)
+        whole, part = stack(rows, case.method), stack(rows[:2], case.method)
         for view in whole.values():
             view["counted"] = torch.tensor([True, True, False, False])
             view["labels"][2:] = IGNORED
         assert_same(model(whole).losses, model(part).losses)
 
 
+@each_case
 class TestBottleneck:
-    def test_bottleneck_is_the_last_state_of_the_first_token(self, method: str) -> None:
-        model, views = make_model(method), make_batch(method)
+    def test_bottleneck_is_the_last_state_of_the_first_token(self, case: Case) -> None:
+        model, views = make_model(case), make_batch(case.method)
         for name, bottleneck in model(views).bottlenecks.items():
             plain = model.encoder(views[name]["input_ids"], views[name]["attention_mask"])
             torch.testing.assert_close(bottleneck, plain.last_hidden_state[:, 0])
             torch.testing.assert_close(bottleneck, plain.pooler_output)
 
-    def test_every_decoder_sends_a_gradient_to_its_bottleneck(self, method: str) -> None:
-        model, views = make_model(method), make_batch(method)
+    def test_every_decoder_sends_a_gradient_to_its_bottleneck(self, case: Case) -> None:
+        model, views = make_model(case), make_batch(case.method)
         output = model(views)
         for name, spec in model.config.decoder_specs.items():
             bottleneck = output.bottlenecks[spec.encoder]
             (gradient,) = torch.autograd.grad(output.losses[name], bottleneck, retain_graph=True)
             assert (gradient.norm(dim=-1) > 0).all()
 
-    def test_decoders_see_the_encoder_through_the_bottleneck_only(self, method: str) -> None:
-        model, views = make_model(method), make_batch(method)
+    def test_decoders_see_the_encoder_through_the_bottleneck_only(self, case: Case) -> None:
+        model, views = make_model(case), make_batch(case.method)
         before = model(views).losses
         elsewhere = perturbed(model, views, lambda hidden: hidden[:, 1:].normal_()).losses
         first = perturbed(model, views, lambda hidden: hidden[:, 0].normal_()).losses
@@ -296,44 +304,45 @@ class TestBottleneck:
             assert not torch.isclose(first[name], before[name])
 
 
+@each_case
 class TestPadding:
-    def test_more_padding_changes_nothing(self, method: str) -> None:
-        model, results = make_model(method), []
+    def test_more_padding_changes_nothing(self, case: Case) -> None:
+        model, results = make_model(case), []
         for extra in (0, 5):
             model.zero_grad()
-            output = model(make_batch(method, extra))
+            output = model(make_batch(case.method, extra))
             output.loss.backward()
             results.append((output.losses, gradients(model), output.bottlenecks))
         for narrow, wide in zip(*results, strict=True):
             assert_same(narrow, wide)
 
-    def test_what_stands_at_padding_is_never_read(self, method: str) -> None:
-        model, views = make_model(method), make_batch(method)
+    def test_what_stands_at_padding_is_never_read(self, case: Case) -> None:
+        model, views = make_model(case), make_batch(case.method)
         before = model(views).losses
         for view in views.values():
             view["input_ids"] = view["input_ids"].masked_fill(view["attention_mask"] == 0, 77)
         assert_same(model(views).losses, before)
 
-    def test_a_batch_is_its_texts_alone_weighted_by_their_scored_tokens(self, method: str) -> None:
-        model, rows = make_model(method), make_rows(method)
-        together = model(stack(rows, method)).losses
-        alone = [(model(b).losses, model.count_scored(b)) for b in (stack([row] * 2, method) for row in rows)]
-        for name in token_losses(method):
+    def test_a_batch_is_its_texts_alone_weighted_by_their_scored_tokens(self, case: Case) -> None:
+        model, rows = make_model(case), make_rows(case.method)
+        together = model(stack(rows, case.method)).losses
+        alone = [(model(b).losses, model.count_scored(b)) for b in (stack([row] * 2, case.method) for row in rows)]
+        for name in token_losses(case.method):
             loss = together[name]
             parts = torch.stack([losses[name] * counts[name] for losses, counts in alone])
             total = torch.stack([counts[name] for _, counts in alone]).sum()
             torch.testing.assert_close(loss, parts.sum() / total, atol=1e-6, rtol=0)
 
-    def test_half_batches_with_shared_counts_add_up(self, method: str) -> None:
-        if METHODS[method].config().contrasts:
+    def test_half_batches_with_shared_counts_add_up(self, case: Case) -> None:
+        if METHODS[case.method].config().contrasts:
             pytest.skip("a contrast compares the texts of a whole batch; the trainer refuses to cut it")
-        model, rows = make_model(method), make_rows(method)
-        whole = stack(rows, method)
+        model, rows = make_model(case), make_rows(case.method)
+        whole = stack(rows, case.method)
         full = model(whole)
         full.loss.backward()
         expected = gradients(model)
         model.zero_grad()
-        halves = [model(stack(half, method), counts=model.count_scored(whole)) for half in (rows[:2], rows[2:])]
+        halves = [model(stack(half, case.method), counts=model.count_scored(whole)) for half in (rows[:2], rows[2:])]
         for half in halves:
             half.loss.backward()
         assert_same(gradients(model), expected)
@@ -341,15 +350,16 @@ class TestPadding:
         torch.testing.assert_close(halves[0].loss + halves[1].loss, full.loss)
 
 
+@each_case
 class TestDeclaration:
-    def test_an_unknown_field_is_refused_with_the_known_ones(self, method: str) -> None:
-        config = METHODS[method].config
+    def test_an_unknown_field_is_refused_with_the_known_ones(self, case: Case) -> None:
+        config = METHODS[case.method].config
         name = next(iter(config().decoder_specs))
         with pytest.raises(ValueError, match="has no field 'depth'; it has: view, encoder, layers, inputs, stream"):
             config(decoders={name: {"depth": 3}})
 
-    def test_an_unknown_value_is_refused_with_the_allowed_ones(self, method: str) -> None:
-        config = METHODS[method].config
+    def test_an_unknown_value_is_refused_with_the_allowed_ones(self, case: Case) -> None:
+        config = METHODS[case.method].config
         name = next(iter(config().encoder_specs))
         with pytest.raises(ValueError, match=r"View\.select is 'all'; allowed: none, random"):
             config(encoders={name: {"view": {"select": "all"}}})
@@ -359,12 +369,12 @@ class TestDeclaration:
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A checkpoint directory of every method."""
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[Case, Path]:
+    """A checkpoint directory of every method on every backbone."""
     root = tmp_path_factory.mktemp("checkpoints")
-    for name in METHODS:
-        make_model(name).save_pretrained(root / name)
-    return {name: root / name for name in METHODS}
+    for case in CASES:
+        make_model(case).save_pretrained(root / case.name)
+    return {case: root / case.name for case in CASES}
 
 
 def comparable(config: PreTrainedConfig) -> dict[str, Any]:
@@ -374,57 +384,60 @@ def comparable(config: PreTrainedConfig) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in added}
 
 
+@each_case
 class TestSaving:
-    def test_pretraining_model_comes_back_equal(self, method: str, saved: dict[str, Path]) -> None:
-        model, again = make_model(method), AutoModelForPreTraining.from_pretrained(saved[method])
-        assert type(again) is METHODS[method].pretraining
+    def test_pretraining_model_comes_back_equal(self, case: Case, saved: dict[Case, Path]) -> None:
+        model, again = make_model(case), AutoModelForPreTraining.from_pretrained(saved[case])
+        assert type(again) is METHODS[case.method].pretraining
         assert_same(again.state_dict(), model.state_dict(), tolerance=0.0)
-        views = make_batch(method)
+        views = make_batch(case.method)
         torch.testing.assert_close(again(views).loss, model(views).loss, atol=0, rtol=0)
 
-    def test_encoder_comes_back_equal_without_the_rest(self, method: str, saved: dict[str, Path]) -> None:
-        encoder, report = AutoModel.from_pretrained(saved[method], output_loading_info=True)
-        assert type(encoder) is METHODS[method].encoder
+    def test_encoder_comes_back_equal_without_the_rest(self, case: Case, saved: dict[Case, Path]) -> None:
+        encoder, report = AutoModel.from_pretrained(saved[case], output_loading_info=True)
+        assert type(encoder) is METHODS[case.method].encoder
         assert not report["missing_keys"]
-        assert_same(encoder.state_dict(), make_model(method).encoder.state_dict(), tolerance=0.0)
+        assert_same(encoder.state_dict(), make_model(case).encoder.state_dict(), tolerance=0.0)
 
-    def test_encoder_saved_alone_comes_back_equal(self, method: str, saved: dict[str, Path], tmp_path: Path) -> None:
-        encoder = AutoModel.from_pretrained(saved[method])
+    def test_encoder_saved_alone_comes_back_equal(self, case: Case, saved: dict[Case, Path], tmp_path: Path) -> None:
+        encoder = AutoModel.from_pretrained(saved[case])
         encoder.save_pretrained(tmp_path)
         again, report = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
-        assert type(again) is METHODS[method].encoder
+        assert type(again) is METHODS[case.method].encoder
         assert not report["missing_keys"]
         assert_same(again.state_dict(), encoder.state_dict(), tolerance=0.0)
 
     def test_encoder_saved_alone_can_start_pretraining(
-        self, method: str, saved: dict[str, Path], tmp_path: Path
+        self, case: Case, saved: dict[Case, Path], tmp_path: Path
     ) -> None:
-        encoder = AutoModel.from_pretrained(saved[method])
+        encoder = AutoModel.from_pretrained(saved[case])
         encoder.save_pretrained(tmp_path)
         model = AutoModelForPreTraining.from_pretrained(tmp_path)
         assert_same(model.encoder.state_dict(), encoder.state_dict(), tolerance=0.0)
         assert all(torch.isfinite(tensor).all() for tensor in model.state_dict().values())
-        assert torch.isfinite(model(make_batch(method)).loss)
+        assert torch.isfinite(model(make_batch(case.method)).loss)
 
-    def test_more_tokens_can_be_added(self, method: str, tmp_path: Path) -> None:
-        model = make_model(method)
+    def test_more_tokens_can_be_added(self, case: Case, tmp_path: Path) -> None:
+        model = make_model(case)
         model.resize_token_embeddings(108, mean_resizing=False)
         assert model.config.vocab_size == 108
-        loss = model(make_batch(method)).loss
+        loss = model(make_batch(case.method)).loss
         model.save_pretrained(tmp_path)
-        torch.testing.assert_close(AutoModelForPreTraining.from_pretrained(tmp_path)(make_batch(method)).loss, loss)
+        torch.testing.assert_close(
+            AutoModelForPreTraining.from_pretrained(tmp_path)(make_batch(case.method)).loss, loss
+        )
 
-    def test_configuration_comes_back_equal(self, method: str, saved: dict[str, Path]) -> None:
-        config = AutoConfig.from_pretrained(saved[method])
-        assert type(config) is METHODS[method].config
-        assert comparable(config) == comparable(make_model(method).config)
+    def test_configuration_comes_back_equal(self, case: Case, saved: dict[Case, Path]) -> None:
+        config = AutoConfig.from_pretrained(saved[case])
+        assert type(config) is METHODS[case.method].config
+        assert comparable(config) == comparable(make_model(case).config)
 
-    def test_loads_where_the_package_is_not_installed(self, method: str, remote: dict[str, Any]) -> None:
-        model, result = make_model(method), remote[method]
-        assert result["loss"] == model(make_batch(method)).loss.item()
+    def test_loads_where_the_package_is_not_installed(self, case: Case, remote: dict[str, Any]) -> None:
+        model, result = make_model(case), remote[case.name]
+        assert result["loss"] == model(make_batch(case.method)).loss.item()
         assert result["encoder_sum"] == sum(p.abs().sum().item() for p in model.encoder.parameters())
         assert result["saved_again_loss"] == result["loss"]
-        assert result["classes"] == [METHODS[method].config.__name__, METHODS[method].encoder.__name__]
+        assert result["classes"] == [METHODS[case.method].config.__name__, METHODS[case.method].encoder.__name__]
         assert all(module.startswith("transformers_modules.") for module in result["modules"])
 
 
@@ -434,9 +447,9 @@ sys.modules["hf_dense"] = None
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
-root, again, methods = sys.argv[1], sys.argv[2], sys.argv[3:]
+root, again, names = sys.argv[1], sys.argv[2], sys.argv[3:]
 results = {}
-for name in methods:
+for name in names:
     path = f"{root}/{name}"
     config = AutoConfig.from_pretrained(path, trust_remote_code=True)
     encoder = AutoModel.from_pretrained(path, trust_remote_code=True)
@@ -456,14 +469,14 @@ print(json.dumps(results))
 
 
 @pytest.fixture(scope="module")
-def remote(saved: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def remote(saved: dict[Case, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a process that cannot import hf_dense makes of the checkpoints of all methods."""
     root = next(iter(saved.values())).parent
-    for name, path in saved.items():
-        torch.save(make_batch(name), path / "views.pt")
+    for case, path in saved.items():
+        torch.save(make_batch(case.method), path / "views.pt")
     home = tmp_path_factory.mktemp("home")
     done = subprocess.run(
-        [sys.executable, "-c", LOAD_WITHOUT_PACKAGE, str(root), str(home / "again"), *saved],
+        [sys.executable, "-c", LOAD_WITHOUT_PACKAGE, str(root), str(home / "again"), *(case.name for case in saved)],
         env={**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"},
         cwd=home,
         capture_output=True,
@@ -495,38 +508,46 @@ def started_at_random(model: BottleneckForPreTraining) -> list[str]:
     return [f"decoders.{name}" for name, spec in model.config.decoder_specs.items() if spec.init == "random"]
 
 
+@each_case
 class TestFromBackbone:
     def test_masked_language_model_gives_encoder_and_head(
-        self, method: str, tmp_path: Path, library_log: pytest.LogCaptureFixture
+        self, case: Case, tmp_path: Path, library_log: pytest.LogCaptureFixture
     ) -> None:
-        source = BertForMaskedLM(backbone_config())
+        source = AutoModelForMaskedLM.from_config(BACKBONES[case.backbone](0.1)).eval()
         randomise(source, seed=3)
         source.save_pretrained(tmp_path)
-        model = METHODS[method].pretraining.from_backbone(tmp_path)
+        model = METHODS[case.method].pretraining.from_backbone(tmp_path).eval()
         assert announced(library_log) == started_at_random(model)
-        assert_same(model.encoder.backbone.state_dict(), source.bert.state_dict(), tolerance=0.0)
-        hidden, labels = torch.randn(2, 5, 32), torch.randint(100, (2, 5))
-        expected = torch.nn.functional.cross_entropy(
-            source.cls(hidden).flatten(0, 1), labels.flatten(), reduction="sum"
-        )
-        torch.testing.assert_close(model.score(hidden, labels, "mlm"), expected)
+        assert_same(model.encoder.backbone.state_dict(), source.base_model.state_dict(), tolerance=0.0)
+        ids = torch.randint(5, VOCABULARY, (2, 5))
+        scores = source(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+        expected = torch.nn.functional.cross_entropy(scores.flatten(0, 1), ids.flatten(), reduction="sum")
+        hidden = model.encoder(ids, torch.ones_like(ids)).last_hidden_state
+        torch.testing.assert_close(model.score(hidden, ids, "mlm"), expected)
 
     def test_headless_encoder_gives_the_encoder(
-        self, method: str, tmp_path: Path, library_log: pytest.LogCaptureFixture
+        self, case: Case, tmp_path: Path, library_log: pytest.LogCaptureFixture
     ) -> None:
-        source = BertModel(backbone_config(), add_pooling_layer=False)
+        source = build_backbone(BACKBONES[case.backbone](0.1))
         randomise(source, seed=3)
         source.save_pretrained(tmp_path)
-        model = METHODS[method].pretraining.from_backbone(tmp_path)
+        model = METHODS[case.method].pretraining.from_backbone(tmp_path)
         assert announced(library_log) == [*started_at_random(model), "head"]
         assert_same(model.encoder.backbone.state_dict(), source.state_dict(), tolerance=0.0)
         assert all(torch.isfinite(parameter).all() for parameter in model.parameters())
 
-    def test_declaration_can_be_changed_on_the_way(self, method: str, tmp_path: Path) -> None:
-        BertForMaskedLM(backbone_config()).save_pretrained(tmp_path)
-        cls = METHODS[method].pretraining
-        name = next(iter(METHODS[method].config().encoder_specs))
+    def test_declaration_can_be_changed_on_the_way(self, case: Case, tmp_path: Path) -> None:
+        AutoModelForMaskedLM.from_config(BACKBONES[case.backbone](0.1)).save_pretrained(tmp_path)
+        cls = METHODS[case.method].pretraining
+        name = next(iter(METHODS[case.method].config().encoder_specs))
         model = cls.from_backbone(tmp_path, encoders={name: {"view": {"rate": 0.4}}}, crop="random")
         assert model.config.encoder_specs[name].view.rate == 0.4
         assert model.config.crop == "random"
-        assert model.config.backbone_config.hidden_size == 32
+        assert model.config.backbone_config.hidden_size == HIDDEN
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=[case.name for case in REFUSED])
+def test_what_cannot_work_is_refused_in_one_sentence(case: Case) -> None:
+    with pytest.raises(ValueError, match=REFUSED[case]) as caught:
+        METHODS[case.method].config(backbone_config=BACKBONES[case.backbone](0.1))
+    assert "\n" not in str(caught.value)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from tiny_backbones import BACKBONES
 from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder, write_retriever
 from transformers import AutoModel, BertModel, BertTokenizer
 
@@ -37,6 +38,21 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     RetroMAEForPreTraining(RetroMAEConfig(backbone_config=tiny_config())).save_pretrained(directory)
     tiny_tokenizer().save_pretrained(directory)
     return directory
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_every_family_of_backbones_is_exported(backbone: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = RetroMAEForPreTraining(RetroMAEConfig(backbone_config=BACKBONES[backbone](0.1)))
+    model.save_pretrained(tmp_path / "checkpoint")
+    tiny_tokenizer().save_pretrained(tmp_path / "checkpoint")
+    exported = export_sentence_transformer(tmp_path / "checkpoint", tmp_path / "out", max_length=22)
+    vectors = SentenceTransformer(str(exported), device="cpu").encode(TEXTS)
+    batch = dict(tiny_tokenizer()(TEXTS, padding=True, return_tensors="pt"))
+    batch.pop("token_type_ids")
+    with torch.no_grad():
+        expected = model.encoder.eval()(**batch).pooler_output.numpy()
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
 def cls_vectors(encoder: torch.nn.Module, texts: list[str]) -> np.ndarray:

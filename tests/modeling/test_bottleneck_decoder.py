@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM
 from transformers.models.bert.modeling_bert import BertLayer
 
-from hf_dense import Decoder, View
-from hf_dense.modeling.bottleneck_backbones import family_of, head_state
-from hf_dense.modeling.bottleneck_decoder import Attention, Block, BottleneckEntry, DecoderStack, VocabularyHead
+from hf_dense import METHODS, Decoder, SEEDConfig, View
+from hf_dense.modeling.bottleneck_backbones import FULL, family_of
+from hf_dense.modeling.bottleneck_decoder import Attention, Block, BottleneckEntry, DecoderStack, Sight, VocabularyHead
 
 BATCH, LENGTH, DIM = 2, 6, 32
 BERT = BertConfig(
@@ -98,9 +100,9 @@ def test_post_norm_block_on_one_stream_is_the_bert_layer() -> None:
     stream, _, mask, bottleneck = inputs()
     for visible in (mask, torch.ones_like(mask)):
         torch.testing.assert_close(
-            block(stream, stream, visible, bottleneck), layer(stream, visible), atol=1e-6, rtol=0
+            block(stream, stream, Sight(visible), bottleneck), layer(stream, visible), atol=1e-6, rtol=0
         )
-    assert not torch.allclose(block(stream, stream, mask, bottleneck), layer(stream, torch.ones_like(mask)))
+    assert not torch.allclose(block(stream, stream, Sight(mask), bottleneck), layer(stream, torch.ones_like(mask)))
 
 
 def test_two_stream_block_equals_the_loop() -> None:
@@ -108,7 +110,7 @@ def test_two_stream_block_equals_the_loop() -> None:
     stream, memory, mask, bottleneck = inputs()
     middle = plain_norm(block.attention_norm, stream + plain_attention(block.attention, stream, memory, mask))
     expected = plain_norm(block.output_norm, middle + plain_expand(block, middle))
-    torch.testing.assert_close(block(stream, memory, mask, bottleneck), expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(block(stream, memory, Sight(mask), bottleneck), expected, atol=1e-9, rtol=0)
 
 
 def test_pre_norm_block_equals_the_loop() -> None:
@@ -119,7 +121,7 @@ def test_pre_norm_block_equals_the_loop() -> None:
     expected = stream + plain_attention(block.attention, seen, seen, mask)
     expected = expected + block.entry.output(block.entry.value(bottleneck))
     expected = expected + plain_expand(block, plain_norm(block.output_norm, expected))
-    torch.testing.assert_close(block(stream, stream, mask, bottleneck), expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(block(stream, stream, Sight(mask), bottleneck), expected, atol=1e-9, rtol=0)
 
 
 def test_bottleneck_entry_is_attention_over_one_key() -> None:
@@ -134,16 +136,16 @@ def test_bottleneck_entry_is_attention_over_one_key() -> None:
     torch.testing.assert_close(entry(bottleneck), expected, atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("decoder", [Decoder(layers=2), PRE], ids=["post", "pre"])
+@pytest.mark.parametrize("decoder", [Decoder(layers=2), PRE], ids=["backbone", "pre"])
 def test_stack_runs_its_layers_in_turn(decoder: Decoder) -> None:
     stack = randomised(DecoderStack(SHAPE, decoder))
     stream, _, mask, bottleneck = inputs()
     expected = stream
     for layer in stack.layers:
-        expected = layer(expected, expected, mask, bottleneck)
+        expected = layer(expected, expected, Sight(mask), bottleneck)
     if decoder.norm == "pre":
         expected = plain_norm(stack.norm, expected)
-    torch.testing.assert_close(stack(stream, stream, mask, bottleneck), expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(stack(stream, stream, {FULL: Sight(mask)}, bottleneck), expected, atol=1e-9, rtol=0)
 
 
 def test_own_embeddings_add_positions_and_normalise() -> None:
@@ -156,7 +158,27 @@ def test_own_embeddings_add_positions_and_normalise() -> None:
 def test_vocabulary_head_is_the_head_of_bert() -> None:
     source = randomised(BertForMaskedLM(BERT))
     head = VocabularyHead(SHAPE, BERT.vocab_size).double()
-    head.load_state_dict(head_state(family_of(BERT), source.state_dict()))
+    state = source.state_dict()
+    head.load_state_dict({ours: state[theirs] for ours, theirs in family_of(BERT).head.items()})
     hidden, *_ = inputs()
     scores = head(hidden) @ source.get_input_embeddings().weight.T + head.bias
     torch.testing.assert_close(scores, source.cls(hidden), atol=1e-9, rtol=0)
+
+
+def test_gpt2_layers_drop_their_input_and_add_little_at_first() -> None:
+    view = View(select="none", labels="next")
+    decoder = Decoder(view, layers=3, norm="gpt2", attention="causal:3")
+    stack = DecoderStack(SHAPE, decoder)
+    assert stack.norm is not None
+    assert all(layer.pre for layer in stack.layers)
+    changes = {"view": asdict(view), "layers": 3, "attention": "causal:3", "inputs": "embeddings", "head": "mlm"}
+    for norm, scale in (("pre", 1.0), ("gpt2", 6**-0.5)):
+        torch.manual_seed(0)
+        declared = {"decoder": {**changes, "entry": "first", "norm": norm}}
+        model = METHODS["seed_encoder"].pretraining(SEEDConfig(backbone_config=BERT.to_dict(), decoders=declared))
+        for layer in model.decoders["decoder"].layers:
+            for part, expected in ((layer.up, 1.0), (layer.down, scale), (layer.attention.output, scale)):
+                assert part.weight.std().item() / 0.02 == pytest.approx(expected, rel=0.1)
+    dropping = DecoderStack(family_of(BERT).shape(BertConfig(hidden_size=DIM, num_attention_heads=4)), decoder)
+    assert dropping.input_dropout.p == 0.1
+    assert DecoderStack(SHAPE, PRE).input_dropout.p == 0.0

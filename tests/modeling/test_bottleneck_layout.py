@@ -46,6 +46,20 @@ def test_causal_attention_sees_its_window_but_no_padding() -> None:
     ]
 
 
+def test_causal_attention_without_a_window_sees_all_that_came_before() -> None:
+    decoder = Decoder(View(select="none", labels="next"), attention="causal")
+    assert layout().visibility(decoder)[0, 0].int().tolist() == torch.ones(4, 4).tril().int().tolist()
+
+
+def test_a_layers_window_narrows_what_its_decoder_sees() -> None:
+    assert layout().visibility(Decoder(), window=1)[0, 0].int().tolist() == [
+        [1, 1, 0, 0],
+        [1, 1, 1, 0],
+        [0, 1, 1, 1],
+        [0, 0, 1, 1],
+    ]
+
+
 def test_sampled_attention_sees_its_sample_but_no_padding_and_no_row_is_blind() -> None:
     visible = torch.tensor([[[0, 1, 1, 0], [1, 0, 0, 1], [1, 1, 0, 0], [1, 0, 1, 0]]]).expand(2, -1, -1).clone()
     visible[1, 1] = torch.tensor([0, 0, 0, 1])  # sees only padding

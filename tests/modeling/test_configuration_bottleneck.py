@@ -78,7 +78,8 @@ def test_one_source_may_be_a_plain_string() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attention", "kind", "value"), [("full", "full", 0), ("causal:12", "causal", 12), ("sampled:.25", "sampled", 0.25)]
+    ("attention", "kind", "value"),
+    [("full", "full", 0), ("causal", "causal", 0), ("causal:12", "causal", 12), ("sampled:.25", "sampled", 0.25)],
 )
 def test_attention_is_read_apart(attention: str, kind: str, value: float) -> None:
     decoder = Decoder(attention=attention)
@@ -98,20 +99,21 @@ def test_a_method_may_declare_further_decoders() -> None:
         (View, {"labels": "all"}, r"View\.labels is 'all'; allowed: hidden, every, next"),
         (View, {"sources": ()}, r"View\.sources is \(\); name at least one"),
         (View, {"rate": 0.0}, r"View\.rate is 0\.0"),
-        (View, {"rate": 1.0}, r"View\.rate is 1\.0"),
+        (View, {"rate": 1.1}, r"View\.rate is 1\.1"),
+        (View, {"labels": "replaced"}, "set fill='generator'"),
         (View, {"select": "none"}, "scores nothing"),
         (Decoder, {"layers": 0}, r"Decoder\.layers is 0"),
         (Decoder, {"inputs": "words"}, r"Decoder\.inputs is 'words'; allowed: embeddings, own_embeddings"),
         (Decoder, {"stream": "x"}, r"Decoder\.stream is 'x'; allowed: inputs, bottleneck, bottleneck_embedded"),
         (Decoder, {"entry": "last"}, r"Decoder\.entry is 'last'; allowed: first, cross_attention"),
-        (Decoder, {"norm": "mid"}, r"Decoder\.norm is 'mid'; allowed: post, pre"),
+        (Decoder, {"norm": "mid"}, r"Decoder\.norm is 'mid'; allowed: backbone, pre, gpt2"),
         (Decoder, {"head": "own"}, r"Decoder\.head is 'own'; allowed: mlm, tied"),
-        (Decoder, {"attention": "causal"}, r"Decoder\.attention is 'causal'; allowed: full, causal:k"),
+        (Decoder, {"attention": "window"}, r"Decoder\.attention is 'window'; allowed: full, causal, causal:k"),
         (Decoder, {"attention": "causal:0"}, r"Decoder\.attention is 'causal:0'"),
         (Decoder, {"attention": "sampled:1.5"}, r"Decoder\.attention is 'sampled:1\.5'"),
         (Decoder, {"attention": "sampled:0.0"}, r"Decoder\.attention is 'sampled:0\.0'"),
-        (Decoder, {"stream": "bottleneck", "layers": 2}, "exactly one post-norm layer"),
-        (Decoder, {"stream": "bottleneck", "layers": 1, "norm": "pre"}, "exactly one post-norm layer"),
+        (Decoder, {"stream": "bottleneck", "layers": 2}, "one layer, norm='backbone'"),
+        (Decoder, {"stream": "bottleneck", "layers": 1, "norm": "pre"}, "one layer, norm='backbone'"),
         (Decoder, {"entry": "cross_attention"}, r"has norm='pre'"),
     ],
 )
@@ -131,6 +133,7 @@ def test_bad_declarations_are_refused(cls: Any, values: dict[str, Any], message:
         ({"decoders": {"decoder": {"rate": 0.3}}}, "Decoder of 'decoder' has no field 'rate'; it has: view, encoder, "),
         ({"decoders": {"decoder": {"view": {"mask": 1}}}}, "View of 'decoder' has no field 'mask'; it has: sources, "),
         ({"decoders": {"decoder": {"encoder": "other"}}}, "reads encoder 'other'; there is: encoder"),
+        ({"encoders": {"encoder": {"view": {"fill": "generator"}}}}, "a generator, which retromae has not; simlm has"),
         ({"decoders": {"encoder": {"view": {}}}}, "both named 'encoder'"),
         ({"decoders": {"decoder": {"view": {"sources": ["text", "neighbour"]}}}}, "equally many sources"),
     ],

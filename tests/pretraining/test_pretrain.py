@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_backbones import BACKBONES
 from tiny_pretraining import METHODS, same_weights, tiny_arguments, tiny_model, tiny_options, weights, write_corpus
-from tiny_retriever import tiny_config, tiny_tokenizer
-from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, BertForMaskedLM
+from tiny_retriever import spaced_tokenizer, tiny_config, tiny_tokenizer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertForMaskedLM
 
 from hf_dense.errors import InputError
 from hf_dense.pretraining import pretrain as pretrain_module
@@ -71,6 +72,29 @@ def test_a_run_saves_encoder_decoders_and_tokenizer(tmp_path: Path, method: str)
     names = {name for entry in trainer.state.log_history for name in entry}
     losses = ["", *(f"{name}_" for name in trainer.model.config.weights)]
     assert {f"{prefix}{name}loss" for prefix in ("", "eval_") for name in losses} <= names
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_every_family_of_backbones_can_be_pre_trained(tmp_path: Path, backbone: str) -> None:
+    options = tiny_options(tmp_path, "retromae", backbone=str(tmp_path / "start"), max_length=20)
+    AutoModelForMaskedLM.from_config(BACKBONES[backbone](0.1)).save_pretrained(tmp_path / "start")
+    kinds = {"roberta": "bytes", "modernbert": "bytes", "xlm-roberta": "sentences"}
+    texts = [json.loads(line)["text"] for line in Path(options.corpus).read_text().splitlines()]
+    kind = kinds.get(backbone)
+    tokenizer = spaced_tokenizer(texts, kind) if kind else tiny_tokenizer()
+    tokenizer.save_pretrained(tmp_path / "start")
+    options.tokenizer = None
+    trainer = pretrain(options, tiny_arguments(tmp_path / "out", max_steps=2))
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert losses
+    assert all(0 < loss < 100 for loss in losses)
+
+
+def test_a_backbone_that_numbers_positions_from_its_padding_takes_shorter_texts(tmp_path: Path) -> None:
+    AutoModelForMaskedLM.from_config(BACKBONES["roberta"](0.1)).save_pretrained(tmp_path / "start")
+    options = tiny_options(tmp_path, backbone=str(tmp_path / "start"), max_length=24)
+    with pytest.raises(InputError, match="max_length is 24; the backbone takes texts of 4 to 23 tokens"):
+        pretrain(options, tiny_arguments(tmp_path / "out"))
 
 
 def test_a_tokenizer_is_trained_on_the_corpus_when_none_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tiny_pretraining import METHODS, same_weights, tiny_model
 from tiny_retriever import tiny_config
-from transformers import BertForMaskedLM, BertModel, DistilBertConfig, DistilBertModel
+from transformers import BertForMaskedLM, BertModel, GPT2Config, GPT2Model
 
 from hf_dense.errors import InputError
 from hf_dense.methods import get_method
@@ -79,9 +79,9 @@ def test_a_bert_without_head_gives_the_encoder(tmp_path: Path) -> None:
 
 
 def test_a_family_that_is_not_supported_is_refused(tmp_path: Path) -> None:
-    config = DistilBertConfig(vocab_size=60, dim=32, n_layers=1, n_heads=2, hidden_dim=32)
-    DistilBertModel(config).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="'distilbert' are not supported"):
+    config = GPT2Config(vocab_size=60, n_embd=32, n_layer=1, n_head=2, n_positions=32)
+    GPT2Model(config).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="Backbones of type 'gpt2' are not supported; use: bert, roberta"):
         start("retromae", tmp_path)
 
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from tiny_pretraining import random_text
-from tiny_retriever import tiny_tokenizer
+from tiny_retriever import spaced_tokenizer, tiny_tokenizer
 from transformers import BertTokenizer
 
 from hf_dense.errors import InputError
@@ -40,11 +40,23 @@ def test_special_tokens_and_continuations_are_read() -> None:
     assert vocabulary.special[ids].tolist() == [True, False, False, False, False, True, True, False]
 
 
+@pytest.mark.parametrize(("kind", "space"), [("bytes", "Ġ"), ("sentences", "▁")])
+def test_words_are_told_apart_by_their_spaces_too(kind: str, space: str) -> None:
+    tokenizer = spaced_tokenizer(random_texts(), kind)
+    vocabulary = Vocabulary.of(tokenizer)
+    ids = tokenizer("abcd ef. gh")["input_ids"]
+    tokens = tokenizer.convert_ids_to_tokens(ids)
+    starts = [not continues for continues in vocabulary.continues[ids]]
+    words = "".join(("|" if start else "") + token for token, start in zip(tokens[1:-1], starts[1:-1], strict=True))
+    assert words.strip("|") == f"{space}abcd|{space}ef|.|{space}gh".removeprefix("" if kind == "sentences" else space)
+    assert starts[0] or vocabulary.special[ids[0]]
+
+
 @pytest.mark.parametrize("role", ["cls", "sep", "mask", "pad"])
 def test_a_tokenizer_without_a_special_token_is_refused(role: str) -> None:
     tokenizer = tiny_tokenizer()
     setattr(tokenizer, f"{role}_token", None)
-    with pytest.raises(InputError, match=f"has no {role} token; .*use a BERT-like tokenizer"):
+    with pytest.raises(InputError, match=f"has no {role} token; .*use an encoder's tokenizer"):
         Vocabulary.of(tokenizer)
 
 
