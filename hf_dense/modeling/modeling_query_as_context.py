@@ -1,6 +1,6 @@
 """Query-as-context: a generated query in place of a neighbouring span, on coCondenser and on CoT-MAE.
 
-Wu, Ma, Lin, Lin, Wang and Hu, "Query-as-context Pre-training for Dense Passage Retrieval" (EMNLP 2023),
+Wu, Ma, Qian, Lin and Hu, "Query-as-context Pre-training for Dense Passage Retrieval" (EMNLP 2023),
 arXiv:2212.09598. One of a passage's generated queries is drawn at every visit.
 """
 

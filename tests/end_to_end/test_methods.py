@@ -1,0 +1,77 @@
+"""Every method's ready demo configuration, on the documentation of Python, on one process and on two."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hf_dense.data import build_python_docs
+from hf_dense.methods import METHODS
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+STEPS = 200
+LAUNCH = {
+    1: ["--num_processes", "1", "--cpu"],
+    2: ["--multi_gpu", "--num_processes", "2", "--main_process_port", "0"],
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("corpus") / "python_docs"
+    return build_python_docs(out, packages=["numpy", "torch"], length=48, progress=False)
+
+
+def without_dropout(sizes: dict[str, Any]) -> str:
+    """Sizes of a model that drops nothing: what is dropped would differ between one process and two."""
+    return json.dumps({**sizes, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
+
+
+def train(method: str, corpus: Path, output: Path, processes: int) -> list[dict[str, float]]:
+    """Run the demo configuration's command for fewer steps; the losses that it logs."""
+    path = ROOT / "examples" / "configs" / f"{method}_demo.yaml"
+    demo = yaml.safe_load(path.read_text())
+    options = {
+        "corpus": corpus,
+        "output_dir": output,
+        "max_steps": STEPS,
+        "per_device_train_batch_size": demo["per_device_train_batch_size"] // processes,
+        "backbone_config": without_dropout(demo["backbone_config"]),
+        "logging_steps": 10,
+        "eval_strategy": "no",
+        "save_strategy": "no",
+        "disable_tqdm": "true",
+        "use_cpu": "true",
+    }
+    if "generator" in demo:
+        options["generator"] = without_dropout(demo["generator"])
+    flags = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
+    command = [sys.executable, "-m", "accelerate.commands.launch", *LAUNCH[processes]]
+    command += [str(ROOT / "examples" / "pretrain.py"), "--config", str(path), *flags]
+    done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    history = json.loads((output / "trainer_state.json").read_text())["log_history"]
+    return [entry for entry in history if "loss" in entry]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_loss_falls_and_two_processes_do_what_one_does(method: str, corpus: Path, tmp_path: Path) -> None:
+    one, two = (train(method, corpus, tmp_path / str(processes), processes) for processes in (1, 2))
+    assert [entry["step"] for entry in one] == [entry["step"] for entry in two] == list(range(10, STEPS + 1, 10))
+    losses = [name for name in one[0] if name.endswith("loss")]
+    assert len(losses) > 1
+    for name in losses:
+        first, last = one[0][name], sum(entry[name] for entry in one[-3:]) / 3
+        assert last < 0.97 * first, f"{name}: {first} -> {last}"
+    for alone, together in zip(one, two, strict=True):
+        for name in losses:
+            assert together[name] == pytest.approx(alone[name], abs=1e-3), f"{name} at step {alone['step']}"
