@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 
+from hf_dense.data.commands import add_data_arguments, run_data
 from hf_dense.errors import InputError, run_main
 from hf_dense.version import __version__
 
@@ -82,6 +83,7 @@ def _index_directory(arguments: argparse.Namespace) -> Path:
 
 
 VERBS = {
+    "data": Verb("Build corpora, contexts, word counts and negatives.", add_data_arguments, run_data),
     "search": Verb("Find the passages that answer a question.", _add_search_arguments, _search),
 }
 

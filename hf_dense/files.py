@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -9,12 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hf_dense.errors import InputError
+
 
 @contextmanager
 def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary sibling of `path` to fill; it replaces `path` on success and vanishes on failure.
 
     An existing `path` is replaced only once the new directory is complete.
+
+    Raises:
+        InputError: the disk is full.
     """
     target = Path(path).resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -29,6 +35,11 @@ def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(work, target)
         if old is not None:
             shutil.rmtree(old)
+    except OSError as error:
+        shutil.rmtree(work, ignore_errors=True)
+        if error.errno == errno.ENOSPC or "No space left" in str(error):
+            raise InputError(f"There is no room left to write {path}; free some disk space and start again.") from error
+        raise
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from hf_dense.errors import InputError
 
 
-def check_replaceable(path: str | Path, marker: str) -> None:
+def check_replaceable(path: str | os.PathLike[str], marker: str) -> None:
     """Pass when `path` is absent, an empty directory, or an earlier output of the same kind, known by `marker`.
 
     Args:

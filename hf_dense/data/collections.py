@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from datasets import Dataset, DatasetDict, Features, Value, load_dataset
-from huggingface_hub import DatasetCard
+from datasets import Dataset, Features, Value
+from huggingface_hub import create_repo, upload_folder
 from pyarrow import csv, json, parquet
 
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
@@ -131,24 +131,22 @@ def content_hash(path: str | os.PathLike[str]) -> str:
 
 
 def push_collection(path: str | os.PathLike[str], repository: str, private: bool = False) -> None:
-    """Publish a collection in published form to the Hub: three configurations, then its card.
+    """Publish the Parquet files and the card of a directory to the Hub, as they are.
 
     Raises:
-        InputError: the directory, its card or one of its configurations is missing.
+        InputError: the directory has no card.
     """
     folder = _existing(Path(path))
     if not (folder / "README.md").exists():
-        raise InputError(f"{path} has no README.md; only a collection in published form can be pushed")
-    for config, directory in (("default", "qrels"), ("corpus", "corpus"), ("queries", "queries")):
-        tables = load_dataset(str(folder), config)
-        assert isinstance(tables, DatasetDict)
-        tables.push_to_hub(
-            repository, config_name=config, data_dir=directory, set_default=config == "default", private=private
-        )
-    card, pushed = DatasetCard.load(folder / "README.md"), DatasetCard.load(repository)
-    for key in ("configs", "dataset_info"):  # where the Hub's copy keeps its files
-        setattr(card.data, key, pushed.data.get(key))
-    card.push_to_hub(repository)
+        raise InputError(f"{path} has no README.md; only what hf-dense data wrote can be pushed")
+    create_repo(repository, repo_type="dataset", private=private, exist_ok=True)
+    upload_folder(
+        repo_id=repository,
+        folder_path=folder,
+        repo_type="dataset",
+        allow_patterns=["*.parquet", "README.md", "*.json"],
+        commit_message="Upload the dataset",
+    )
 
 
 def _existing(folder: Path) -> Path:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Final
 
 from datasets import Dataset
@@ -53,7 +55,11 @@ def tokenizer_counter(name: str) -> CountTokens:
 
 
 def build_passages(
-    documents: Sequence[Sequence[str]], length: int, count_tokens: CountTokens, banned: Sequence[str] | None = None
+    documents: Sequence[Sequence[str]],
+    length: int,
+    count_tokens: CountTokens,
+    banned: Sequence[str] | None = None,
+    targets: Sequence[Iterator[int]] | None = None,
 ) -> list[list[str]]:
     """Cut each document (its paragraphs) into passages of consecutive sentences, packed greedily.
 
@@ -63,6 +69,8 @@ def build_passages(
             for tokenizers whose tokens never cross a space (WordPiece, pre-tokens).
         count_tokens: texts -> number of tokens of each.
         banned: for each document a text (or "") whose repetition is removed: no sentence holding it survives.
+        targets: for each document the lengths at which its passages are closed, where some are to be shorter (see
+            `drawn_targets`); a sentence is not cut for it. None closes all at `length`.
 
     Returns:
         For each document its passages in order. A sentence longer than `length` is cut between words, or inside
@@ -80,13 +88,27 @@ def build_passages(
         sentences.append([sentence for sentence in found if not (text and text in sentence.casefold())])
     counts = iter(count_tokens([sentence for found in sentences for sentence in found]))
     passages = []
-    for found in sentences:
+    for at, found in enumerate(sentences):
         pieces: list[tuple[str, int]] = []
         for sentence in found:
             size = next(counts)
             pieces += [(sentence, size)] if size <= length else _cut(sentence, length, count_tokens)
-        passages.append(_pack(pieces, length))
+        passages.append(_pack(pieces, targets[at] if targets else repeat(length)))
     return passages
+
+
+def drawn_targets(name: str, length: int, short: float) -> Iterator[int]:
+    """Lengths of a document's passages: `length`, or with probability `short` any from 2 to it (CoT-MAE, Condenser).
+
+    The same name gives the same ones.
+
+    >>> from itertools import islice
+    >>> list(islice(drawn_targets("a", 100, 0.5), 4))
+    [10, 100, 100, 100]
+    """
+    generator = random.Random(name)
+    while True:
+        yield generator.randint(2, length) if generator.random() < short else length
 
 
 def add_neighbours(corpus: Dataset) -> Dataset:
@@ -115,14 +137,14 @@ def add_neighbours(corpus: Dataset) -> Dataset:
     return Dataset.from_dict({name: pairs[name].tolist() for name in ("text", "neighbour")})
 
 
-def _pack(pieces: Iterable[tuple[str, int]], length: int) -> list[str]:
-    """Join (text, number of tokens) pieces, in order, into texts of at most `length` tokens."""
+def _pack(pieces: Iterable[tuple[str, int]], targets: Iterator[int]) -> list[str]:
+    """Join (text, number of tokens) pieces, in order, into texts of at most as many tokens as the next target says."""
     packed: list[list[str]] = []
-    used = length
+    used = target = 0
     for text, size in pieces:
-        if used + size > length:
+        if not packed or used + size > target:
             packed.append([])
-            used = 0
+            used, target = 0, next(targets)
         packed[-1].append(text)
         used += size
     return [" ".join(texts) for texts in packed]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from datasets import Features, Value
+from datasets import Features, List, Value
 
 CORPUS: Final = Features(
     {
@@ -18,4 +18,15 @@ CORPUS: Final = Features(
 )
 QUERIES: Final = Features({"id": Value("string"), "text": Value("string")})
 QRELS: Final = Features({"query-id": Value("string"), "corpus-id": Value("string"), "score": Value("int32")})
+# One row for a query to train on: pairs (no negatives), triples and lists; scores are empty where there are none.
+TRAINING: Final = Features(
+    {
+        "query_id": Value("string"),
+        "query": Value("string"),
+        "positives": List(Value("string")),  # ids of passages, as all that follow
+        "negatives": List(Value("string")),
+        "positive_scores": List(Value("float32")),
+        "negative_scores": List(Value("float32")),
+    }
+)
 SPLITS: Final = ("train", "dev", "test")

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import parquet
+from transformers import PreTrainedTokenizerBase
 
+from hf_dense.errors import InputError
 from hf_dense.pretraining.masking import Bits, Ints, word_hashes, word_index
 from hf_dense.pretraining.vocabulary import Vocabulary
 
 Floats = NDArray[np.float64]
 _ROWS = 2000  # texts counted at once
+_PARTS = 64  # counts joined at once
 
 
 @dataclass(frozen=True)
@@ -33,15 +42,63 @@ class Keywords:
 
     @classmethod
     def of(cls, texts: Iterable[NDArray[np.int32]], vocabulary: Vocabulary) -> Keywords:
-        """Count the words of a corpus of token ids (one array per passage, no special tokens)."""
-        rows = list(texts)
-        parts = [_count(rows[start : start + _ROWS], vocabulary) for start in range(0, len(rows), _ROWS)]
-        words, inverse = np.unique(np.concatenate([words for words, _, _ in parts]), return_inverse=True)
-        occurrences, passages = (
-            np.bincount(inverse, weights=np.concatenate(column), minlength=len(words)).astype(np.int64)
-            for column in list(zip(*parts, strict=True))[1:]
+        """Count the words of a corpus of token ids (one array per passage, no special tokens), in one pass."""
+        parts: list[Keywords] = []
+        for part in batched(texts, _ROWS):
+            parts.append(cls(*_count(part, vocabulary), len(part)))
+            if len(parts) == _PARTS:
+                parts = [cls.joined(parts)]
+        return cls.joined(parts)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Keywords]) -> Keywords:
+        """The counts of several corpora together."""
+        words, inverse = np.unique(
+            np.concatenate([np.empty(0, np.uint64), *(part.words for part in parts)]), return_inverse=True
         )
-        return cls(words, occurrences, passages, len(rows))
+        occurrences, passages = (
+            np.bincount(inverse, weights=np.concatenate([np.empty(0), *columns]), minlength=len(words)).astype(np.int64)
+            for columns in ([part.occurrences for part in parts], [part.passages for part in parts])
+        )
+        return cls(words, occurrences, passages, sum(part.total for part in parts))
+
+    def save(self, path: str | os.PathLike[str], spelled: Mapping[int, str], vocabulary: Vocabulary) -> None:
+        """Write a Parquet table: `word`, `hash`, `occurrences`, `passages`; complete or not at all.
+
+        Args:
+            spelled: the words by their hashes.
+            vocabulary: of the tokenizer whose tokens make up the words.
+        """
+        columns = {
+            "word": [spelled[int(word)] for word in self.words],
+            "hash": self.words,
+            "occurrences": self.occurrences,
+            "passages": self.passages,
+        }
+        notes = {"total": str(self.total), "vocabulary": _fingerprint(vocabulary)}
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}.partial")
+        parquet.write_table(pa.table(columns).replace_schema_metadata(notes), partial)
+        os.replace(partial, target)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], vocabulary: Vocabulary) -> Keywords:
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: there is no such table, or it was counted with another tokenizer.
+        """
+        try:
+            table = parquet.read_table(path)
+            notes = table.schema.metadata or {}
+            total = int(notes[b"total"])
+        except (OSError, pa.ArrowException, KeyError) as error:
+            raise InputError(f"{path} is not a table of word counts; make one with hf-dense data keywords.") from error
+        if notes.get(b"vocabulary") != _fingerprint(vocabulary).encode():
+            raise InputError(f"The words of {path} were counted with another tokenizer; count them with this one.")
+        words, occurrences, passages = (table.column(name).to_numpy() for name in ("hash", "occurrences", "passages"))
+        return cls(words, occurrences, passages, total)
 
     def weigh(self, kind: str, ids: Ints, word: Ints) -> Floats:
         """The weight of every word of a batch.
@@ -65,6 +122,13 @@ class Keywords:
         return np.where(exists, _repetitions(hashes, exists) * rarity, 0.0)
 
 
+def batched(texts: Iterable[NDArray[np.int32]], size: int) -> Iterator[list[NDArray[np.int32]]]:
+    """Consecutive texts, so many at a time."""
+    iterator = iter(texts)
+    while part := list(islice(iterator, size)):
+        yield part
+
+
 _LEAST = 1e-6  # a word of every passage still has some weight
 
 
@@ -81,14 +145,38 @@ def _repetitions(hashes: Bits, exists: NDArray[np.bool_]) -> Ints:
     return counts.reshape(hashes.shape)
 
 
-def _count(texts: list[NDArray[np.int32]], vocabulary: Vocabulary) -> tuple[Bits, Ints, Ints]:
-    """The distinct words of some texts, their occurrences, and the number of texts that hold them."""
+def spell(
+    texts: Sequence[NDArray[np.int32]], vocabulary: Vocabulary, tokenizer: PreTrainedTokenizerBase, known: Set[int]
+) -> dict[int, str]:
+    """The words of some texts by their hashes, those that are not `known`."""
+    ids, word, hashes = _words_of(texts, vocabulary)
+    found: dict[int, str] = {}
+    for row in range(len(texts)):
+        for at, code in enumerate(hashes[row, : int(word[row].max(initial=-1)) + 1].tolist()):
+            if code not in known and code not in found:
+                found[code] = str(tokenizer.decode(ids[row][word[row] == at])).strip()
+    return found
+
+
+def _fingerprint(vocabulary: Vocabulary) -> str:
+    """What tells vocabularies apart, as far as words go."""
+    digest = zlib.crc32(vocabulary.continues.tobytes() + vocabulary.special.tobytes())
+    return f"{vocabulary.size}-{digest:08x}"
+
+
+def _words_of(texts: Sequence[NDArray[np.int32]], vocabulary: Vocabulary) -> tuple[Ints, Ints, Bits]:
+    """Padded ids, word of each token (both (texts, length)), and the hash of each word (texts, words)."""
     length = max(len(text) for text in texts)
     ids = np.full((len(texts), length), vocabulary.pad, dtype=np.int64)
     present = np.arange(length) < np.array([len(text) for text in texts])[:, None]
     ids[present] = np.concatenate(texts)
     word = word_index(ids, present & ~vocabulary.special[ids], vocabulary.continues)
-    hashes = word_hashes(ids, word)
+    return ids, word, word_hashes(ids, word)
+
+
+def _count(texts: Sequence[NDArray[np.int32]], vocabulary: Vocabulary) -> tuple[Bits, Ints, Ints]:
+    """The distinct words of some texts, their occurrences, and the number of texts that hold them."""
+    _, word, hashes = _words_of(texts, vocabulary)
     exists = np.arange(hashes.shape[1]) <= word.max(axis=1, keepdims=True)
     words, inverse = np.unique(hashes[exists], return_inverse=True)
     rows = np.nonzero(exists)[0]

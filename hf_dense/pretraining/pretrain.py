@@ -54,6 +54,10 @@ class PretrainingOptions:
     decoders: dict | str | None = field(  # type: ignore[type-arg]
         default=None, metadata={"help": "changes to the method's decoders, e.g. {decoder: {layers: 1}}"}
     )
+    keywords: str | None = field(
+        default=None,
+        metadata={"help": "master: table of word counts (hf-dense data keywords); default the corpus's own"},
+    )
     chunk: int | None = field(
         default=None, metadata={"help": "contrasting methods: texts read at once, for batches that memory cannot hold"}
     )
@@ -93,7 +97,7 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments) -> PreTra
         if not rows:
             raise InputError(f"No row of {options.corpus} can be used: {NOTHING_LEFT}")
         held = held or None
-        keywords = Keywords.of(rows["text"], vocabulary) if model.config.needs_keywords else None
+        keywords = _keywords(options, rows, vocabulary) if model.config.needs_keywords else None
     if held is None and training.eval_strategy != "no":
         logger.warning("No document is held out, so there is no evaluation loss; raise held_out to get one.")
         training.eval_strategy = IntervalStrategy.NO
@@ -117,6 +121,13 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments) -> PreTra
     if training.push_to_hub:
         trainer.push_to_hub(tags=["hf_dense", options.method, "dense-retrieval"])
     return trainer
+
+
+def _keywords(options: PretrainingOptions, rows: Dataset, vocabulary: Vocabulary) -> Keywords:
+    """Word counts from the table that is named, or of the rows that are trained on."""
+    if options.keywords is not None:
+        return Keywords.load(options.keywords, vocabulary)
+    return Keywords.of(rows["text"], vocabulary)
 
 
 def _tokenizer(options: PretrainingOptions, corpus: Dataset, resume: str | None) -> PreTrainedTokenizerBase:

@@ -1,4 +1,4 @@
-"""A Hugging Face Hub in memory, for model repositories: what `push_to_hub` and `from_pretrained` ask for, no more.
+"""A Hugging Face Hub in memory: what `push_to_hub`, `upload_folder`, `from_pretrained` and `load_dataset` ask for.
 
 Start it with `python server.py`; it prints its address and serves until killed. Clients need `HF_ENDPOINT` set to that
 address, any `HF_TOKEN`, and `HF_HUB_DISABLE_XET=1` (uploads then go through Git LFS), all before `huggingface_hub` is
@@ -15,11 +15,12 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import RLock
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 USER = "someone"
-REPOSITORY = r"(?P<repo>[^/]+/[^/]+)"
-LARGE = (".safetensors", ".bin")
+REPOSITORY = r"(?P<repo>(datasets/)?[^/]+/[^/]+)"  # a dataset's name begins with datasets/
+API = rf"/api/(?:models/)?{REPOSITORY}"
+LARGE = (".safetensors", ".bin", ".parquet")
 Files = dict[str, bytes]
 
 
@@ -117,7 +118,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def create(self, body: bytes) -> None:
         asked = json.loads(body)
-        repo = f"{asked.get('organization') or USER}/{asked['name']}"
+        kind = "datasets/" if asked.get("type") == "dataset" else ""
+        repo = f"{kind}{asked.get('organization') or USER}/{asked['name']}"
         exists = repo in self.hub.repositories
         self.hub.repositories.setdefault(repo, Repository())
         self.send({"url": f"http://{self.headers['Host']}/{repo}", "id": repo}, 409 if exists else 200)
@@ -161,17 +163,47 @@ class Handler(BaseHTTPRequestHandler):
         if files is not None:
             names = [{"rfilename": name} for name in sorted(files)]
             sha = self.hub.repositories[repo].main if revision == "main" else revision
-            self.send({"id": repo, "sha": sha, "private": False, "tags": [], "siblings": names})
+            name = repo.removeprefix("datasets/")
+            self.send({"id": name, "sha": sha, "private": False, "tags": [], "siblings": names})
 
     def tree(self, _: bytes, repo: str, revision: str, folder: str = "") -> None:
         files = self.find(repo, revision)
         if files is None:
             return
-        found = {name: data for name, data in sorted(files.items()) if name.startswith(folder)}
+        prefix = f"{folder}/" if folder else ""
+        deep = parse_qs(urlsplit(self.path).query).get("recursive", ["false"])[0].lower() in ("true", "1")
+        found: dict[str, bytes | None] = {}
+        for name, data in sorted(files.items()):
+            if name.startswith(prefix):
+                parts = name.removeprefix(prefix).split("/")
+                found.update({prefix + "/".join(parts[:end]): None for end in range(1, len(parts) if deep else 2)})
+                if deep or len(parts) == 1:
+                    found[name] = data
         if found:
-            self.send([{"type": "file", "path": n, "size": len(d), "oid": blob_id(d)} for n, d in found.items()])
+            self.send([self.entry(name, data) for name, data in found.items()])
         else:
             self.refuse("EntryNotFound", f"{folder} does not exist")
+
+    def entry(self, path: str, data: bytes | None) -> dict[str, Any]:
+        """What listings say of a file, or of a folder (None)."""
+        if data is None:
+            return {"type": "directory", "path": path, "oid": "2" * 40, "size": 0}
+        entry: dict[str, Any] = {"type": "file", "path": path, "size": len(data), "oid": blob_id(data)}
+        if large := self.hub.large_id(data):
+            entry["lfs"] = {"oid": large, "size": len(data), "pointerSize": 130}
+        return entry
+
+    def paths(self, body: bytes, repo: str, revision: str) -> None:
+        files = self.find(repo, revision)
+        if files is None:
+            return
+        if "json" in self.headers.get("Content-Type", ""):
+            wanted = json.loads(body)["paths"]
+        else:
+            wanted = parse_qs(body.decode())["paths"]
+        folders = {path for path in wanted if any(name.startswith(path + "/") for name in files)}
+        found = [(path, files.get(path)) for path in wanted if path in files or path in folders]
+        self.send([self.entry(path, data) for path, data in found])
 
     def download(self, _: bytes, repo: str, revision: str, path: str) -> None:
         files = self.find(repo, revision)
@@ -182,18 +214,24 @@ class Handler(BaseHTTPRequestHandler):
         data = files[path]
         sha = self.hub.repositories[repo].main if revision == "main" else revision
         tag = f'"{self.hub.large_id(data) or blob_id(data)}"'
-        self.send(data, headers={"X-Repo-Commit": sha, "ETag": tag, "X-Linked-Size": str(len(data))})
+        headers = {"X-Repo-Commit": sha, "ETag": tag, "X-Linked-Size": str(len(data)), "Accept-Ranges": "bytes"}
+        if asked := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
+            start, end = int(asked[1]), min(int(asked[2] or len(data)), len(data) - 1)
+            headers["Content-Range"] = f"bytes {start}-{end}/{len(data)}"
+            return self.send(data[start : end + 1], 206, headers)
+        self.send(data, headers=headers)
 
 
 ROUTES: dict[str, Callable[..., None]] = {
     r"/api/validate-yaml": Handler.validate_card,
     r"/api/repos/create": Handler.create,
-    rf"/api/models/{REPOSITORY}/preupload/main": Handler.plan_upload,
+    rf"{API}/preupload/main": Handler.plan_upload,
     rf"/{REPOSITORY}\.git/info/lfs/objects/batch": Handler.plan_large,
     r"/large/(?P<oid>[0-9a-f]{64})": Handler.upload_large,
-    rf"/api/models/{REPOSITORY}/commit/main": Handler.commit,
-    rf"/api/models/{REPOSITORY}(/revision/(?P<revision>[^/]+))?": Handler.info,
-    rf"/api/models/{REPOSITORY}/tree/(?P<revision>[^/]+)(/(?P<folder>.+))?": Handler.tree,
+    rf"{API}/commit/main": Handler.commit,
+    rf"{API}(/revision/(?P<revision>[^/]+))?": Handler.info,
+    rf"{API}/tree/(?P<revision>[^/]+)(/(?P<folder>.+))?": Handler.tree,
+    rf"{API}/paths-info/(?P<revision>[^/]+)": Handler.paths,
     rf"/{REPOSITORY}/resolve/(?P<revision>[^/]+)/(?P<path>.+)": Handler.download,
 }
 

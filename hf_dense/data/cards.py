@@ -1,0 +1,124 @@
+"""Cards of published datasets."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from huggingface_hub import DatasetCard, DatasetCardData
+
+from hf_dense.files import write_text
+
+_SIZES: Final = (
+    ("n<1K", 10**3),
+    ("1K<n<10K", 10**4),
+    ("10K<n<100K", 10**5),
+    ("100K<n<1M", 10**6),
+    ("1M<n<10M", 10**7),
+    ("10M<n<100M", 10**8),
+    ("100M<n<1B", 10**9),
+    ("1B<n<10B", 10**10),
+)
+
+_CARD: Final = """---
+{data}
+---
+
+# {title}
+
+{about}
+
+Built from `{source}` by
+
+```
+{command}
+```
+
+## Columns
+
+{columns}
+
+## Counts
+
+| | |
+|---|---|
+{counts}
+
+## Licence
+
+{licence}
+"""
+
+
+def size_category(rows: int) -> str:
+    """The Hub's name for a number of rows.
+
+    >>> size_category(25_000)
+    '10K<n<100K'
+    """
+    return next((label for label, bound in _SIZES if rows < bound), "n>1T")
+
+
+def _content(folder: Path, pattern: str) -> int:
+    """A number that changes with the files of a pattern."""
+    value = 0
+    for file in sorted(folder.glob(pattern)):
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                value = zlib.crc32(block, value)
+    return value
+
+
+def write_card(
+    folder: Path,
+    *,
+    title: str,
+    about: str,
+    columns: Mapping[str, str],
+    counts: Mapping[str, int],
+    rows: int,
+    source: str,
+    licence: str,
+    command: str,
+    configs: Mapping[str, str],
+) -> None:
+    """Write a dataset's `README.md`.
+
+    Args:
+        about: what a row is and how it came to be, in a few sentences.
+        columns: what each holds.
+        counts: what was read, kept and left out.
+        rows: number of rows, for the Hub's size category.
+        licence: an identifier of the Hub (`cc-by-sa-4.0`), or `other`.
+        command: what builds it.
+        configs: the files of each configuration, which is its one split too.
+    """
+    data = DatasetCardData(
+        license=licence,
+        pretty_name=title,
+        size_categories=size_category(rows),
+        task_categories=["text-retrieval"],
+        tags=["hf_dense", "dense-retrieval"],
+        configs=[
+            # `datasets` caches a local directory by name and version alone: other content must be another version.
+            {
+                "config_name": name,
+                "data_files": [{"split": name, "path": path}],
+                "version": f"1.0.{_content(folder, path)}",
+            }
+            for name, path in configs.items()
+        ],
+    )
+    content = _CARD.format(
+        data=data.to_yaml(),
+        title=title,
+        about=about,
+        source=source,
+        command=command or "hf_dense",
+        columns="\n".join(f"- `{name}`: {what}" for name, what in columns.items()),
+        counts="\n".join(f"| {name} | {number:,} |" for name, number in counts.items()),
+        licence="That of the source." if licence == "other" else licence,
+    )
+    write_text(folder / "README.md", str(DatasetCard(content)))

@@ -1,0 +1,178 @@
+"""The verbs of `hf-dense data`. Heavy imports belong inside the functions that run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hf_dense.errors import InputError
+
+
+@dataclass(frozen=True)
+class DataVerb:
+    """One kind of data: its help line, its arguments, what builds it."""
+
+    summary: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]
+
+
+def add_data_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add every verb of `DATA_VERBS` to the parser of `hf-dense data`."""
+    verbs = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
+    for name, verb in DATA_VERBS.items():
+        verb.add_arguments(verbs.add_parser(name, help=verb.summary, description=verb.summary))
+
+
+def run_data(arguments: argparse.Namespace) -> None:
+    """Build what the arguments name."""
+    DATA_VERBS[arguments.kind].run(arguments)
+
+
+def _command() -> str:
+    """The command line, for the card."""
+    return " ".join(["hf-dense", *map(shlex.quote, sys.argv[1:])])
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", required=True, metavar="DIR", help="directory to write, complete or not at all")
+    parser.add_argument("--license", default="other", help="licence of the texts, for the card (default: other)")
+    parser.add_argument("--push_to_hub", metavar="REPO", help="also publish it under this name")
+
+
+def _publish(arguments: argparse.Namespace) -> None:
+    if arguments.push_to_hub:
+        from hf_dense.data.collections import push_collection
+
+        push_collection(arguments.out, arguments.push_to_hub)
+
+
+def _add_passages(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source", help="folder of .txt/.md/.html/.pdf files, .jsonl/.parquet/.csv/.tsv file, collection or Hub dataset"
+    )
+    parser.add_argument("--length", type=int, default=128, help="greatest number of tokens (default: 128)")
+    parser.add_argument("--whole", action="store_true", help="every document is one passage, whatever its length")
+    parser.add_argument("--tokenizer", help="whose tokens are counted (default: words and punctuation marks)")
+    parser.add_argument("--short", type=float, default=0.0, help="probability of closing a passage early (default: 0)")
+    parser.add_argument(
+        "--titles", choices=("column", "text"), default="column", help="also at the head of the text (default: column)"
+    )
+    parser.add_argument(
+        "--repeats",
+        choices=("keep", "exact", "near"),
+        default="exact",
+        help="repeated passages left out (default: exact)",
+    )
+    for role in ("id", "title", "text"):
+        parser.add_argument(f"--{role}_column", metavar="NAME", help=f"column that holds the {role}")
+    parser.add_argument("--split", default="train", help="split of a Hub dataset (default: train)")
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where documents are cut")
+    parser.add_argument("--processes", type=int, help="how many cut side by side (default: one for each core)")
+    parser.add_argument("--address", help="of the Ray cluster (default: one is started here)")
+    _add_output(parser)
+
+
+def _passages(arguments: argparse.Namespace) -> None:
+    from hf_dense.data.engines import Engine
+    from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
+
+    columns = {role: getattr(arguments, f"{role}_column") for role in ("id", "title", "text")}
+    out = build_passage_corpus(
+        arguments.source,
+        arguments.out,
+        Cutting(
+            None if arguments.whole else arguments.length,
+            arguments.tokenizer,
+            arguments.short,
+            arguments.titles,
+            arguments.repeats,
+        ),
+        columns={role: name for role, name in columns.items() if name},
+        split=arguments.split,
+        licence=arguments.license,
+        engine=Engine(arguments.engine, arguments.processes, arguments.address),
+        command=_command(),
+    )
+    print((out / "counts.json").read_text(encoding="utf-8").strip().strip("{}").strip())
+    _publish(arguments)
+
+
+def _add_corpus(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("corpus", help="passages: a directory, file or Hub dataset")
+    parser.add_argument("--tokenizer", help="whose tokens are counted")
+
+
+def _add_contexts(parser: argparse.ArgumentParser) -> None:
+    _add_corpus(parser)
+    parser.add_argument("--length", type=int, default=128, help="of an overlapping span, in tokens (default: 128)")
+    parser.add_argument("--seed", type=int, default=0, help="of the draws (default: 0)")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many work side by side")
+    _add_output(parser)
+
+
+def _contexts(arguments: argparse.Namespace) -> None:
+    from hf_dense.data.contexts import write_contexts
+
+    rows = write_contexts(
+        arguments.corpus,
+        arguments.out,
+        length=arguments.length,
+        tokenizer=arguments.tokenizer,
+        seed=arguments.seed,
+        processes=arguments.processes,
+        licence=arguments.license,
+        command=_command(),
+    )
+    print(f"{rows:,} passages with contexts in {arguments.out}")
+    _publish(arguments)
+
+
+def _add_keywords(parser: argparse.ArgumentParser) -> None:
+    _add_corpus(parser)
+    parser.add_argument("--out", required=True, metavar="FILE", help="Parquet file to write, complete or not at all")
+
+
+def _keywords(arguments: argparse.Namespace) -> None:
+    from transformers import AutoTokenizer
+
+    from hf_dense.data.word_counts import build_word_counts
+    from hf_dense.pretraining.corpus import load_passages
+
+    if not arguments.tokenizer:
+        raise InputError("Words are made of tokens; name the tokenizer of the pre-training with --tokenizer.")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer)
+    except (OSError, ValueError) as error:
+        raise InputError(f"No tokenizer can be loaded from {arguments.tokenizer!r}.") from error
+    counted = build_word_counts(load_passages(arguments.corpus), tokenizer, arguments.out)
+    print(f"{len(counted.words):,} words of {counted.total:,} passages in {arguments.out}")
+
+
+def _add_negatives(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dataset", help="collection: corpus, queries and judgements")
+    parser.add_argument("--split", default="train", help="of the judgements (default: train)")
+    parser.add_argument("--depth", type=int, default=200, help="greatest number of negatives of a query (default: 200)")
+    _add_output(parser)
+
+
+def _negatives(arguments: argparse.Namespace) -> None:
+    from hf_dense.data.negatives import build_lexical_negatives
+
+    build_lexical_negatives(
+        arguments.dataset, arguments.out, arguments.split, arguments.depth, arguments.license, _command()
+    )
+    print(f"BM25 negatives of split {arguments.split} in {arguments.out}")
+    _publish(arguments)
+
+
+DATA_VERBS = {
+    "passages": DataVerb("Cut documents into passages.", _add_passages, _passages),
+    "contexts": DataVerb("Pair passages with other spans of their documents.", _add_contexts, _contexts),
+    "keywords": DataVerb("Count the words of a corpus, for keyword masks.", _add_keywords, _keywords),
+    "negatives": DataVerb("Find BM25 negatives for training queries.", _add_negatives, _negatives),
+}

@@ -1,0 +1,178 @@
+"""Other spans of a passage's document, for the methods that rebuild or contrast one from another."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from datasets import Dataset, concatenate_datasets
+
+from hf_dense.data.cards import write_card
+from hf_dense.data.passages import CountTokens, build_passages, pretoken_counter, tokenizer_counter
+from hf_dense.data.prose import split_sentences
+from hf_dense.errors import InputError
+from hf_dense.files import atomic_directory
+from hf_dense.replacing import check_replaceable
+
+CONTEXTS: Final = ("neighbour", "near", "overlap", "random")
+_ROWS = 200_000  # passages in a file
+_REACH = 100  # spans to either side among which a random one is drawn
+
+_NEEDED = ("text", "document", "position")
+
+
+def add_contexts(
+    corpus: Dataset, length: int = 128, count_tokens: CountTokens | None = None, seed: int = 0, processes: int = 1
+) -> Dataset:
+    """A corpus with four more columns, each another span of the passage's document.
+
+    `neighbour`: the next passage, or the one before for the last (MASTER, and CoT-MAE's plain form). `near`: the next
+    or the one before, drawn. `random`: another passage at most 100 places away. `overlap`: the passage's last sentences
+    and those that follow it, up to `length`; for the last passage its first ones and those before. The last three are
+    CoT-MAE's released contexts.
+
+    Args:
+        corpus: columns `text`, `document` and `position`; others are kept.
+        length: greatest number of tokens in an overlapping span.
+        count_tokens: texts -> number of tokens of each; words and punctuation marks when absent.
+        seed: of the draws, which are made once per passage.
+        processes: how many work side by side.
+
+    Returns:
+        The corpus sorted by document and position. Documents of a single passage are left out (CoT-MAE).
+
+    Raises:
+        InputError: a column is missing, or no document has two passages.
+    """
+    missing = [name for name in _NEEDED if name not in corpus.column_names]
+    if missing:
+        raise InputError(f"Contexts need the corpus column {missing[0]!r}; it has: {', '.join(corpus.column_names)}.")
+    places = corpus.select_columns(["document", "position"]).to_pandas()
+    places = places.sort_values(["document", "position"], kind="stable")
+    places = places[places.duplicated("document", keep=False)]
+    if places.empty:
+        raise InputError("No document has two passages, so none has another span; cut them into shorter passages.")
+    ordered = corpus.select(places.index.to_numpy()).flatten_indices()
+    counter = count_tokens or pretoken_counter()
+    starts = places["document"].ne(places["document"].shift()).to_numpy().nonzero()[0].tolist()
+    ends = [*starts[1:], len(ordered)]
+
+    def add(batch: dict[str, list[int]]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {name: [] for name in CONTEXTS}
+        for start, end in zip(batch["start"], batch["end"], strict=True):
+            rows = ordered[start:end]
+            contexts = document_contexts(rows["text"], f"{seed}:{rows['document'][0]}", length, counter)
+            for name, texts in contexts.items():
+                found[name] += texts
+        return found
+
+    spans = Dataset.from_dict({"start": starts, "end": ends})
+    added = spans.map(
+        add,
+        batched=True,
+        batch_size=100,
+        remove_columns=["start", "end"],
+        num_proc=processes if processes > 1 else None,
+        desc="Contexts",
+        load_from_cache_file=False,
+    )
+    return concatenate_datasets([ordered, added], axis=1)
+
+
+def write_contexts(
+    source: str,
+    out: str | os.PathLike[str],
+    *,
+    length: int = 128,
+    tokenizer: str | None = None,
+    seed: int = 0,
+    processes: int = 1,
+    licence: str = "other",
+    command: str = "",
+) -> int:
+    """Write a corpus with contexts (see `add_contexts`) to the directory `out`, complete or not at all.
+
+    Args:
+        source: passages, as `hf_dense.pretraining.corpus.load_passages` reads them.
+        tokenizer: whose tokens are counted; words and punctuation marks when absent.
+
+    Returns:
+        The number of passages.
+
+    Raises:
+        InputError: the corpus cannot be read, or has no contexts.
+    """
+    from hf_dense.pretraining.corpus import load_passages
+
+    check_replaceable(out, marker="README.md")
+    corpus = load_passages(source)
+    counter = tokenizer_counter(tokenizer) if tokenizer else None
+    rows = add_contexts(corpus, length, counter, seed, processes)
+    with atomic_directory(out) as work:
+        shards = max(1, -(-len(rows) // _ROWS))
+        for shard in range(shards):
+            part = rows.shard(shards, shard, contiguous=True)
+            (work / "corpus").mkdir(exist_ok=True)
+            part.to_parquet(str(work / "corpus" / f"part-{shard:05d}.parquet"))
+        write_card(
+            work,
+            title=f"Passages with contexts of {Path(source).name}",
+            about="Every passage with four other spans of its document: the neighbouring passage, one of the two "
+            "beside it, one at most 100 places away, and one that begins inside it. Documents of one passage are left "
+            "out.",
+            columns={
+                "text": "the passage",
+                "neighbour": "the next passage, or the one before for the last",
+                "near": "the next or the one before, drawn",
+                "random": "another passage of the document, at most 100 places away",
+                "overlap": f"the passage's last sentences and those that follow, up to {length} tokens",
+            },
+            counts={"passages read": len(corpus), "passages with contexts": len(rows)},
+            rows=len(rows),
+            source=source,
+            licence=licence,
+            command=command,
+            configs={"corpus": "corpus/*.parquet"},
+        )
+    return len(rows)
+
+
+def document_contexts(texts: Sequence[str], key: str, length: int, count_tokens: CountTokens) -> dict[str, list[str]]:
+    """The contexts of every passage of one document, in its order.
+
+    Args:
+        texts: two passages at least.
+        key: what the draws depend on, beside the place of the passage.
+
+    Returns:
+        For each of `CONTEXTS` one text per passage.
+    """
+    sentences = [split_sentences(text) for text in texts]
+    found: dict[str, list[str]] = {name: [] for name in CONTEXTS}
+    for at in range(len(texts)):
+        generator = random.Random(f"{key}:{at}")
+        beside = [other for other in (at - 1, at + 1) if 0 <= other < len(texts)]
+        reachable = [other for other in range(max(0, at - _REACH), min(len(texts), at + _REACH + 1)) if other != at]
+        found["neighbour"].append(texts[beside[-1]])
+        found["near"].append(texts[generator.choice(beside)])
+        found["random"].append(texts[generator.choice(reachable)])
+        found["overlap"].append(_overlap(sentences, at, generator, length, count_tokens))
+    return found
+
+
+def _overlap(
+    sentences: Sequence[Sequence[str]], at: int, generator: random.Random, length: int, count_tokens: CountTokens
+) -> str:
+    """A span that begins inside passage `at` and goes on behind it; the other way round for the last passage."""
+    own = sentences[at]
+    shared = generator.randint(1, max(1, len(own) // 2))
+    if at + 1 < len(sentences):
+        span = [*own[-shared:], *(sentence for later in sentences[at + 1 : at + 3] for sentence in later)]
+        return build_passages([span], length, count_tokens)[0][0]
+    span = [*(sentence for earlier in sentences[max(0, at - 2) : at] for sentence in earlier), *own[:shared]]
+    backwards = build_passages([list(reversed(span))], length, count_tokens)[0][0]
+    kept = len(split_sentences(backwards))
+    return " ".join(span[-max(1, kept) :])

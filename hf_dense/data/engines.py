@@ -1,0 +1,100 @@
+"""The same function over many tables, on one machine or on a cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from hf_dense.errors import InputError
+
+Kind = Literal["local", "ray"]
+Function = Callable[[pa.Table], pa.Table]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where work is done.
+
+    Args:
+        kind: `local`, processes of this machine (`datasets.map`); or `ray`, the tasks of a Ray cluster.
+        processes: how many at once on this machine; one for each core when absent.
+        address: of the Ray cluster; one is started on this machine when absent. Its nodes must see the files.
+
+    Raises:
+        InputError: an unknown kind.
+    """
+
+    kind: Kind = "local"
+    processes: int | None = None
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise InputError(f"The engine is {self.kind!r}; allowed: {', '.join(get_args(Kind))}.")
+
+
+def map_tables(function: Function, files: Sequence[Path], out: Path, engine: Engine, doing: str) -> list[Path]:
+    """Apply a function to every Parquet file and write what it gives.
+
+    Args:
+        function: table -> table; the same on every engine.
+        files: what to read.
+        out: folder of the results, one file for each one read, under its name.
+        doing: what the progress bar says.
+
+    Returns:
+        The results, in the order of `files`.
+    """
+    out.mkdir()
+    work = _FileFunction(function, str(out))
+    names = [str(file) for file in files]
+    if engine.kind == "ray":
+        _map_on_ray(work, names, engine, doing)
+    else:
+        _map_here(work, names, engine, doing)
+    return [out / file.name for file in files]
+
+
+@dataclass(frozen=True)
+class _FileFunction:
+    """A function of tables as one of rows that name files, which every engine can map."""
+
+    function: Function
+    out: str
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        file = Path(str(row["file"]))
+        target = Path(self.out) / file.name
+        partial = target.with_suffix(".partial")  # a task that dies half way is run again
+        parquet.write_table(self.function(parquet.read_table(file)), partial)
+        os.replace(partial, target)
+        return {"file": str(target)}
+
+
+def _map_here(work: _FileFunction, names: list[str], engine: Engine, doing: str) -> None:
+    from datasets import Dataset
+
+    processes = min(engine.processes or os.cpu_count() or 1, len(names))
+    rows = Dataset.from_dict({"file": names})
+    rows.map(
+        work, num_proc=processes if processes > 1 else None, desc=doing, load_from_cache_file=False, keep_in_memory=True
+    )
+
+
+def _map_on_ray(work: _FileFunction, names: list[str], engine: Engine, doing: str) -> None:
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError("The engine ray needs the package ray: pip install 'hf_dense[cluster]'.") from error
+    try:
+        ray.init(address=engine.address, ignore_reinit_error=True, log_to_driver=False)
+    except ConnectionError as error:
+        raise InputError(f"There is no Ray cluster at {engine.address!r}.") from error
+    done = ray.data.from_items([{"file": name} for name in names], override_num_blocks=len(names)).map(work)
+    done.materialize()

@@ -1,0 +1,179 @@
+"""Every kind of source gives its documents; what cannot be read is counted and the rest goes on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from hf_dense.data.documents import MAX_BYTES, DocumentReader
+from hf_dense.errors import InputError
+
+
+def read(source: Path | str, **columns: str) -> tuple[list[tuple[str, str, str]], dict[str, int]]:
+    reader = DocumentReader(str(source), columns)
+    rows = [(document.id, document.title, document.text) for document in reader]
+    return rows, dict(reader.counts)
+
+
+def write_lines(path: Path, rows: list[object]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def minimal_pdf(text: str, title: str) -> bytes:
+    """A PDF of one page, written by hand."""
+    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R"
+        b" /Resources << /Font << /F1 5 0 R >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        b"<< /Title (%s) >>" % title.encode(),
+    ]
+    out, offsets = b"%PDF-1.4\n", []
+    for number, body in enumerate(objects, start=1):
+        offsets.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    size = len(objects) + 1
+    return (
+        out
+        + b"xref\n0 %d\n0000000000 65535 f \n%s" % (size, table)
+        + b"trailer << /Size %d /Root 1 0 R /Info 6 0 R >>\nstartxref\n%d\n%%%%EOF" % (size, len(out))
+    )
+
+
+def test_a_folder_of_files(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.txt").write_text("Plain text.\n\nSecond paragraph.")
+    (tmp_path / "b.md").write_text("---\ntitle: x\n---\n# Head\n\nSome *emphasis* and\n`code`.\n\n| a |\n|---|\n")
+    (tmp_path / "sub" / "c.html").write_text("<html><title>The title</title><p>One.<p>Two.<script>no</script></html>")
+    (tmp_path / "d.pdf").write_bytes(minimal_pdf("Words of a page", "Of a PDF"))
+    (tmp_path / "e.bin").write_bytes(b"not read")
+    rows, counts = read(tmp_path)
+    assert rows[0] == ("a.txt", "a", "Plain text.\n\nSecond paragraph.")
+    assert rows[1][:2] == ("b.md", "Head")
+    assert rows[1][2].startswith("Some emphasis and code.")
+    assert rows[2] == ("d.pdf", "Of a PDF", "Words of a page")
+    assert rows[3] == ("sub/c.html", "The title", "One.\n\nTwo.")
+    assert counts == {"documents read": 4}
+
+
+def test_broken_files_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
+    (tmp_path / "broken.txt").write_bytes(b"caf\xe9 latin-1")
+    (tmp_path / "empty.txt").write_text(" \n ")
+    (tmp_path / "binary.txt").write_bytes(b"a\0b")
+    (tmp_path / "half.pdf").write_bytes(minimal_pdf("Words", "T")[:60])
+    (tmp_path / "page.html").write_text("no markup at all")
+    (tmp_path / "large.txt").write_bytes(b"a" * (MAX_BYTES + 1))
+    (tmp_path / "good.txt").write_text("Good.")
+    rows, counts = read(tmp_path)
+    assert [row[0] for row in rows] == ["good.txt"]
+    assert counts == {"broken UTF-8": 1, "empty": 1, "unreadable": 3, "too long": 1, "documents read": 1}
+
+
+def test_lines_of_json_in_their_usual_names(tmp_path: Path) -> None:
+    rows = [
+        {"_id": "1", "title": "T", "text": "one"},
+        {"_id": 2, "title": None, "text": "two"},
+        {"_id": "1", "title": "", "text": "again"},
+        {"_id": "3", "title": "", "text": ""},
+        ["no", "document"],
+    ]
+    path = write_lines(tmp_path / "docs.jsonl", rows)
+    with path.open("ab") as stream:
+        stream.write(b'{"_id": "4", "text": "cut off\n\n{"_id": "5", "text": "\xff"}\n{"_id": "6", "text": "six"}')
+    found, counts = read(path)
+    assert found == [("1", "T", "one"), ("2", "", "two"), ("6", "", "six")]
+    assert counts == {"documents read": 3, "duplicate id": 1, "empty": 1, "unreadable": 2, "broken UTF-8": 1}
+    assert read(write_lines(tmp_path / "lists.jsonl", [{"paragraphs": ["a", "b"]}]))[0] == [
+        ("lists.jsonl-0", "", "a\n\nb")
+    ]
+
+
+def test_one_line_of_fifty_megabytes_is_left_out_without_being_held(tmp_path: Path) -> None:
+    path = tmp_path / "docs.jsonl"
+    with path.open("w") as stream:
+        stream.write('{"id": "1", "text": "one"}\n{"id": "2", "text": "')
+        for _ in range(50):
+            stream.write("a" * 1_000_000)
+        stream.write('"}\n{"id": "3", "text": "three"}\n')
+    found, counts = read(path)
+    assert [row[0] for row in found] == ["1", "3"]
+    assert counts == {"documents read": 2, "too long": 1}
+
+
+def test_tables_of_other_kinds_say_the_same(tmp_path: Path) -> None:
+    rows = [{"id": "1", "title": "T", "text": 'one, "quoted"\nline'}, {"id": "2", "title": "", "text": "two"}]
+    expected = [("1", "T", 'one, "quoted"\nline'), ("2", "", "two")]
+    parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "docs.parquet")
+    (tmp_path / "docs.csv").write_text('id,title,text\n1,T,"one, ""quoted""\nline"\n2,,two\n')
+    with gzip.open(tmp_path / "docs.jsonl.gz", "wt") as stream:
+        stream.write("".join(json.dumps(row) + "\n" for row in rows))
+    for name in ("docs.parquet", "docs.csv", "docs.jsonl.gz"):
+        assert read(tmp_path / name)[0] == expected, name
+
+
+def test_a_csv_with_bad_rows(tmp_path: Path) -> None:
+    path = tmp_path / "docs.csv"
+    path.write_bytes(b"id,text\n1,one\n2,caf\xe9\n3," + b"a" * (MAX_BYTES + 1) + b"\n4,four\n")
+    found, counts = read(path)
+    assert [row[0] for row in found] == ["1", "4"]
+    assert counts == {"documents read": 2, "broken UTF-8": 1, "too long": 1}
+
+
+def test_published_tab_separated_forms(tmp_path: Path) -> None:
+    (tmp_path / "docs.tsv").write_text("D1\thttp://a\tTitle\tThe body.\nD2\tbroken line\n")
+    (tmp_path / "collection.tsv").write_text("0\tA passage.\n1\tAnother.\n")
+    (tmp_path / "psgs_w100.tsv").write_text('id\ttext\ttitle\n1\t"He said ""so""."\tSaying\n')
+    assert read(tmp_path / "docs.tsv") == (
+        [("D1", "Title", "The body.")],
+        {"documents read": 1, "unreadable": 1},
+    )
+    assert read(tmp_path / "collection.tsv")[0] == [("0", "", "A passage."), ("1", "", "Another.")]
+    assert read(tmp_path / "psgs_w100.tsv")[0] == [("1", "Saying", 'He said "so".')]
+
+
+def test_a_collection_is_read_by_its_corpus(tmp_path: Path) -> None:
+    write_lines(tmp_path / "corpus.jsonl", [{"_id": "1", "title": "T", "text": "one"}])
+    write_lines(tmp_path / "queries.jsonl", [{"_id": "q", "text": "not a document"}])
+    assert read(tmp_path)[0] == [("1", "T", "one")]
+
+
+def test_columns_of_other_names_can_be_given(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "docs.jsonl", [{"key": "1", "heading": "T", "words": "one"}])
+    assert read(path, id="key", title="heading", text="words")[0] == [("1", "T", "one")]
+    with pytest.raises(InputError, match=r"has no column of texts \(text, contents.*; it has: key, heading, words"):
+        read(path)
+    with pytest.raises(InputError, match="has no column 'bodies'"):
+        read(path, text="bodies")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.docx", b"x", "is of no known kind; give one of: .txt, .md"),
+        ("a.parquet", b"no table", "is not a Parquet file that can be read"),
+        ("a.tsv", b"a\tb\tc\n", "has 3 columns; a .tsv file is MS MARCO's documents"),
+    ],
+)
+def test_sources_that_are_no_source(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=sentence):
+        read(tmp_path / name)
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no documents"):
+        read(tmp_path)
+    with pytest.raises(InputError, match="does not exist"):
+        read(tmp_path / "missing")
+    with pytest.raises(InputError, match="neither a path nor a dataset of the Hub"):
+        read("nobody/nothing")

@@ -1,0 +1,188 @@
+"""From documents to a published corpus: what is in it, what was left out, and that it is complete or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import load_dataset
+from pyarrow import parquet
+from tiny_retriever import LETTERS
+
+from hf_dense.data.engines import Engine
+from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
+from hf_dense.data.passages import pretoken_counter
+from hf_dense.errors import InputError
+
+
+def write_documents(path: Path, count: int = 30, seed: int = 0) -> Path:
+    """Documents of a few sentences of random words."""
+    generator = random.Random(seed)
+
+    def sentence() -> str:
+        words = ["".join(generator.choices(LETTERS, k=4)) for _ in range(generator.randint(5, 12))]
+        return " ".join(words).capitalize() + "."
+
+    rows = []
+    for number in range(count):
+        paragraphs = [" ".join(sentence() for _ in range(3)) for _ in range(generator.randint(1, 4))]
+        rows.append({"id": f"d{number}", "title": f"Title {number}", "text": "\n\n".join(paragraphs)})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def build(tmp_path: Path, source: Path | None = None, processes: int = 1, **cutting: Any) -> list[dict[str, Any]]:
+    source = source or write_documents(tmp_path / "docs.jsonl")
+    out = build_passage_corpus(
+        str(source), tmp_path / "out", Cutting(**cutting), engine=Engine(processes=processes), command="make it"
+    )
+    rows: list[dict[str, Any]] = parquet.read_table(out / "corpus").to_pylist()
+    return rows
+
+
+def counts(tmp_path: Path) -> dict[str, int]:
+    found: dict[str, int] = json.loads((tmp_path / "out" / "counts.json").read_text())
+    return found
+
+
+def test_passages_are_consecutive_sentences_in_order(tmp_path: Path) -> None:
+    rows = build(tmp_path, length=30)
+    documents = [json.loads(line) for line in (tmp_path / "docs.jsonl").read_text().splitlines()]
+    assert list(rows[0]) == ["id", "title", "text", "document", "position"]
+    for document in documents:
+        own = [row for row in rows if row["document"] == document["id"]]
+        assert [row["position"] for row in own] == list(range(len(own)))
+        assert [row["id"] for row in own] == [f"{document['id']}#{at}" for at in range(len(own))]
+        assert {row["title"] for row in own} == {document["title"]}
+        assert " ".join(row["text"] for row in own) == " ".join(document["text"].split())
+    assert max(pretoken_counter()([row["text"] for row in rows])) <= 30
+    assert counts(tmp_path) == {"documents read": 30, "passages": len(rows)}
+
+
+def test_any_number_of_processes_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hf_dense.data.passage_corpus._READ", 1000)
+    monkeypatch.setattr("hf_dense.data.passage_corpus._ROWS", 7)
+    source = write_documents(tmp_path / "docs.jsonl")
+    one = build(tmp_path, source, length=30, short=0.3)
+    files = sorted((tmp_path / "out" / "corpus").glob("*.parquet"))
+    assert len(files) == -(-len(one) // 7)
+    content = [file.read_bytes() for file in files]
+    assert build(tmp_path, source, processes=2, length=30, short=0.3) == one
+    assert [file.read_bytes() for file in sorted((tmp_path / "out" / "corpus").glob("*.parquet"))] == content
+
+
+def test_short_passages_are_closed_early(tmp_path: Path) -> None:
+    plain = build(tmp_path, length=30)
+    short = build(tmp_path, tmp_path / "docs.jsonl", length=30, short=0.5)
+    assert len(short) > 1.1 * len(plain)
+    assert " ".join(row["text"] for row in short) == " ".join(row["text"] for row in plain)
+
+
+def test_titles_can_stand_in_the_text_too(tmp_path: Path) -> None:
+    rows = build(tmp_path, length=30, titles="text")
+    assert all(row["text"].startswith(row["title"]) for row in rows if row["position"] == 0)
+
+
+def test_whole_documents_keep_their_ids(tmp_path: Path) -> None:
+    rows = build(tmp_path, length=None)
+    assert [row["id"] for row in rows] == [row["document"] for row in rows] == [f"d{at}" for at in range(30)]
+
+
+@pytest.mark.parametrize(("repeats", "kept"), [("keep", [0, 1, 2, 3]), ("exact", [0, 2, 3]), ("near", [0, 3])])
+def test_repeated_passages_are_left_out_as_asked(tmp_path: Path, repeats: str, kept: list[int]) -> None:
+    words = [f"word{number}" for number in range(100)]
+    texts = [
+        " ".join(words),
+        " ".join(words).upper() + "!",
+        " ".join([*words[:-1], "other"]),
+        " ".join(words[::-1]),
+        "ab",
+    ]
+    path = tmp_path / "docs.jsonl"
+    path.write_text("".join(json.dumps({"id": str(at), "text": text}) + "\n" for at, text in enumerate(texts)))
+    rows = build(tmp_path, path, length=None, repeats=repeats)
+    assert [int(row["id"]) for row in rows] == kept
+    found = counts(tmp_path)
+    assert found["passages below 4 words"] == 1
+    assert found["passages"] + found.get("passages repeated", 0) + found.get("passages nearly repeated", 0) == 4
+
+
+def test_the_card_says_what_it_is_and_how_to_make_it_again(tmp_path: Path) -> None:
+    rows = build(tmp_path, length=30)
+    assert load_dataset(str(tmp_path / "out"), "corpus", split="corpus").to_list() == rows
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "config_name: corpus" in card
+    assert "make it" in card
+    assert f"| passages | {len(rows):,} |" in card
+    assert "at most 30 words and punctuation marks" in card
+
+
+@pytest.mark.parametrize(
+    ("cutting", "sentence"),
+    [
+        ({"length": 1}, "A passage length of 1 tokens leaves no room"),
+        ({"short": 1.0}, "short is 1.0; it is a probability"),
+        ({"titles": "above"}, "titles is 'above'; allowed: column, text"),
+        ({"repeats": "some"}, "repeats is 'some'; allowed: keep, exact, near"),
+        ({"tokenizer": "no/such"}, "no tokenizer can be loaded from 'no/such'"),
+    ],
+)
+def test_bad_options_leave_nothing_behind(tmp_path: Path, cutting: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        build(tmp_path, **cutting)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs.jsonl"]
+
+
+def test_a_source_of_which_nothing_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "docs.jsonl"
+    path.write_text('{"id": "1", "text": ""}\n')
+    with pytest.raises(InputError, match=r"No document of .* can be read: 1 empty"):
+        build(tmp_path, path)
+    path.write_text('{"id": "1", "text": "too few"}\n')
+    with pytest.raises(InputError, match=r"No passage of .* is left: 1 documents read, 1 passages below 4 words"):
+        build(tmp_path, path)
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["docs.jsonl"]
+
+
+def test_what_is_not_a_corpus_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="is not an earlier output of this kind"):
+        build(tmp_path)
+    assert (tmp_path / "out" / "thesis.txt").read_text() == "years of work"
+
+
+KILLED = """
+import os, signal, sys
+from hf_dense.data import passage_corpus
+from hf_dense.data.engines import Engine
+passage_corpus.write_card = lambda *given, **named: os.kill(os.getpid(), signal.SIGKILL)
+passage_corpus.build_passage_corpus(sys.argv[1], sys.argv[2], engine=Engine(processes=1))
+"""
+
+
+def test_a_killed_process_leaves_no_output(tmp_path: Path) -> None:
+    source = write_documents(tmp_path / "docs.jsonl")
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(source), str(tmp_path / "out")], env=dict(os.environ), check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert not (tmp_path / "out").exists()
+    assert build(tmp_path, source)
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("hf_dense.data.passage_corpus.parquet.ParquetWriter", full)
+    with pytest.raises(InputError, match=r"There is no room left to write .*out"):
+        build(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs.jsonl"]

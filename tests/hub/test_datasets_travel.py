@@ -1,0 +1,42 @@
+"""A corpus built here is published and loaded by name, and can be pre-trained on from there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+BUILD = """
+import json, sys
+from hf_dense.cli import main
+main(["data", "passages", sys.argv[1], "--out", "out", "--length", "20", "--push_to_hub", "someone/passages"])
+print(json.dumps({}))
+"""
+
+LOAD = """
+import json
+from datasets import load_dataset
+from hf_dense.data.documents import DocumentReader
+from hf_dense.pretraining.corpus import load_passages
+rows = load_dataset("someone/passages", "corpus", split="corpus")
+streamed = load_dataset("someone/passages", "corpus", split="corpus", streaming=True)
+print(json.dumps({
+    "columns": rows.column_names,
+    "texts": rows["text"][:],
+    "streamed": [row["text"] for row in streamed],
+    "loaded": load_passages("someone/passages")["text"][:],
+    "documents": [document.text for document in DocumentReader("someone/passages:corpus", split="corpus")],
+}))
+"""
+
+
+def test_a_corpus_travels_through_the_hub(hub_client: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    source = tmp_path / "docs.jsonl"
+    sentences = [f"Sentence number {number} says something." for number in range(12)]
+    source.write_text("".join(json.dumps({"id": str(at), "text": text}) + "\n" for at, text in enumerate(sentences)))
+    hub_client(BUILD, str(source))
+    found = hub_client(LOAD)
+    assert found["columns"] == ["id", "title", "text", "document", "position"]
+    for name in ("texts", "streamed", "loaded", "documents"):
+        assert found[name] == sentences, name
