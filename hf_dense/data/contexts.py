@@ -13,12 +13,12 @@ from datasets import Dataset, concatenate_datasets
 from hf_dense.data.cards import write_card
 from hf_dense.data.passages import CountTokens, build_passages, pretoken_counter, tokenizer_counter
 from hf_dense.data.prose import split_sentences
+from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory
 from hf_dense.replacing import check_replaceable
 
 CONTEXTS: Final = ("neighbour", "near", "overlap", "random")
-_ROWS = 200_000  # passages in a file
 _REACH = 100  # spans to either side among which a random one is drawn
 
 _NEEDED = ("text", "document", "position")
@@ -112,11 +112,9 @@ def write_contexts(
     counter = tokenizer_counter(tokenizer) if tokenizer else None
     rows = add_contexts(corpus, length, counter, seed, processes)
     with atomic_directory(out) as work:
-        shards = max(1, -(-len(rows) // _ROWS))
-        for shard in range(shards):
-            part = rows.shard(shards, shard, contiguous=True)
-            (work / "corpus").mkdir(exist_ok=True)
-            part.to_parquet(str(work / "corpus" / f"part-{shard:05d}.parquet"))
+        with ShardWriter(work / "corpus") as writer:
+            for batch in rows.with_format("arrow").iter(10_000):
+                writer.write(batch)
         write_card(
             work,
             title=f"Passages with contexts of {Path(source).name}",

@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from hf_dense.data.passages import (
     pretoken_counter,
     tokenizer_counter,
 )
+from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory
 from hf_dense.replacing import check_replaceable
@@ -58,7 +59,6 @@ _MARKED: Final = (
     .append(pa.field("near", pa.list_(pa.uint64(), BANDS)))
 )
 _READ = 8_000_000  # characters of documents in a file of the first step
-_ROWS = 200_000  # passages in a file of the result
 
 
 @dataclass(frozen=True)
@@ -239,34 +239,13 @@ def _write_passages(files: list[Path], folder: Path, wanted: Repeats) -> Counter
             "passages": int((~(short | exact | near)).sum()),
         }
     )
-    folder.mkdir(parents=True)
     kept, start = ~(short | exact | near), 0
-    writer: parquet.ParquetWriter | None = None
-    written = 0
-    for file in tqdm(files, desc="Writing", unit=" files"):
-        table = parquet.read_table(file, columns=_PASSAGES.names)
-        table = table.filter(pa.array(kept[start : start + len(table)]))
-        start += parquet.read_metadata(file).num_rows
-        for part in _cut_rows(table, written):
-            if written % _ROWS == 0:
-                if writer:
-                    writer.close()
-                writer = parquet.ParquetWriter(folder / f"part-{written // _ROWS:05d}.parquet", _PASSAGES)
-            assert writer is not None
-            writer.write_table(part)
-            written += len(part)
-    if writer:
-        writer.close()
+    with ShardWriter(folder) as writer:
+        for file in tqdm(files, desc="Writing", unit=" files"):
+            table = parquet.read_table(file, columns=_PASSAGES.names)
+            writer.write(table.filter(pa.array(kept[start : start + len(table)])))
+            start += len(table)
     return counts
-
-
-def _cut_rows(table: pa.Table, written: int) -> Iterator[pa.Table]:
-    """A table in parts that end where a file of the result is full."""
-    at = 0
-    while at < len(table):
-        size = min(_ROWS - (written + at) % _ROWS, len(table) - at)
-        yield table.slice(at, size)
-        at += size
 
 
 def _repeated(hashes: NDArray[np.uint64], ignored: NDArray[np.bool_]) -> NDArray[np.bool_]:

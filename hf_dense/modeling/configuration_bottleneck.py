@@ -133,7 +133,7 @@ class Bag:
     Args:
         weight: weight of the loss in the sum.
         target: `mean`: every distinct token counts one over the number of tokens (released code), or `sum`: one (the
-            paper's equation 8 as printed; about ten times the number of tokens as strong).
+            paper's equation 8 as printed; as many times as strong as the text has tokens).
         masked: whether masked positions score too (released code) or not (paper).
         head: the encoder's `mlm` head (released code), or a linear map of its `own` (paper).
     """

@@ -1,6 +1,6 @@
 """DupMAE: RetroMAE, and the passage's bag of words from the encoder's ordinary states.
 
-Xiao, Liu, Shao and Cao, "RetroMAE-2: Duplex Masked Auto-Encoder For Pre-Training Retrieval-Oriented Language Models"
+Liu, Xiao, Shao and Cao, "RetroMAE-2: Duplex Masked Auto-Encoder For Pre-Training Retrieval-Oriented Language Models"
 (ACL 2023), arXiv:2305.02564.
 """
 
@@ -26,7 +26,7 @@ class DupMAEConfig(BottleneckConfig):
     The defaults are the released code's, which the published checkpoints come from. The paper's: weight 1, no score
     from masked positions and a projection of its own,
     `encoders={"encoder": {"bag": {"weight": 1.0, "masked": False, "head": "own"}}}`; its equation 8 as printed, a sum,
-    is `{"bag": {"target": "sum"}}` and outweighs the other losses by far.
+    is `{"bag": {"target": "sum", "weight": 1.0}}` and outweighs the other losses by far.
 
     Args:
         dense_size: length d' of the projection of [CLS] in the hybrid vector (`DupMAEForRetrieval`).
@@ -87,7 +87,7 @@ class PassageVectors(NamedTuple):
 
 class DupMAEForRetrieval(PreTrainedModel):
     """DupMAE's representation of texts: [CLS] projected to fewer dimensions, and the best entries of the vocabulary
-    vector (paper, section 3.2).
+    vector (paper, equations 10 to 12).
 
     `from_pretrained` takes a DupMAE pre-training checkpoint; the projection is new then (the paper introduces it with
     fine-tuning and names no initialisation), which transformers reports.

@@ -15,8 +15,9 @@ class SEEDConfig(BottleneckConfig):
     read the bottleneck by cross-attention, and predict the next token of the unmasked text.
 
     The paper gives neither whole-word masking nor the token that heads the shifted input; here whole words are masked
-    and [CLS] heads it, so x1 ... xn [SEP] are predicted. `decoders={"decoder": {"attention": "causal"}}` gives the
-    paper's strong decoder, which sees the whole text so far (Optimus); `causal:k` and `layers` are free.
+    and [CLS] heads it, so x1 ... xn [SEP] are predicted. `decoders={"decoder": {"attention": "causal", "layers": 5}}`
+    gives the strong decoder of the paper's ablation, which sees the whole text so far, as Optimus' does; `causal:k` and
+    `layers` are free.
     """
 
     model_type = "seed_encoder"

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tiny_retriever import LETTERS
 from hf_dense.data.engines import Engine
 from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
 from hf_dense.data.passages import pretoken_counter
+from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
 
 
@@ -68,7 +70,7 @@ def test_passages_are_consecutive_sentences_in_order(tmp_path: Path) -> None:
 
 def test_any_number_of_processes_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hf_dense.data.passage_corpus._READ", 1000)
-    monkeypatch.setattr("hf_dense.data.passage_corpus._ROWS", 7)
+    monkeypatch.setattr("hf_dense.data.passage_corpus.ShardWriter", partial(ShardWriter, rows=7))
     source = write_documents(tmp_path / "docs.jsonl")
     one = build(tmp_path, source, length=30, short=0.3)
     files = sorted((tmp_path / "out" / "corpus").glob("*.parquet"))
@@ -182,7 +184,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hf_dense.data.passage_corpus.parquet.ParquetWriter", full)
+    monkeypatch.setattr("hf_dense.data.shards.parquet.ParquetWriter", full)
     with pytest.raises(InputError, match=r"There is no room left to write .*out"):
         build(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["docs.jsonl"]

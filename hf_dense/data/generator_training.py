@@ -1,0 +1,146 @@
+"""Training the language model that writes queries or continuations, from labelled pairs or from plain text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    DataCollatorForLanguageModeling,
+    DataCollatorForSeq2Seq,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    Trainer,
+    set_seed,
+)
+
+from hf_dense.data.generation import load_writer
+from hf_dense.errors import InputError
+from hf_dense.pretraining.vocabulary import train_tokenizer
+
+SMALL: dict[str, dict[str, Any]] = {
+    "queries": {
+        "model_type": "t5",
+        "d_model": 256,
+        "d_ff": 1024,
+        "d_kv": 64,
+        "num_layers": 4,
+        "num_heads": 4,
+        "feed_forward_proj": "gated-gelu",
+    },
+    "continuation": {"model_type": "gpt2", "n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 512},
+}
+
+
+def train_generator(
+    rows: Dataset,
+    training: Seq2SeqTrainingArguments,
+    *,
+    base: str | None = None,
+    config: dict[str, Any] | None = None,
+    template: str = "{text}",
+    vocab_size: int = 8000,
+    input_length: int = 256,
+    output_length: int = 48,
+) -> Path:
+    """Train a generator and save it, with its tokenizer, in `training.output_dir`.
+
+    Args:
+        rows: `passage` and `query` to train one of queries; `text` alone to train one of continuations.
+        base: checkpoint to start from; None starts a small one from scratch, with a tokenizer trained on the rows.
+        config: from scratch: the model's configuration, over that of `SMALL`.
+        template: the prompt, with `{text}` where the passage goes; the same one is to be used for generating.
+        vocab_size: tokens of a tokenizer trained on the rows.
+        input_length: tokens of a passage (or of a text to continue) that are read.
+        output_length: tokens of a query that are learnt.
+
+    Returns:
+        The output directory.
+
+    Raises:
+        InputError: there are no rows, a column is missing, or the base cannot be loaded.
+    """
+    kind = "queries" if "query" in rows.column_names else "continuation"
+    needed = ("passage", "query") if kind == "queries" else ("text",)
+    missing = [name for name in needed if name not in rows.column_names]
+    if missing or not len(rows):
+        what = f"the column {missing[0]!r}" if missing else "any rows"
+        raise InputError(f"There is nothing to train a generator on: the data lack {what}.")
+    set_seed(training.seed)
+    if base:
+        model, tokenizer = load_writer(base)
+    else:
+        texts = [text for name in needed for text in rows[name]]
+        tokenizer = train_tokenizer(texts, vocab_size, max(input_length, output_length))
+        model = _from_scratch(kind, config or {}, tokenizer)
+    if model.config.is_encoder_decoder != (kind == "queries"):
+        wanted = "an encoder-decoder (T5, BART)" if kind == "queries" else "a causal language model (GPT-2, ...)"
+        raise InputError(f"To write {kind} give {wanted}; {base} is of another kind.")
+    trainer: Trainer
+    if kind == "queries":
+        data = rows.map(
+            lambda batch: _pairs(batch, tokenizer, template, input_length, output_length),
+            batched=True,
+            remove_columns=rows.column_names,
+            desc="Tokenizing",
+        )
+        collator: Any = DataCollatorForSeq2Seq(tokenizer, model=model)
+        trainer = Seq2SeqTrainer(
+            model=model, args=training, train_dataset=data, data_collator=collator, processing_class=tokenizer
+        )
+    else:
+        data = rows.map(
+            lambda batch: {"input_ids": _ids(tokenizer, batch["text"], input_length)},
+            batched=True,
+            remove_columns=rows.column_names,
+            desc="Tokenizing",
+        )
+        collator = DataCollatorForLanguageModeling(tokenizer, mlm=False)
+        trainer = Trainer(
+            model=model, args=training, train_dataset=data, data_collator=collator, processing_class=tokenizer
+        )
+    trainer.train()
+    trainer.save_model()
+    assert training.output_dir is not None
+    return Path(training.output_dir)
+
+
+def _from_scratch(kind: str, changes: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """A small model; texts begin with [CLS] and end with [SEP], as the tokenizer's do."""
+    values = {**SMALL[kind], **changes}
+    special = {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.cls_token_id,
+        "eos_token_id": tokenizer.sep_token_id,
+    }
+    if kind == "queries":
+        special["decoder_start_token_id"] = tokenizer.cls_token_id
+    config = CONFIG_MAPPING[values.pop("model_type")](**{**special, **values})
+    auto: Any = AutoModelForSeq2SeqLM if kind == "queries" else AutoModelForCausalLM
+    model: PreTrainedModel = auto.from_config(config)
+    return model
+
+
+def _ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], length: int) -> Any:
+    return tokenizer(texts, truncation=True, max_length=length, verbose=False)["input_ids"]
+
+
+def _pairs(
+    batch: dict[str, list[str]],
+    tokenizer: PreTrainedTokenizerBase,
+    template: str,
+    input_length: int,
+    output_length: int,
+) -> dict[str, Any]:
+    """Prompts and queries as token ids; a query ends with the token that ends texts, and does not begin with one."""
+    prompts = [template.format(text=passage, title="") for passage in batch["passage"]]
+    first = tokenizer.cls_token_id
+    queries = [ids[1:] if ids and ids[0] == first else ids for ids in _ids(tokenizer, batch["query"], output_length)]
+    return {"input_ids": _ids(tokenizer, prompts, input_length), "labels": queries}
