@@ -170,9 +170,95 @@ def _negatives(arguments: argparse.Namespace) -> None:
     _publish(arguments)
 
 
+def _add_generate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("corpus", help="passages: a directory, file or Hub dataset")
+    parser.add_argument("--kind", choices=("queries", "continuation"), default="queries", help="(default: queries)")
+    parser.add_argument("--model", required=True, help="language model: a directory or Hub id")
+    parser.add_argument(
+        "--template", default="{text}", help="prompt with {text}, and perhaps {title} (default: {text})"
+    )
+    parser.add_argument("--candidates", type=int, default=5, help="queries of a passage (default: 5)")
+    parser.add_argument("--deduplicate", action="store_true", help="keep equal queries of a passage once")
+    parser.add_argument("--top_k", type=int, default=25, help="tokens drawn from (default: 25)")
+    parser.add_argument("--top_p", type=float, default=0.95, help="probability drawn from (default: 0.95)")
+    parser.add_argument("--input_length", type=int, default=384, help="tokens of a prompt (default: 384)")
+    parser.add_argument("--output_length", type=int, default=64, help="tokens written at most (default: 64)")
+    parser.add_argument("--batch_size", type=int, default=32, help="passages at once (default: 32)")
+    parser.add_argument("--seed", type=int, default=42, help="of all draws (default: 42)")
+    _add_output(parser)
+
+
+def _generate(arguments: argparse.Namespace) -> None:
+    from accelerate import PartialState
+
+    from hf_dense.data.generation import Writing, generate
+    from hf_dense.pretraining.corpus import load_passages
+
+    names = ["kind", "model", "template", "candidates", "deduplicate", "top_k", "top_p"]
+    names += ["input_length", "output_length", "seed"]
+    writing = Writing(**{name: getattr(arguments, name) for name in names})
+    with PartialState().main_process_first():
+        corpus = load_passages(arguments.corpus)
+    generate(
+        corpus,
+        arguments.out,
+        writing,
+        source=arguments.corpus,
+        batch_size=arguments.batch_size,
+        licence=arguments.license,
+        command=_command(),
+    )
+    if PartialState().is_main_process:
+        print(f"{len(corpus):,} passages with generated {arguments.kind} in {arguments.out}")
+        _publish(arguments)
+
+
+def _add_train_generator(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", help="collection to learn queries from; for --kind continuation any corpus of passages")
+    parser.add_argument("--kind", choices=("queries", "continuation"), default="queries", help="(default: queries)")
+    parser.add_argument("--split", default="train", help="of a collection's judgements (default: train)")
+    parser.add_argument("--base", help="language model to start from (default: a small one from scratch)")
+    parser.add_argument("--template", default="{text}", help="prompt; the same is to be used for generating")
+    parser.add_argument("--out", required=True, metavar="DIR", help="directory of the model")
+    parser.add_argument("--max_steps", type=int, default=2000, help="(default: 2000)")
+    parser.add_argument("--batch_size", type=int, default=16, help="(default: 16)")
+    parser.add_argument("--learning_rate", type=float, default=1e-3, help="(default: 1e-3)")
+    parser.add_argument("--seed", type=int, default=42, help="(default: 42)")
+
+
+def _train_generator(arguments: argparse.Namespace) -> None:
+    from transformers import Seq2SeqTrainingArguments
+
+    from hf_dense.data.collections import training_pairs
+    from hf_dense.data.generator_training import train_generator
+    from hf_dense.pretraining.corpus import load_passages
+
+    if arguments.kind == "queries":
+        rows = training_pairs(arguments.data, arguments.split).select_columns(["passage", "query"])
+    else:
+        rows = load_passages(arguments.data).select_columns(["text"])
+    training = Seq2SeqTrainingArguments(
+        output_dir=arguments.out,
+        max_steps=arguments.max_steps,
+        per_device_train_batch_size=arguments.batch_size,
+        learning_rate=arguments.learning_rate,
+        warmup_steps=0.1,
+        logging_steps=50,
+        save_strategy="no",
+        seed=arguments.seed,
+        report_to="none",
+    )
+    train_generator(rows, training, base=arguments.base, template=arguments.template)
+    print(f"A generator of {arguments.kind} in {arguments.out}")
+
+
 DATA_VERBS = {
     "passages": DataVerb("Cut documents into passages.", _add_passages, _passages),
     "contexts": DataVerb("Pair passages with other spans of their documents.", _add_contexts, _contexts),
     "keywords": DataVerb("Count the words of a corpus, for keyword masks.", _add_keywords, _keywords),
+    "generate": DataVerb("Write queries or continuations with a language model.", _add_generate, _generate),
+    "train-generator": DataVerb(
+        "Train a language model that writes queries or continuations.", _add_train_generator, _train_generator
+    ),
     "negatives": DataVerb("Find BM25 negatives for training queries.", _add_negatives, _negatives),
 }

@@ -21,6 +21,7 @@ import torch
 from accelerate import PartialState
 from datasets import Dataset
 from pyarrow import parquet
+from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import (
     AutoConfig,
@@ -198,8 +199,10 @@ class Writer:
             max_length=writing.input_length,
             return_tensors="pt",
             add_special_tokens=not self.tokenizer.chat_template,
-        ).to(self.device)
-        read.pop("token_type_ids", None)
+        )
+        read = {name: tensor.to(self.device) for name, tensor in read.items() if name != "token_type_ids"}
+        if not self.model.config.is_encoder_decoder:
+            read = self._unfinished(read)
         tokens = self.model.generate(  # type: ignore[operator]
             **read,
             do_sample=True,
@@ -213,6 +216,12 @@ class Writer:
             tokens = tokens[:, read["input_ids"].shape[1] :]
         flat = [" ".join(str(text).split()) for text in self.tokenizer.batch_decode(tokens, skip_special_tokens=True)]
         return [flat[start : start + several] for start in range(0, len(flat), several)]
+
+    def _unfinished(self, read: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Prompts to continue, without the token that a tokenizer ends texts with; they are padded at the left."""
+        ends = {self.tokenizer.sep_token_id, self.tokenizer.eos_token_id} - {None}
+        ended = all(token in ends for token in read["input_ids"][:, -1].tolist())
+        return {name: tensor[:, :-1] for name, tensor in read.items()} if ended else read
 
 
 def load_writer(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -1,0 +1,197 @@
+"""Generated texts: drawn as asked, the same after a kill and on any number of pieces, published form in the end."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from pyarrow import parquet
+from tiny_retriever import LETTERS, tiny_tokenizer
+from transformers import GPT2Config, GPT2LMHeadModel, Seq2SeqTrainingArguments, T5Config, T5ForConditionalGeneration
+
+from hf_dense.data import generation
+from hf_dense.data.generation import Writing, generate
+from hf_dense.data.generator_training import train_generator
+from hf_dense.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A random writer of queries and one of continuations."""
+    root, tokenizer = tmp_path_factory.mktemp("models"), tiny_tokenizer()
+    special = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+    torch.manual_seed(0)
+    t5 = T5Config(**special, d_model=16, d_ff=32, d_kv=8, num_layers=1, num_heads=2, decoder_start_token_id=2)
+    gpt2 = GPT2Config(**special, n_embd=16, n_layer=1, n_head=2, n_positions=64)
+    for name, model in (("queries", T5ForConditionalGeneration(t5)), ("continuation", GPT2LMHeadModel(gpt2))):
+        model.save_pretrained(root / name)
+        tokenizer.save_pretrained(root / name)
+    return {name: str(root / name) for name in ("queries", "continuation")}
+
+
+def corpus(count: int = 20) -> Dataset:
+    generator = random.Random(0)
+    texts = [" ".join(generator.choices(LETTERS, k=generator.randint(3, 12))) for _ in range(count)]
+    return Dataset.from_dict({"id": [str(at) for at in range(count)], "text": texts})
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = parquet.read_table(folder / "corpus").to_pylist()
+    return rows
+
+
+def small(models: dict[str, str], kind: str, **changes: Any) -> Writing:
+    return Writing(**{"kind": kind, "model": models[kind], "output_length": 6, "candidates": 3, **changes})
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "_PIECE", 8)
+
+
+def test_every_passage_gets_its_queries(models: dict[str, str], tmp_path: Path) -> None:
+    generate(corpus(), tmp_path / "out", small(models, "queries"), batch_size=3)
+    rows = rows_of(tmp_path / "out")
+    assert [row["id"] for row in rows] == [str(at) for at in range(20)]
+    assert all(1 <= len(row["queries"]) <= 3 for row in rows)
+    assert all(query and "[" not in query for row in rows for query in row["queries"])
+    assert not (tmp_path / "out.partial").exists()
+    assert "| passages | 20 |" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_continuation_goes_on_after_the_passage(models: dict[str, str], tmp_path: Path) -> None:
+    generate(corpus(), tmp_path / "out", small(models, "continuation", input_length=30))
+    for row in rows_of(tmp_path / "out"):
+        assert isinstance(row["continuation"], str)
+        assert not row["continuation"].startswith(row["text"])
+
+
+def test_equal_queries_can_be_kept_once(models: dict[str, str], tmp_path: Path) -> None:
+    asked = {"output_length": 1, "candidates": 30, "top_k": 3}
+    for name, deduplicate in (("all", False), ("once", True)):
+        generate(corpus(), tmp_path / name, small(models, "queries", deduplicate=deduplicate, **asked))
+    for row, once in zip(rows_of(tmp_path / "all"), rows_of(tmp_path / "once"), strict=True):
+        assert len(row["queries"]) > len(once["queries"]) <= 3
+        assert list(dict.fromkeys(row["queries"])) == once["queries"]
+
+
+def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing = small(models, "queries")
+    generate(corpus(), tmp_path / "whole", writing)
+    save, done = generation._save, []
+
+    def killed(file: Path, *given: Any) -> None:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(file)
+        save(file, *given)
+
+    monkeypatch.setattr(generation, "_save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        generate(corpus(), tmp_path / "out", writing)
+    assert not (tmp_path / "out").exists()
+    assert len(list((tmp_path / "out.partial").glob("*.parquet"))) == 2
+    written: list[Path] = []
+    monkeypatch.setattr(generation, "_save", lambda file, *given: (written.append(file), save(file, *given)))
+    generate(corpus(), tmp_path / "out", writing)
+    assert len(written) == 1, "what was done is not done again"
+    assert rows_of(tmp_path / "out") == rows_of(tmp_path / "whole")
+
+
+def test_another_runs_leftovers_are_refused(models: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial" / "settings.json").write_text("{}")
+    with pytest.raises(InputError, match="holds an unfinished run with other settings"):
+        generate(corpus(), tmp_path / "out", small(models, "queries"))
+
+
+def test_the_seed_decides(models: dict[str, str], tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        generate(corpus(8), tmp_path / name, small(models, "queries", seed=seed))
+    first, again, other = (rows_of(tmp_path / name) for name in "abc")
+    assert first == again != other
+
+
+def test_the_template_is_the_prompt(models: dict[str, str]) -> None:
+    writer = generation.Writer(small(models, "queries", template="a b: {title} {text}"))
+    assert writer._prompt("x y", "t") == "a b: t x y"
+    writer.tokenizer.chat_template = "{% for m in messages %}<u>{{ m['content'] }}</u>{% endfor %}"
+    assert writer._prompt("x", "t") == "<u>a b: t x</u>"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"kind": "answers"}, "kind is 'answers'; allowed: queries, continuation"),
+        ({"candidates": 0}, "candidates is 0; it is at least 1"),
+        ({"top_p": 0.0}, "top_p is 0.0"),
+        ({"template": "write a query"}, "does not say where the passage goes"),
+        ({"template": "{text} {url}"}, "may name {text} and {title} alone"),
+        ({"model": "./nowhere"}, "No language model and tokenizer can be loaded from './nowhere'"),
+    ],
+)
+def test_bad_options(models: dict[str, str], tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        generate(corpus(), tmp_path / "out", Writing(**{"kind": "queries", "model": models["queries"], **changes}))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_column_that_is_there_is_not_overwritten(models: dict[str, str], tmp_path: Path) -> None:
+    filled = corpus().add_column("queries", [["q"]] * 20)
+    with pytest.raises(InputError, match="has the column 'queries' already"):
+        generate(filled, tmp_path / "out", small(models, "queries"))
+
+
+def training(tmp_path: Path, **changes: Any) -> Seq2SeqTrainingArguments:
+    values = {
+        "output_dir": str(tmp_path / "generator"),
+        "max_steps": 60,
+        "per_device_train_batch_size": 16,
+        "learning_rate": 1e-2,
+        "logging_steps": 20,
+        "save_strategy": "no",
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "report_to": "none",
+        **changes,
+    }
+    return Seq2SeqTrainingArguments(**values)
+
+
+def test_a_trained_generator_writes_what_it_learnt(tmp_path: Path) -> None:
+    """The query of a passage is its first word: a few steps are enough to write words that occur."""
+    generator = random.Random(0)
+    words = ["alpha", "beta", "gamma", "delta"]
+    passages = [" ".join(generator.choices(words, k=4)) for _ in range(200)]
+    rows = Dataset.from_dict({"passage": passages, "query": [text.split()[0] for text in passages]})
+    tiny = {"d_model": 32, "d_ff": 64, "d_kv": 16, "num_layers": 1, "num_heads": 2}
+    train_generator(rows, training(tmp_path), config=tiny, vocab_size=60)
+    asked = Writing("queries", str(tmp_path / "generator"), output_length=4, candidates=2, top_k=1)
+    generate(Dataset.from_dict({"text": passages[:20]}), tmp_path / "out", asked)
+    written = [query for row in rows_of(tmp_path / "out") for query in row["queries"]]
+    assert written
+    assert sum(query in words for query in written) > 0.8 * len(written)
+
+
+def test_a_continuation_model_is_trained_from_text(tmp_path: Path) -> None:
+    rows = Dataset.from_dict({"text": ["one two three four five six"] * 100})
+    tiny = {"n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 64}
+    train_generator(rows, training(tmp_path), config=tiny, vocab_size=60)
+    assert json.loads((tmp_path / "generator" / "config.json").read_text())["model_type"] == "gpt2"
+
+
+def test_nothing_to_train_on_and_the_wrong_kind(models: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the data lack the column 'passage'"):
+        train_generator(Dataset.from_dict({"query": ["a"]}), training(tmp_path))
+    with pytest.raises(InputError, match="the data lack any rows"):
+        train_generator(Dataset.from_dict({"text": []}), training(tmp_path))
+    rows = Dataset.from_dict({"passage": ["a"], "query": ["b"]})
+    with pytest.raises(InputError, match="To write queries give an encoder-decoder"):
+        train_generator(rows, training(tmp_path), base=models["continuation"])
