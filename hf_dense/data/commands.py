@@ -23,14 +23,14 @@ class DataVerb:
 
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     """Add every verb of `DATA_VERBS` to the parser of `hf-dense data`."""
-    verbs = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
+    verbs = parser.add_subparsers(dest="data", required=True, metavar="WHAT")
     for name, verb in DATA_VERBS.items():
         verb.add_arguments(verbs.add_parser(name, help=verb.summary, description=verb.summary))
 
 
 def run_data(arguments: argparse.Namespace) -> None:
     """Build what the arguments name."""
-    DATA_VERBS[arguments.kind].run(arguments)
+    DATA_VERBS[arguments.data].run(arguments)
 
 
 def _command() -> str:
@@ -214,7 +214,9 @@ def _generate(arguments: argparse.Namespace) -> None:
 
 
 def _add_train_generator(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", help="collection to learn queries from; for --kind continuation any corpus of passages")
+    parser.add_argument(
+        "source", help="collection to learn queries from; for --kind continuation any corpus of passages"
+    )
     parser.add_argument("--kind", choices=("queries", "continuation"), default="queries", help="(default: queries)")
     parser.add_argument("--split", default="train", help="of a collection's judgements (default: train)")
     parser.add_argument("--base", help="language model to start from (default: a small one from scratch)")
@@ -234,9 +236,9 @@ def _train_generator(arguments: argparse.Namespace) -> None:
     from hf_dense.pretraining.corpus import load_passages
 
     if arguments.kind == "queries":
-        rows = training_pairs(arguments.data, arguments.split).select_columns(["passage", "query"])
+        rows = training_pairs(arguments.source, arguments.split).select_columns(["passage", "query"])
     else:
-        rows = load_passages(arguments.data).select_columns(["text"])
+        rows = load_passages(arguments.source).select_columns(["text"])
     training = Seq2SeqTrainingArguments(
         output_dir=arguments.out,
         max_steps=arguments.max_steps,
