@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,9 +93,19 @@ def _map_on_ray(work: _FileFunction, names: list[str], engine: Engine, doing: st
         import ray
     except ImportError as error:
         raise InputError("The engine ray needs the package ray: pip install 'hf_dense[cluster]'.") from error
-    try:
-        ray.init(address=engine.address, ignore_reinit_error=True, log_to_driver=False)
-    except ConnectionError as error:
-        raise InputError(f"There is no Ray cluster at {engine.address!r}.") from error
+    if engine.address:
+        _check_reachable(engine.address)
+    ray.init(address=engine.address, ignore_reinit_error=True, log_to_driver=False)
     done = ray.data.from_items([{"file": name} for name in names], override_num_blocks=len(names)).map(work)
     done.materialize()
+
+
+def _check_reachable(address: str) -> None:
+    """Raise `InputError` where nobody listens; Ray itself keeps trying for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():
+        return  # "auto" and the like, which Ray resolves
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise InputError(f"There is no Ray cluster at {address!r}.") from error
