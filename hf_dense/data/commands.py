@@ -254,10 +254,31 @@ def _train_generator(arguments: argparse.Namespace) -> None:
     print(f"A generator of {arguments.kind} in {arguments.out}")
 
 
+def _add_labels(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", help="file or folder of labelled queries")
+    parser.add_argument(
+        "--form",
+        choices=("pairs", "dpr", "msmarco"),
+        default="pairs",
+        help="query, positive[, negatives] in .jsonl or .csv; DPR's .json; a folder of MS MARCO (default: pairs)",
+    )
+    parser.add_argument("--split", default="train", help="what the labels are for (default: train)")
+    _add_output(parser)
+
+
+def _labels(arguments: argparse.Namespace) -> None:
+    from hf_dense.data.supervision import build_collection
+
+    build_collection(arguments.source, arguments.out, arguments.form, arguments.split, arguments.license, _command())
+    print(f"Collection with split {arguments.split} in {arguments.out}")
+    _publish(arguments)
+
+
 DATA_VERBS = {
     "passages": DataVerb("Cut documents into passages.", _add_passages, _passages),
     "contexts": DataVerb("Pair passages with other spans of their documents.", _add_contexts, _contexts),
     "keywords": DataVerb("Count the words of a corpus, for keyword masks.", _add_keywords, _keywords),
+    "labels": DataVerb("Turn labelled queries into a collection.", _add_labels, _labels),
     "generate": DataVerb("Write queries or continuations with a language model.", _add_generate, _generate),
     "train-generator": DataVerb(
         "Train a language model that writes queries or continuations.", _add_train_generator, _train_generator

@@ -57,6 +57,7 @@ def test_the_whole_chain(collection: Path, tmp_path: Path, capsys: pytest.Captur
         (["contexts", "./nowhere", "--out", "out"], "The corpus ./nowhere does not exist"),
         (["keywords", "./nowhere", "--out", "out"], "name the tokenizer of the pre-training with --tokenizer"),
         (["negatives", "./nowhere", "--out", "out"], "is not a directory"),
+        (["labels", "./nowhere", "--out", "out"], "The source nowhere does not exist"),
         (["generate", "./nowhere", "--model", "m", "--out", "out"], "The corpus ./nowhere does not exist"),
         (["train-generator", "./nowhere", "--out", "out"], "is not a directory"),
     ],
