@@ -1,7 +1,17 @@
 """Tests never reach the network, use one thread, and keep their caches to themselves."""
 
+from __future__ import annotations
+
+import json
 import os
+import subprocess
+import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_XET"] = "1"
@@ -9,3 +19,48 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="hf_dense-tests-")
 os.environ["HF_DATASETS_CACHE"] = os.path.join(os.environ["HF_HOME"], "datasets")
+
+Client = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def hub_url() -> Iterator[str]:
+    """Address of a Hub that runs for the session."""
+    server = Path(__file__).parent / "hub" / "server.py"
+    process = subprocess.Popen([sys.executable, str(server)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture
+def hub_client(hub_url: str, tmp_path: Path) -> Client:
+    """Run a script as a user of that Hub and give back the JSON it prints last.
+
+    Which Hub to talk to is read when `huggingface_hub` is imported, so every client is a process of its own; each has
+    an empty cache.
+    """
+
+    def run(script: str, *arguments: str) -> dict[str, Any]:
+        home = tmp_path / f"home{len(list(tmp_path.iterdir()))}"
+        home.mkdir()
+        settings = {
+            "HF_ENDPOINT": hub_url,
+            "HF_TOKEN": "hf_anything",
+            "HF_HOME": str(home),
+            "HF_HUB_OFFLINE": "0",
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+        }
+        command = [sys.executable, "-c", script, *arguments]
+        done = subprocess.run(
+            command, env={**os.environ, **settings}, cwd=home, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return result
+
+    return run

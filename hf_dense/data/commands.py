@@ -53,7 +53,10 @@ def _publish(arguments: argparse.Namespace) -> None:
 
 def _add_passages(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "source", help="folder of .txt/.md/.html/.pdf files, .jsonl/.parquet/.csv/.tsv file, collection or Hub dataset"
+        "sources",
+        nargs="+",
+        metavar="SOURCE",
+        help="folder of .txt/.md/.html/.pdf files, .jsonl/.parquet/.csv/.tsv file, collection or Hub dataset",
     )
     parser.add_argument("--length", type=int, default=128, help="greatest number of tokens (default: 128)")
     parser.add_argument("--whole", action="store_true", help="every document is one passage, whatever its length")
@@ -83,7 +86,7 @@ def _passages(arguments: argparse.Namespace) -> None:
 
     columns = {role: getattr(arguments, f"{role}_column") for role in ("id", "title", "text")}
     out = build_passage_corpus(
-        arguments.source,
+        arguments.sources,
         arguments.out,
         Cutting(
             None if arguments.whole else arguments.length,

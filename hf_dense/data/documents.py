@@ -43,10 +43,10 @@ class TextDocument:
 
 
 class DocumentReader:
-    """The documents of a source, in its order.
+    """The documents of one or several sources, in their order.
 
     Args:
-        source: a folder of .txt, .md, .html and .pdf files; a .jsonl, .parquet, .csv or .tsv file (also .gz) or a
+        sources: each a folder of .txt, .md, .html and .pdf files; a .jsonl, .parquet, .csv or .tsv file (also .gz) or a
             folder of them; a collection in published form or BEIR layout; or a dataset of the Hub (`name` or
             `name:configuration`). A .tsv file is MS MARCO's documents (docid, url, title, body), its passages (pid,
             passage) or DPR's psgs_w100 (with its header). Columns are found by their usual names.
@@ -61,16 +61,16 @@ class DocumentReader:
         InputError: there is nothing at the source, or it has no column of texts.
     """
 
-    def __init__(self, source: str, columns: Mapping[str, str] | None = None, split: str = "train") -> None:
-        self.source = source
+    def __init__(self, *sources: str, columns: Mapping[str, str] | None = None, split: str = "train") -> None:
+        self.sources = sources
         self.columns = dict(columns or {})
         self.split = split
         self.counts: Counter[str] = Counter()
-        self.open = self._opener()
+        self.openers = [self._opener(source) for source in sources]
 
     def __iter__(self) -> Iterator[TextDocument]:
         seen: set[bytes] = set()
-        for document in self.open():
+        for document in (document for opener in self.openers for document in opener()):
             if not document.text.strip():
                 self.counts["empty"] += 1
                 continue
@@ -82,8 +82,8 @@ class DocumentReader:
             self.counts["documents read"] += 1
             yield document
 
-    def _opener(self) -> Callable[[], Iterator[TextDocument]]:
-        path = Path(self.source)
+    def _opener(self, source: str) -> Callable[[], Iterator[TextDocument]]:
+        path = Path(source)
         if path.is_file():
             return lambda: self._file(path, path.parent)
         if path.is_dir():
@@ -91,21 +91,21 @@ class DocumentReader:
             if not files:
                 raise InputError(f"The folder {path} holds no documents ({', '.join((*PAGES, *_TABLES))}).")
             return lambda: (document for file in files for document in self._file(file, path))
-        if path.is_absolute() or self.source.startswith(".") or self.source.count("/") > 1:
-            raise InputError(f"The source {self.source} does not exist.")
-        return self._published
+        if path.is_absolute() or source.startswith(".") or source.count("/") > 1:
+            raise InputError(f"The source {source} does not exist.")
+        return lambda: self._published(source)
 
-    def _published(self) -> Iterator[TextDocument]:
+    def _published(self, source: str) -> Iterator[TextDocument]:
         """A dataset of the Hub, streamed."""
         from datasets import load_dataset
         from datasets.exceptions import DatasetNotFoundError
 
-        name, _, configuration = self.source.partition(":")
+        name, _, configuration = source.partition(":")
         try:
             rows = load_dataset(name, configuration or None, split=self.split, streaming=True)
         except (DatasetNotFoundError, FileNotFoundError, ConnectionError, ValueError) as error:
             raise InputError(
-                f"{self.source!r} is neither a path nor a dataset of the Hub to be reached (split {self.split!r})."
+                f"{source!r} is neither a path nor a dataset of the Hub to be reached (split {self.split!r})."
             ) from error
         yield from self._documents(iter(rows), name)
 
@@ -166,9 +166,7 @@ class DocumentReader:
         wrong = [column for column in self.columns.values() if column not in row]
         if wrong or chosen["text"] is None:
             lacking = repr(wrong[0]) if wrong else "of texts (" + ", ".join(_TEXTS) + ")"
-            raise InputError(
-                f"{name} of {self.source} has no column {lacking}; it has: {', '.join(row)}. Name the columns to read."
-            )
+            raise InputError(f"{name} has no column {lacking}; it has: {', '.join(row)}. Name the columns to read.")
         return chosen
 
     def _json_rows(self, path: Path) -> Iterator[Row]:

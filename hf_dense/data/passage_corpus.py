@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -94,7 +94,7 @@ class Cutting:
 
 
 def build_passage_corpus(
-    source: str,
+    source: str | Sequence[str],
     out: str | os.PathLike[str],
     cutting: Cutting | None = None,
     *,
@@ -104,7 +104,7 @@ def build_passage_corpus(
     engine: Engine | None = None,
     command: str = "",
 ) -> Path:
-    """Write the passages of a source's documents to the directory `out`.
+    """Write the passages of the documents of a source, or of several, to the directory `out`.
 
     Args:
         source: see `DocumentReader`, as for `columns` and `split`.
@@ -121,24 +121,26 @@ def build_passage_corpus(
     """
     cutting = cutting or Cutting()
     check_replaceable(out, marker="counts.json")
-    reader = DocumentReader(source, columns, split)
+    sources = [source] if isinstance(source, str) else list(source)
+    reader = DocumentReader(*sources, columns=columns, split=split)
+    named = ", ".join(sources)
     if cutting.length is not None:
         _counter(cutting.tokenizer)  # a wrong name is an error here, not in a worker
     target = Path(out)
     with atomic_directory(target) as work, tempfile.TemporaryDirectory(dir=target.resolve().parent) as rough:
         read = _write_documents(reader, Path(rough) / "documents")
         if not read:
-            raise InputError(f"No document of {source} can be read: {_listed(reader.counts) or 'it is empty'}.")
+            raise InputError(f"No document of {named} can be read: {_listed(reader.counts) or 'it is empty'}.")
         cut = map_tables(
             partial(cut_documents, cutting=cutting), read, Path(rough) / "passages", engine or Engine(), "Cutting"
         )
         counts = reader.counts + _write_passages(cut, work / "corpus", cutting.repeats)
         if not counts["passages"]:
-            raise InputError(f"No passage of {source} is left: {_listed(counts)}.")
+            raise InputError(f"No passage of {named} is left: {_listed(counts)}.")
         (work / "counts.json").write_text(json.dumps(dict(sorted(counts.items())), indent=1) + "\n", encoding="utf-8")
         write_card(
             work,
-            title=f"Passages of {Path(source).stem or source}",
+            title=f"Passages of {', '.join(Path(source).stem or source for source in sources)}",
             about=_describe(cutting),
             columns={
                 "id": "the document's id, #, and the position",
@@ -149,7 +151,7 @@ def build_passage_corpus(
             },
             counts=dict(sorted(counts.items())),
             rows=counts["passages"],
-            source=source,
+            source=named,
             licence=licence,
             command=command,
             configs={"corpus": "corpus/*.parquet"},

@@ -15,7 +15,7 @@ from hf_dense.errors import InputError
 
 
 def read(source: Path | str, **columns: str) -> tuple[list[tuple[str, str, str]], dict[str, int]]:
-    reader = DocumentReader(str(source), columns)
+    reader = DocumentReader(str(source), columns=columns)
     rows = [(document.id, document.title, document.text) for document in reader]
     return rows, dict(reader.counts)
 
@@ -145,6 +145,14 @@ def test_a_collection_is_read_by_its_corpus(tmp_path: Path) -> None:
     write_lines(tmp_path / "corpus.jsonl", [{"_id": "1", "title": "T", "text": "one"}])
     write_lines(tmp_path / "queries.jsonl", [{"_id": "q", "text": "not a document"}])
     assert read(tmp_path)[0] == [("1", "T", "one")]
+
+
+def test_several_sources_are_read_one_after_the_other(tmp_path: Path) -> None:
+    first = write_lines(tmp_path / "a.jsonl", [{"id": "1", "text": "one"}, {"id": "2", "text": "two"}])
+    second = write_lines(tmp_path / "b.jsonl", [{"id": "2", "text": "again"}, {"id": "3", "text": "three"}])
+    reader = DocumentReader(str(first), str(second))
+    assert [document.text for document in reader] == ["one", "two", "three"]
+    assert reader.counts == {"documents read": 3, "duplicate id": 1}
 
 
 def test_columns_of_other_names_can_be_given(tmp_path: Path) -> None:

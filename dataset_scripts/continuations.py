@@ -1,0 +1,11 @@
+"""Passages with a continuation that GPT-2 wrote, for MASTER; the paper does not say how its own were drawn.
+
+python dataset_scripts/continuations.py CORPUS --out DIR [--model MODEL] [--push_to_hub REPO]
+"""
+
+import sys
+
+from hf_dense.cli import main
+
+if __name__ == "__main__":
+    main(["data", "generate", "--kind", "continuation", "--model", "gpt2", "--output_length", "126", *sys.argv[1:]])

@@ -1,0 +1,11 @@
+"""Passages of your own documents: a folder of texts, Markdown, HTML or PDF files, or tables.
+
+python dataset_scripts/my_documents.py FOLDER --out DIR [--length 128] [--push_to_hub REPO]
+"""
+
+import sys
+
+from hf_dense.cli import main
+
+if __name__ == "__main__":
+    main(["data", "passages", "--repeats", "near", *sys.argv[1:]])

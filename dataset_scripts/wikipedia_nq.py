@@ -1,0 +1,11 @@
+"""The 21 million Wikipedia passages of Natural Questions, from DPR's psgs_w100.tsv(.gz).
+
+python dataset_scripts/wikipedia_nq.py psgs_w100.tsv.gz --out DIR [--push_to_hub REPO]
+"""
+
+import sys
+
+from hf_dense.cli import main
+
+if __name__ == "__main__":
+    main(["data", "passages", "--whole", "--repeats", "keep", "--license", "cc-by-sa-3.0", *sys.argv[1:]])
