@@ -315,8 +315,8 @@ class BottleneckConfig(PreTrainedConfig):
         decoders: changes to the method's decoders, by name, e.g. `{"decoder": {"layers": 1}}`.
         crop: which part of a text longer than the model's length is read: its `head`, or a `random` window.
 
-    `encoders` and `decoders` are stored complete, as dictionaries; `encoder_specs` and `decoder_specs` give them as
-    `Encoder` and `Decoder`. Raises `ValueError` for anything that is not in the vocabulary.
+    `encoders` and `decoders` are stored complete, as dictionaries (None for what was taken out); `encoder_specs`
+    and `decoder_specs` give them as `Encoder` and `Decoder`. Raises `ValueError` for anything outside the vocabulary.
     """
 
     model_type = "bottleneck"
@@ -344,9 +344,8 @@ class BottleneckConfig(PreTrainedConfig):
         kwargs.setdefault("auto_map", self._remote_classes())
         super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
         self._check()
-        # As JSON would give it back: lists, not tuples.
-        self.encoders = {name: _plain(asdict(spec)) for name, spec in self.encoder_specs.items()}
-        self.decoders = {name: _plain(asdict(spec)) for name, spec in self.decoder_specs.items()}
+        self.encoders = _stored(self.declared_encoders, self.encoder_specs)
+        self.decoders = _stored(self.declared_decoders, self.decoder_specs)
 
     def _remote_classes(self) -> dict[str, str]:
         """The `auto_map` under which a checkpoint loads where this package is not installed."""
@@ -406,12 +405,16 @@ class BottleneckConfig(PreTrainedConfig):
     @property
     def encoder_specs(self) -> dict[str, Encoder]:
         """The encoders by name."""
-        return {name: _build(Encoder, name, values) for name, values in (self.encoders or {}).items()}
+        return {
+            name: _build(Encoder, name, values) for name, values in (self.encoders or {}).items() if values is not None
+        }
 
     @property
     def decoder_specs(self) -> dict[str, Decoder]:
         """The decoders by name."""
-        return {name: _build(Decoder, name, values) for name, values in (self.decoders or {}).items()}
+        return {
+            name: _build(Decoder, name, values) for name, values in (self.decoders or {}).items() if values is not None
+        }
 
     @property
     def weights(self) -> dict[str, float]:
@@ -505,6 +508,12 @@ def _check_backbone(name: str, decoder: Decoder, shape: Shape, layers: int) -> N
         raise ValueError(f"Decoder {name!r} reads word vectors as they are, but {sizes}; use inputs='embeddings'.")
     if decoder.stream == "bottleneck_embedded":
         raise ValueError(f"Decoder {name!r} embeds the bottleneck like a word, but {sizes}; use stream='bottleneck'.")
+
+
+def _stored(declared: Mapping[str, Any], specs: Mapping[str, Any]) -> dict[str, Any]:
+    """Specifications as JSON would give them back: lists, not tuples; None for what was taken out."""
+    gone = dict.fromkeys(name for name in declared if name not in specs)
+    return {name: _plain(asdict(spec)) for name, spec in specs.items()} | gone
 
 
 def _plain(value: Any) -> Any:

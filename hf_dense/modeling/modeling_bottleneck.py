@@ -189,12 +189,14 @@ class BottleneckForPreTraining(PreTrainedModel):
         self.encoder.set_input_embeddings(value)
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resize the word matrix, and the head's bias with it; new tokens start with bias 0."""
+        """Resize the word matrix, and with it what else has a row for every token; such rows start at 0."""
         words: nn.Embedding = super().resize_token_embeddings(*args, **kwargs)
-        old, size = self.head.bias, words.weight.shape[0]
-        bias = old.new_zeros(size)
-        bias[: len(old)] = old.detach()[:size]
-        self.head.bias = nn.Parameter(bias, requires_grad=old.requires_grad)
+        size = words.weight.shape[0]
+        self.head.bias = _resized(self.head.bias, size)
+        for head in self.bag_heads.values():
+            assert isinstance(head, nn.Linear)
+            head.weight, head.bias = _resized(head.weight, size), _resized(head.bias, size)
+            head.out_features = size
         return words
 
     def forward(
@@ -364,3 +366,10 @@ class BottleneckForPreTraining(PreTrainedModel):
         words = self.get_input_embeddings().weight
         assert isinstance(words, Tensor)
         return bag_loss(self.head(hidden), readable, text, counted, words, self.head.bias, bag.target == "mean")
+
+
+def _resized(old: Tensor, size: int) -> nn.Parameter:
+    """A parameter with `size` rows, new ones 0."""
+    new = old.new_zeros(size, *old.shape[1:])
+    new[: len(old)] = old.detach()[:size]
+    return nn.Parameter(new, requires_grad=old.requires_grad)

@@ -27,6 +27,7 @@ from transformers.utils import logging as transformers_logging
 from hf_dense import METHODS, View
 from hf_dense.modeling.bottleneck_backbones import build_backbone
 from hf_dense.modeling.bottleneck_losses import IGNORED
+from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, merge
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput
 
 LENGTHS = (9, 5, 12, 7)  # tokens of the four rows of the batch
@@ -35,14 +36,50 @@ Views = dict[str, dict[str, Tensor]]
 
 
 class Case(NamedTuple):
-    """A method on a family of backbones."""
+    """A method, perhaps changed, on a family of backbones."""
 
     method: str
     backbone: str
+    variant: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.method}-{self.backbone}"
+        return "-".join(part for part in self if part)
+
+    def config(self, dropout: float = 0.1, **changes: Any) -> BottleneckConfig:
+        """The declaration, with further changes to its encoders and decoders."""
+        changes = merge(VARIANTS.get((self.method, self.variant), {}), changes)
+        return METHODS[self.method].config(backbone_config=BACKBONES[self.backbone](dropout), **changes)
+
+
+OTHER_DECODERS = ("queries", "continuation", "neighbour", "complement")
+CAUSAL = {"layers": 1, "attention": "causal:3", "norm": "gpt2", "view": {"select": "none", "labels": "next"}}
+MASKED = {"view": {"fill": "mask", "labels": "hidden"}}
+
+# What papers and released code do otherwise, by the names of their pages in docs/methods.
+VARIANTS: dict[tuple[str, str], dict[str, Any]] = {
+    ("seed_encoder", "strong"): {"decoders": {"decoder": {"attention": "causal", "layers": 2}}},
+    ("condenser", "silent"): {
+        "decoders": {"decoder": {"inputs": "hidden:1"}},
+        "encoders": {"encoder": {"weight": 0.0}},
+    },
+    ("cocondenser", "released"): {"encoders": {"encoder": {"weight": 2.0}}, "decoders": {"decoder": {"weight": 2.0}}},
+    ("query_cotmae", "released"): {"decoders": {"decoder": CAUSAL}},
+    ("simlm", "masked"): {"encoders": {"encoder": MASKED}, "decoders": {"decoder": MASKED}},
+    ("simlm", "autoencoder"): {
+        "encoders": {"encoder": {"weight": 0.0, "view": {"select": "none"}}},
+        "decoders": {"decoder": {"view": {"select": "random", "rate": 1.0, "fill": "mask"}}},
+    },
+    ("retromae", "embedded"): {"decoders": {"decoder": {"stream": "bottleneck_embedded"}}},
+    ("dupmae", "paper"): {"encoders": {"encoder": {"bag": {"weight": 1.0, "masked": False, "head": "own"}}}},
+    ("dupmae", "sum"): {"encoders": {"encoder": {"bag": {"target": "sum"}}}},
+    ("master", "shared"): {"decoders": {name: {"shares": "keywords"} for name in OTHER_DECODERS}},
+    ("master", "one_loss"): {"encoders": {"half": {"weight": 0.0}, "complement_encoder": {"weight": 0.0}}},
+    ("master", "two_tasks"): {
+        "decoders": dict.fromkeys(OTHER_DECODERS[1:]),
+        "encoders": {"half": None, "complement_encoder": None},
+    },
+}
 
 
 # What cannot work, and what its refusal says.
@@ -52,6 +89,7 @@ REFUSED = {
 }
 EVERY = [Case(method, backbone) for method in METHODS for backbone in BACKBONES]
 CASES = [case for case in EVERY if case not in REFUSED]
+CASES += [Case(method, backbone, variant) for method, variant in VARIANTS for backbone in ("bert", "modernbert")]
 
 each_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 
@@ -60,7 +98,7 @@ def make_model(case: Case, dropout: float = 0.1) -> BottleneckForPreTraining:
     """A tiny model in double precision, in evaluation mode, with every bias and norm random too."""
     classes = METHODS[case.method]
     torch.manual_seed(0)
-    model = classes.pretraining(classes.config(backbone_config=BACKBONES[case.backbone](dropout))).eval()
+    model = classes.pretraining(case.config(dropout)).eval()
     randomise(model, seed=0)
     return model.double()
 
@@ -97,9 +135,9 @@ def padded(row: dict[str, Tensor], length: int) -> dict[str, Tensor]:
     return {**wide, "visible": torch.nn.functional.pad(row["visible"], (0, more, 0, more), value=False)}
 
 
-def make_rows(method: str, seed: int = 0) -> list[Views]:
+def make_rows(case: Case, seed: int = 0) -> list[Views]:
     """The rows of a batch of four, each as a batch of its own."""
-    config = METHODS[method].config()
+    config = case.config()
     rows = []
     for index, length in enumerate(LENGTHS):
         generator = torch.Generator().manual_seed(1000 * seed + index)
@@ -108,10 +146,10 @@ def make_rows(method: str, seed: int = 0) -> list[Views]:
     return rows
 
 
-def stack(rows: list[Views], method: str, extra: int = 0) -> Views:
+def stack(rows: list[Views], case: Case, extra: int = 0) -> Views:
     """Rows as one batch, padded to the longest and `extra` columns more; `visible` only where a decoder samples it."""
     length = max(row[name]["input_ids"].shape[1] for row in rows for name in row) + extra
-    decoders = METHODS[method].config().decoder_specs
+    decoders = case.config().decoder_specs
     batch = {}
     for name in rows[0]:
         wide = [padded(row[name], length) for row in rows]
@@ -121,13 +159,13 @@ def stack(rows: list[Views], method: str, extra: int = 0) -> Views:
     return batch
 
 
-def make_batch(method: str, extra: int = 0) -> Views:
-    return stack(make_rows(method), method, extra)
+def make_batch(case: Case, extra: int = 0) -> Views:
+    return stack(make_rows(case), case, extra)
 
 
-def token_losses(method: str) -> list[str]:
+def token_losses(case: Case) -> list[str]:
     """The losses that are means over tokens; a contrast's value depends on the texts it is drawn with."""
-    return list(METHODS[method].config().scored)
+    return list(case.config().scored)
 
 
 def gradients(model: BottleneckForPreTraining) -> dict[str, Tensor]:
@@ -162,7 +200,7 @@ def perturbed(model: BottleneckForPreTraining, views: Views, change: Callable[[T
 @each_case
 class TestLosses:
     def test_losses_are_finite_and_add_up_by_weight(self, case: Case) -> None:
-        model, views = make_model(case), make_batch(case.method)
+        model, views = make_model(case), make_batch(case)
         output = model(views)
         weights = model.config.weights
         assert list(output.losses) == list(weights)
@@ -174,23 +212,24 @@ class TestLosses:
 
     def test_weights_scale_the_parts(self, case: Case) -> None:
         classes = METHODS[case.method]
-        decoders = {name: {"weight": 0.25} for name in classes.config().decoder_specs}
-        config = classes.config(backbone_config=BACKBONES[case.backbone](0.1), decoders=decoders)
+        before = {name: spec.weight for name, spec in case.config().decoder_specs.items()}
+        decoders = {name: {"weight": 0.25 * weight} for name, weight in before.items()}
+        config = case.config(decoders=decoders)
         model, plain = classes.pretraining(config).double().eval(), make_model(case)
         model.load_state_dict(plain.state_dict())
-        output, full = model(make_batch(case.method)), plain(make_batch(case.method))
+        output, full = model(make_batch(case)), plain(make_batch(case))
         assert_same(output.losses, full.losses)
-        drop = 0.75 * sum(full.losses[name] for name in decoders)
+        drop = 0.75 * sum(weight * full.losses[name] for name, weight in before.items())
         torch.testing.assert_close(output.loss, full.loss - drop)
 
     def test_every_parameter_is_trained(self, case: Case) -> None:
         model = make_model(case)
-        model(make_batch(case.method)).loss.backward()
+        model(make_batch(case)).loss.backward()
         idle = [name for name, gradient in gradients(model).items() if not gradient.any()]
         assert idle == []
 
     def test_a_batch_without_scored_tokens_is_finite(self, case: Case) -> None:
-        model, views = make_model(case), make_batch(case.method)
+        model, views = make_model(case), make_batch(case)
         for view in views.values():
             view["labels"] = torch.full_like(view["labels"], IGNORED)
             view["counted"] = torch.zeros(len(LENGTHS), dtype=torch.bool)
@@ -200,7 +239,7 @@ class TestLosses:
         assert all(not gradient.any() for gradient in gradients(model).values())
 
     def test_the_vocabulary_projection_sees_only_scored_tokens(self, case: Case) -> None:
-        model, views = make_model(case), make_batch(case.method)
+        model, views = make_model(case), make_batch(case)
         words, rows = model.get_input_embeddings().weight, []
         linear = torch.nn.functional.linear
 
@@ -213,14 +252,15 @@ class TestLosses:
             patch.setattr(torch.nn.functional, "linear", counted)
             model(views)
         counts = model.count_scored(views)
-        expected = [int(counts[name]) for name in token_losses(case.method)]
+        expected = [int(counts[name]) for name in token_losses(case)]
         assert sum(expected) < sum(views[view]["labels"].numel() for view in model.config.scored.values())
-        bags = [views[encoder]["labels"].numel() for encoder, _ in model.config.bags.values()]  # these read every state
+        shared = [encoder for encoder, bag in model.config.bags.values() if bag.head == "mlm"]
+        bags = [views[encoder]["labels"].numel() for encoder in shared]  # these read every state
         assert sorted(rows) == sorted(expected + bags)
 
     def test_bfloat16_autocast_gives_about_the_same_losses(self, case: Case) -> None:
-        rows = [row for seed in range(60) for row in make_rows(case.method, seed)]  # enough for a loss in chunks
-        model, views = make_model(case).float(), stack(rows, case.method)
+        rows = [row for seed in range(60) for row in make_rows(case, seed)]  # enough for a loss in chunks
+        model, views = make_model(case).float(), stack(rows, case)
         plain = model(views)
         with torch.autocast("cpu", torch.bfloat16):
             output = model(views)
@@ -237,21 +277,21 @@ class TestLosses:
                 model.activation_checkpointing_enable()
             for stack in model.decoders.values():
                 stack.layers[0].up.register_forward_hook(lambda *_, runs=runs: runs.append(1))
-            model(make_batch(case.method)).loss.backward()
+            model(make_batch(case)).loss.backward()
             results.append(gradients(model))
             decoder_runs.append(len(runs))
         assert_same(*results, tolerance=1e-12)
         assert decoder_runs[1] == 2 * decoder_runs[0]  # the layers did run again in the backward pass
 
     def test_a_missing_view_is_named(self, case: Case) -> None:
-        views = make_batch(case.method)
+        views = make_batch(case)
         name = list(views)[-1]
         del views[name]
         with pytest.raises(ValueError, match=f"lacks the view '{name}'"):
             make_model(case)(views)
 
     def test_scored_tokens_and_texts_are_counted(self, case: Case) -> None:
-        model, views = make_model(case), make_batch(case.method)
+        model, views = make_model(case), make_batch(case)
         counts = model.count_scored(views)
         for name, view in model.config.scored.items():
             assert counts[name] == (views[view]["labels"] != IGNORED).sum()
@@ -264,8 +304,8 @@ class TestLosses:
             assert model.count_scored(views)[name] == 2
 
     def test_texts_that_do_not_count_are_as_if_they_were_not_there(self, case: Case) -> None:
-        model, rows = make_model(case), make_rows(case.method)
-        whole, part = stack(rows, case.method), stack(rows[:2], case.method)
+        model, rows = make_model(case), make_rows(case)
+        whole, part = stack(rows, case), stack(rows[:2], case)
         for view in whole.values():
             view["counted"] = torch.tensor([True, True, False, False])
             view["labels"][2:] = IGNORED
@@ -275,14 +315,14 @@ class TestLosses:
 @each_case
 class TestBottleneck:
     def test_bottleneck_is_the_last_state_of_the_first_token(self, case: Case) -> None:
-        model, views = make_model(case), make_batch(case.method)
+        model, views = make_model(case), make_batch(case)
         for name, bottleneck in model(views).bottlenecks.items():
             plain = model.encoder(views[name]["input_ids"], views[name]["attention_mask"])
             torch.testing.assert_close(bottleneck, plain.last_hidden_state[:, 0])
             torch.testing.assert_close(bottleneck, plain.pooler_output)
 
     def test_every_decoder_sends_a_gradient_to_its_bottleneck(self, case: Case) -> None:
-        model, views = make_model(case), make_batch(case.method)
+        model, views = make_model(case), make_batch(case)
         output = model(views)
         for name, spec in model.config.decoder_specs.items():
             bottleneck = output.bottlenecks[spec.encoder]
@@ -290,7 +330,7 @@ class TestBottleneck:
             assert (gradient.norm(dim=-1) > 0).all()
 
     def test_decoders_see_the_encoder_through_the_bottleneck_only(self, case: Case) -> None:
-        model, views = make_model(case), make_batch(case.method)
+        model, views = make_model(case), make_batch(case)
         before = model(views).losses
         elsewhere = perturbed(model, views, lambda hidden: hidden[:, 1:].normal_()).losses
         first = perturbed(model, views, lambda hidden: hidden[:, 0].normal_()).losses
@@ -310,39 +350,39 @@ class TestPadding:
         model, results = make_model(case), []
         for extra in (0, 5):
             model.zero_grad()
-            output = model(make_batch(case.method, extra))
+            output = model(make_batch(case, extra))
             output.loss.backward()
             results.append((output.losses, gradients(model), output.bottlenecks))
         for narrow, wide in zip(*results, strict=True):
             assert_same(narrow, wide)
 
     def test_what_stands_at_padding_is_never_read(self, case: Case) -> None:
-        model, views = make_model(case), make_batch(case.method)
+        model, views = make_model(case), make_batch(case)
         before = model(views).losses
         for view in views.values():
             view["input_ids"] = view["input_ids"].masked_fill(view["attention_mask"] == 0, 77)
         assert_same(model(views).losses, before)
 
     def test_a_batch_is_its_texts_alone_weighted_by_their_scored_tokens(self, case: Case) -> None:
-        model, rows = make_model(case), make_rows(case.method)
-        together = model(stack(rows, case.method)).losses
-        alone = [(model(b).losses, model.count_scored(b)) for b in (stack([row] * 2, case.method) for row in rows)]
-        for name in token_losses(case.method):
+        model, rows = make_model(case), make_rows(case)
+        together = model(stack(rows, case)).losses
+        alone = [(model(b).losses, model.count_scored(b)) for b in (stack([row] * 2, case) for row in rows)]
+        for name in token_losses(case):
             loss = together[name]
             parts = torch.stack([losses[name] * counts[name] for losses, counts in alone])
             total = torch.stack([counts[name] for _, counts in alone]).sum()
             torch.testing.assert_close(loss, parts.sum() / total, atol=1e-6, rtol=0)
 
     def test_half_batches_with_shared_counts_add_up(self, case: Case) -> None:
-        if METHODS[case.method].config().contrasts:
+        if case.config().contrasts:
             pytest.skip("a contrast compares the texts of a whole batch; the trainer refuses to cut it")
-        model, rows = make_model(case), make_rows(case.method)
-        whole = stack(rows, case.method)
+        model, rows = make_model(case), make_rows(case)
+        whole = stack(rows, case)
         full = model(whole)
         full.loss.backward()
         expected = gradients(model)
         model.zero_grad()
-        halves = [model(stack(half, case.method), counts=model.count_scored(whole)) for half in (rows[:2], rows[2:])]
+        halves = [model(stack(half, case), counts=model.count_scored(whole)) for half in (rows[:2], rows[2:])]
         for half in halves:
             half.loss.backward()
         assert_same(gradients(model), expected)
@@ -390,7 +430,7 @@ class TestSaving:
         model, again = make_model(case), AutoModelForPreTraining.from_pretrained(saved[case])
         assert type(again) is METHODS[case.method].pretraining
         assert_same(again.state_dict(), model.state_dict(), tolerance=0.0)
-        views = make_batch(case.method)
+        views = make_batch(case)
         torch.testing.assert_close(again(views).loss, model(views).loss, atol=0, rtol=0)
 
     def test_encoder_comes_back_equal_without_the_rest(self, case: Case, saved: dict[Case, Path]) -> None:
@@ -415,17 +455,15 @@ class TestSaving:
         model = AutoModelForPreTraining.from_pretrained(tmp_path)
         assert_same(model.encoder.state_dict(), encoder.state_dict(), tolerance=0.0)
         assert all(torch.isfinite(tensor).all() for tensor in model.state_dict().values())
-        assert torch.isfinite(model(make_batch(case.method)).loss)
+        assert torch.isfinite(model(make_batch(case)).loss)
 
     def test_more_tokens_can_be_added(self, case: Case, tmp_path: Path) -> None:
         model = make_model(case)
         model.resize_token_embeddings(108, mean_resizing=False)
         assert model.config.vocab_size == 108
-        loss = model(make_batch(case.method)).loss
+        loss = model(make_batch(case)).loss
         model.save_pretrained(tmp_path)
-        torch.testing.assert_close(
-            AutoModelForPreTraining.from_pretrained(tmp_path)(make_batch(case.method)).loss, loss
-        )
+        torch.testing.assert_close(AutoModelForPreTraining.from_pretrained(tmp_path)(make_batch(case)).loss, loss)
 
     def test_configuration_comes_back_equal(self, case: Case, saved: dict[Case, Path]) -> None:
         config = AutoConfig.from_pretrained(saved[case])
@@ -434,7 +472,7 @@ class TestSaving:
 
     def test_loads_where_the_package_is_not_installed(self, case: Case, remote: dict[str, Any]) -> None:
         model, result = make_model(case), remote[case.name]
-        assert result["loss"] == model(make_batch(case.method)).loss.item()
+        assert result["loss"] == model(make_batch(case)).loss.item()
         assert result["encoder_sum"] == sum(p.abs().sum().item() for p in model.encoder.parameters())
         assert result["saved_again_loss"] == result["loss"]
         assert result["classes"] == [METHODS[case.method].config.__name__, METHODS[case.method].encoder.__name__]
@@ -473,7 +511,7 @@ def remote(saved: dict[Case, Path], tmp_path_factory: pytest.TempPathFactory) ->
     """What a process that cannot import hf_dense makes of the checkpoints of all methods."""
     root = next(iter(saved.values())).parent
     for case, path in saved.items():
-        torch.save(make_batch(case.method), path / "views.pt")
+        torch.save(make_batch(case), path / "views.pt")
     home = tmp_path_factory.mktemp("home")
     done = subprocess.run(
         [sys.executable, "-c", LOAD_WITHOUT_PACKAGE, str(root), str(home / "again"), *(case.name for case in saved)],
@@ -504,8 +542,13 @@ def announced(log: pytest.LogCaptureFixture) -> list[str]:
 
 
 def started_at_random(model: BottleneckForPreTraining) -> list[str]:
-    """The decoders that do not start as copies of encoder layers."""
-    return [f"decoders.{name}" for name, spec in model.config.decoder_specs.items() if spec.init == "random"]
+    """The decoders that do not start as copies of encoder layers, and heads that no encoder has."""
+    decoders = [name for name, spec in model.config.decoder_specs.items() if spec.init == "random" and not spec.shares]
+    return [*(f"decoders.{name}" for name in decoders), *(f"bag_heads.{name}" for name in model.bag_heads)]
+
+
+def changes_of(case: Case) -> dict[str, Any]:
+    return VARIANTS.get((case.method, case.variant), {})
 
 
 @each_case
@@ -516,7 +559,7 @@ class TestFromBackbone:
         source = AutoModelForMaskedLM.from_config(BACKBONES[case.backbone](0.1)).eval()
         randomise(source, seed=3)
         source.save_pretrained(tmp_path)
-        model = METHODS[case.method].pretraining.from_backbone(tmp_path).eval()
+        model = METHODS[case.method].pretraining.from_backbone(tmp_path, **changes_of(case)).eval()
         assert announced(library_log) == started_at_random(model)
         assert_same(model.encoder.backbone.state_dict(), source.base_model.state_dict(), tolerance=0.0)
         ids = torch.randint(5, VOCABULARY, (2, 5))
@@ -531,7 +574,7 @@ class TestFromBackbone:
         source = build_backbone(BACKBONES[case.backbone](0.1))
         randomise(source, seed=3)
         source.save_pretrained(tmp_path)
-        model = METHODS[case.method].pretraining.from_backbone(tmp_path)
+        model = METHODS[case.method].pretraining.from_backbone(tmp_path, **changes_of(case))
         assert announced(library_log) == [*started_at_random(model), "head"]
         assert_same(model.encoder.backbone.state_dict(), source.state_dict(), tolerance=0.0)
         assert all(torch.isfinite(parameter).all() for parameter in model.parameters())
