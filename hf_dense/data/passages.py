@@ -118,7 +118,7 @@ def add_neighbours(corpus: Dataset) -> Dataset:
         corpus: columns `text`, `document` and `position`.
 
     Returns:
-        Columns `text` and `neighbour`, sorted by document and position. Documents of a single passage are
+        The corpus with the column `neighbour`, sorted by document and position. Documents of a single passage are
         dropped (as in CoT-MAE, which leaves out documents with fewer than two spans).
 
     Raises:
@@ -130,11 +130,11 @@ def add_neighbours(corpus: Dataset) -> Dataset:
             f"neighbours need the corpus column {missing[0]!r}, but it has only {', '.join(corpus.column_names)}"
         )
     frame = corpus.select_columns(["text", "document", "position"]).to_pandas()
-    frame = frame.sort_values(["document", "position"], kind="stable", ignore_index=True)
+    frame = frame.sort_values(["document", "position"], kind="stable")
     texts = frame.groupby("document", sort=False)["text"]
     frame["neighbour"] = texts.shift(-1).fillna(texts.shift(1))
-    pairs = frame.loc[frame["neighbour"].notna(), ["text", "neighbour"]]
-    return Dataset.from_dict({name: pairs[name].tolist() for name in ("text", "neighbour")})
+    pairs = frame.loc[frame["neighbour"].notna(), "neighbour"]
+    return corpus.select(pairs.index.to_numpy()).flatten_indices().add_column("neighbour", pairs.tolist())
 
 
 def _pack(pieces: Iterable[tuple[str, int]], targets: Iterator[int]) -> list[str]:

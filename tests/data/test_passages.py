@@ -69,7 +69,7 @@ def test_neighbour_is_the_next_passage_and_for_the_last_the_previous() -> None:
         }
     )
     pairs = add_neighbours(corpus)
-    assert pairs.column_names == ["text", "neighbour"]
+    assert pairs.column_names == ["text", "document", "position", "neighbour"]
     assert list(pairs["text"]) == ["a0", "a1", "a2", "b0", "b1"]
     assert list(pairs["neighbour"]) == ["a1", "a2", "a1", "b1", "b0"]
 
@@ -77,7 +77,7 @@ def test_neighbour_is_the_next_passage_and_for_the_last_the_previous() -> None:
 def test_neighbours_of_lonely_passages_are_an_empty_table() -> None:
     pairs = add_neighbours(Dataset.from_dict({"text": ["x"], "document": ["d"], "position": [0]}))
     assert pairs.num_rows == 0
-    assert pairs.column_names == ["text", "neighbour"]
+    assert pairs.column_names == ["text", "document", "position", "neighbour"]
 
 
 def test_neighbours_need_positions() -> None:
