@@ -29,7 +29,7 @@ import psutil
 import pyarrow as pa
 
 from hf_dense.data import find_sources, read_documents
-from hf_dense.data.passage_corpus import _DOCUMENTS, Cutting, cut_documents
+from hf_dense.data.passage_corpus import Cutting, cut_documents
 from hf_dense.evaluation.provenance import describe_commit, describe_hardware
 from hf_dense.files import write_text
 from hf_dense.pretraining.vocabulary import train_tokenizer
@@ -79,7 +79,7 @@ def measure_cutting(documents: list[tuple[str, str]]) -> dict[str, Any]:
         looped = baseline(documents, folder / "vocab.txt", folder / "passages.jsonl")
         loop = time.perf_counter() - started
         rows = [{"id": key, "title": "", "text": text} for key, text in documents]
-        table = pa.Table.from_pylist(rows, schema=_DOCUMENTS)
+        table = pa.Table.from_pylist(rows)
         results: dict[str, Any] = {"documents": len(documents), "baseline passages per second": looped / loop}
         for label, cutting in (
             ("exact", Cutting(LENGTH, tokenizer=name)),

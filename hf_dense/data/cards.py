@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from huggingface_hub import DatasetCard, DatasetCardData
 
@@ -61,10 +61,19 @@ def size_category(rows: int) -> str:
     return next((label for label, bound in _SIZES if rows < bound), "n>1T")
 
 
-def _content(folder: Path, pattern: str) -> int:
-    """A number that changes with the files of a pattern."""
+def configuration(folder: Path, name: str, splits: Mapping[str, str]) -> dict[str, Any]:
+    """A configuration of a dataset as its card names it; `splits` are the patterns of their files.
+
+    `datasets` caches a local directory by name and version alone, so other content is another version.
+    """
+    files = [{"split": split, "path": path} for split, path in splits.items()]
+    return {"config_name": name, "data_files": files, "version": f"1.0.{_content(folder, splits.values())}"}
+
+
+def _content(folder: Path, patterns: Iterable[str]) -> int:
+    """A number that changes with the files of some patterns."""
     value = 0
-    for file in sorted(folder.glob(pattern)):
+    for file in (file for pattern in patterns for file in sorted(folder.glob(pattern))):
         with file.open("rb") as stream:
             while block := stream.read(1 << 20):
                 value = zlib.crc32(block, value)
@@ -101,15 +110,7 @@ def write_card(
         size_categories=size_category(rows),
         task_categories=["text-retrieval"],
         tags=["hf_dense", "dense-retrieval"],
-        configs=[
-            # `datasets` caches a local directory by name and version alone: other content must be another version.
-            {
-                "config_name": name,
-                "data_files": [{"split": name, "path": path}],
-                "version": f"1.0.{_content(folder, path)}",
-            }
-            for name, path in configs.items()
-        ],
+        configs=[configuration(folder, name, {name: path}) for name, path in configs.items()],
     )
     content = _CARD.format(
         data=data.to_yaml(),

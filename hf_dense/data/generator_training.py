@@ -55,7 +55,7 @@ def train_generator(
         rows: `passage` and `query` to train one of queries; `text` alone to train one of continuations.
         base: checkpoint to start from; None starts a small one from scratch, with a tokenizer trained on the rows.
         config: from scratch: the model's configuration, over that of `SMALL`.
-        template: the prompt, with `{text}` where the passage goes; the same one is to be used for generating.
+        template: of queries: the prompt, with `{text}` where the passage goes; to be used for generating too.
         vocab_size: tokens of a tokenizer trained on the rows.
         input_length: tokens of a passage (or of a text to continue) that are read.
         output_length: tokens of a query that are learnt.
@@ -82,29 +82,20 @@ def train_generator(
     if model.config.is_encoder_decoder != (kind == "queries"):
         wanted = "an encoder-decoder (T5, BART)" if kind == "queries" else "a causal language model (GPT-2, ...)"
         raise InputError(f"To write {kind} give {wanted}; {base} is of another kind.")
-    trainer: Trainer
-    if kind == "queries":
-        data = rows.map(
-            lambda batch: _pairs(batch, tokenizer, template, input_length, output_length),
-            batched=True,
-            remove_columns=rows.column_names,
-            desc="Tokenizing",
-        )
-        collator: Any = DataCollatorForSeq2Seq(tokenizer, model=model)
-        trainer = Seq2SeqTrainer(
-            model=model, args=training, train_dataset=data, data_collator=collator, processing_class=tokenizer
-        )
-    else:
-        data = rows.map(
-            lambda batch: {"input_ids": _ids(tokenizer, batch["text"], input_length)},
-            batched=True,
-            remove_columns=rows.column_names,
-            desc="Tokenizing",
-        )
-        collator = DataCollatorForLanguageModeling(tokenizer, mlm=False)
-        trainer = Trainer(
-            model=model, args=training, train_dataset=data, data_collator=collator, processing_class=tokenizer
-        )
+
+    def encode(batch: dict[str, list[str]]) -> dict[str, Any]:
+        if kind == "continuation":
+            return {"input_ids": _ids(tokenizer, batch["text"], input_length)}
+        return _pairs(batch, tokenizer, template, input_length, output_length)
+
+    data = rows.map(encode, batched=True, remove_columns=rows.column_names, desc="Tokenizing")
+    collator: Any = (
+        DataCollatorForSeq2Seq(tokenizer, model=model)
+        if kind == "queries"
+        else DataCollatorForLanguageModeling(tokenizer, mlm=False)
+    )
+    chosen = Seq2SeqTrainer if kind == "queries" else Trainer
+    trainer = chosen(model=model, args=training, train_dataset=data, data_collator=collator, processing_class=tokenizer)
     trainer.train()
     trainer.save_model()
     assert training.output_dir is not None

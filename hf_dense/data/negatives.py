@@ -79,11 +79,7 @@ def build_lexical_negatives(
                 hits = index.search([words[name] for name in part], depth + most + _SPARE)
                 rows = []
                 for name, found, scores in zip(part, *hits, strict=True):
-                    banned = forbidden.around(positives[name])
-                    kept = [at for at, place in enumerate(found) if place not in banned][:depth]
-                    counts["hits left out"] += sum(place in banned for place in found)
-                    counts["negatives"] += len(kept)
-                    counts["queries with fewer negatives than asked"] += len(kept) < depth
+                    kept = _kept(found, forbidden.around(positives[name]), depth, counts)
                     rows.append(
                         {
                             "query_id": name,
@@ -117,6 +113,15 @@ def build_lexical_negatives(
             configs={split: f"negatives/{split}.parquet"},
         )
     return target
+
+
+def _kept(found: NDArray[np.int64], banned: set[int], depth: int, counts: Counter[str]) -> list[int]:
+    """Ranks of the hits that are negatives, and what was left out, counted."""
+    ranks = [rank for rank, place in enumerate(found) if place not in banned]
+    counts["hits left out"] += len(found) - len(ranks)
+    counts["negatives"] += len(ranks[:depth])
+    counts["queries with fewer negatives than asked"] += len(ranks) < depth
+    return ranks[:depth]
 
 
 class LexicalIndex:
@@ -161,9 +166,8 @@ class _Forbidden:
         found = set(places)
         for place in places:
             for column, mark in enumerate(self.marks[place]):
-                start, end = np.searchsorted(self.ordered[:, column], mark, side="left"), 0
-                end = int(np.searchsorted(self.ordered[:, column], mark, side="right"))
-                found.update(self.order[int(start) : end, column].tolist())
+                start, end = (int(np.searchsorted(self.ordered[:, column], mark, side)) for side in ("left", "right"))
+                found.update(self.order[start:end, column].tolist())
         return found
 
 

@@ -20,6 +20,7 @@ from datasets import Dataset, Features
 from huggingface_hub import DatasetCard, DatasetCardData
 from tqdm.auto import tqdm
 
+from hf_dense.data.cards import configuration, size_category
 from hf_dense.data.docstrings import Document, Reading, find_sources, read_documents
 from hf_dense.data.passages import MIN_WORDS, CountTokens, build_passages, count_words, pretoken_counter
 from hf_dense.data.prose import letter_share
@@ -83,7 +84,7 @@ def build_python_docs(
         raise InputError(f"the docstrings of {', '.join(versions)} hold no passage of {MIN_WORDS} words or more")
     with atomic_directory(out) as work:
         _write_tables(work, collection)
-        write_text(work / "README.md", str(_card(collection, versions, length, unit, command)))
+        write_text(work / "README.md", str(_card(work, collection, versions, length, unit, command)))
     return Path(out)
 
 
@@ -256,21 +257,22 @@ def _write_table(path: Path, rows: Sequence[Mapping[str, str | int]], features: 
     Dataset.from_dict(columns, features=features).to_parquet(str(path))
 
 
-def _card(collection: Collection, versions: Mapping[str, str], length: int, unit: str, command: str) -> DatasetCard:
+def _card(
+    folder: Path, collection: Collection, versions: Mapping[str, str], length: int, unit: str, command: str
+) -> DatasetCard:
     counts = collection.counts
-    size = next(label for label, bound in _SIZES if counts["passages"] < bound)
     data = DatasetCardData(
         language="en",
         license="other",
         license_name="per-package",
         pretty_name="Python documentation retrieval",
-        size_categories=size,
+        size_categories=size_category(counts["passages"]),
         task_categories=["text-retrieval"],
         tags=["python", "documentation", "docstrings", "retrieval"],
         configs=[
-            {"config_name": "default", "data_files": [{"split": s, "path": f"qrels/{s}.parquet"} for s in SPLITS]},
-            {"config_name": "corpus", "data_files": [{"split": "corpus", "path": "corpus/*.parquet"}]},
-            {"config_name": "queries", "data_files": [{"split": "queries", "path": "queries/*.parquet"}]},
+            configuration(folder, "default", {split: f"qrels/{split}.parquet" for split in SPLITS}),
+            configuration(folder, "corpus", {"corpus": "corpus/*.parquet"}),
+            configuration(folder, "queries", {"queries": "queries/*.parquet"}),
         ],
     )
     splits = [
@@ -292,14 +294,6 @@ def _card(collection: Collection, versions: Mapping[str, str], length: int, unit
     )
     return DatasetCard(content)
 
-
-_SIZES: Final = (
-    ("n<1K", 10**3),
-    ("1K<n<10K", 10**4),
-    ("10K<n<100K", 10**5),
-    ("100K<n<1M", 10**6),
-    ("1M<n<10M", 10**7),
-)
 
 _CARD: Final = """---
 {data}

@@ -7,7 +7,7 @@ where it differs by more than names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -169,7 +169,7 @@ class RobertaFamily(Family):
 
     def shape(self, config: PreTrainedConfig) -> Shape:
         """Sizes of the backbone's layers; the head always has GELU."""
-        return _replace(super().shape(config), head_activation="gelu")
+        return replace(super().shape(config), head_activation="gelu")
 
 
 class MPNetFamily(RobertaFamily):
@@ -190,7 +190,7 @@ class ElectraFamily(Family):
 
     def shape(self, config: PreTrainedConfig) -> Shape:
         """Sizes of the backbone's layers; the head always has GELU."""
-        return _replace(super().shape(config), words=config.embedding_size, head_activation="gelu")
+        return replace(super().shape(config), words=config.embedding_size, head_activation="gelu")
 
     def embed(
         self, backbone: nn.Module, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
@@ -295,10 +295,6 @@ class ModernBertFamily(Family):
         """The norm after the last layer."""
         norm: nn.Module = backbone.final_norm  # type: ignore[assignment]
         return norm
-
-
-def _replace(shape: Shape, **changes: Any) -> Shape:
-    return Shape(**{**vars(shape), **changes})
 
 
 def _projected(backbone: nn.Module, vectors: Tensor) -> Tensor:

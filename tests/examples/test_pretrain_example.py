@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,19 +134,6 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[s
     assert not (tmp_path / "out").exists()
 
 
-@pytest.fixture
-def hub() -> Iterator[str]:
-    """Address of a Hub in memory."""
-    server = ROOT / "tests" / "hub" / "server.py"
-    process = subprocess.Popen([sys.executable, str(server)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline().strip()
-    finally:
-        process.terminate()
-        process.wait()
-
-
 LOAD = """
 import sys
 sys.modules["hf_dense"] = None
@@ -160,10 +146,10 @@ print(tuple(model(**tokenizer(["abc d"], return_tensors="pt")).pooler_output.sha
 """
 
 
-def test_the_result_is_published(tmp_path: Path, hub: str) -> None:
+def test_the_result_is_published(tmp_path: Path, hub_url: str) -> None:
     write_inputs(tmp_path)
     settings = {
-        "HF_ENDPOINT": hub,
+        "HF_ENDPOINT": hub_url,
         "HF_TOKEN": "hf_anything",
         "HF_HUB_OFFLINE": "0",
         "HF_HUB_DISABLE_XET": "1",
