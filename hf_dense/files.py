@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from hf_dense.errors import InputError
 
@@ -58,3 +60,25 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def begin_or_resume(work: Path, settings: dict[str, Any]) -> None:
+    """Start a run that leaves its unfinished work in `work`, or go on with the one that is there.
+
+    Args:
+        work: directory of the unfinished work, made if it is not there.
+        settings: all that the result depends on, as JSON has it; kept in `settings.json`.
+
+    Raises:
+        InputError: `work` holds a run of other settings; nothing is written then.
+    """
+    file = work / "settings.json"
+    if file.exists():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        other = sorted(name for name in {*before, *settings} if before.get(name) != settings.get(name))
+        if other:
+            raise InputError(
+                f"{work} holds an unfinished run with another {other[0]} ({before.get(other[0])!r}, now "
+                f"{settings.get(other[0])!r}); finish that one, or remove the directory."
+            )
+    write_text(file, json.dumps(settings, indent=1))

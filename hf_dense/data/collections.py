@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -85,6 +85,8 @@ def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, 
 def training_pairs(path: str | os.PathLike[str], split: str = "train") -> Dataset:
     """One row for each query and relevant passage (grade above 0) of `split`, in the order of the judgements.
 
+    Where judgements name documents that the corpus is cut from, the first passage of a document stands for it.
+
     Returns:
         Columns `query`, `passage` (title and text), `query_id` and `passage_id`.
 
@@ -96,19 +98,39 @@ def training_pairs(path: str | os.PathLike[str], split: str = "train") -> Datase
     if not pairs:
         raise InputError(f"split {split!r} of {path} has no relevant passage to train on; choose another split")
     rows, questions = corpus[:], queries[:]
-    place_of_passage = {name: at for at, name in enumerate(rows["id"])}
+    places_of_passage = judged_places(corpus)
     place_of_query = {name: at for at, name in enumerate(questions["id"])}
-    _check_known([passage for _, passage in pairs], place_of_passage, "passages", "corpus", split)
+    _check_known([passage for _, passage in pairs], places_of_passage, "passages", "corpus", split)
     _check_known([query for query, _ in pairs], place_of_query, "queries", "queries", split)
-    places = [place_of_passage[passage] for _, passage in pairs]
+    places = [places_of_passage[passage][0] for _, passage in pairs]
     return Dataset.from_dict(
         {
             "query": [questions["text"][place_of_query[query]] for query, _ in pairs],
             "passage": [f"{rows['title'][at]} {rows['text'][at]}".strip() for at in places],
             "query_id": [query for query, _ in pairs],
-            "passage_id": [passage for _, passage in pairs],
+            "passage_id": [rows["id"][at] for at in places],
         }
     )
+
+
+def judged_places(corpus: Dataset) -> dict[str, list[int]]:
+    """Rows that a judgement speaks of when it names a passage (one row), or a document (all rows cut from it)."""
+    places: dict[str, list[int]] = {}
+    if "document" in corpus.column_names:
+        for at, name in enumerate(corpus["document"][:]):
+            places.setdefault(name, []).append(at)
+    places.update((name, [at]) for at, name in enumerate(corpus["id"][:]))
+    return places
+
+
+def load_answers(path: str | os.PathLike[str]) -> dict[str, list[str]]:
+    """The answers of a collection's queries, by query id.
+
+    Raises:
+        InputError: the directory or its queries are missing, or their answers are not known.
+    """
+    table = _read_table(Path(path), "queries", (*QUERIES, "answers"))
+    return dict(zip(table.column("id").to_pylist(), table.column("answers").to_pylist(), strict=True))
 
 
 def content_hash(path: str | os.PathLike[str]) -> str:
@@ -193,7 +215,7 @@ def _check_columns(table: pa.Table, required: Sequence[str], origin: Path) -> No
             raise InputError(f"{origin} has no column {name!r}; its columns are {_listed(table.column_names)}")
 
 
-def _check_known(names: Sequence[str], known: dict[str, int], what: str, where: str, split: str) -> None:
+def _check_known(names: Sequence[str], known: Mapping[str, object], what: str, where: str, split: str) -> None:
     unknown = list(dict.fromkeys(name for name in names if name not in known))
     if unknown:
         raise InputError(

@@ -249,7 +249,8 @@ def _train_generator(arguments: argparse.Namespace) -> None:
         learning_rate=arguments.learning_rate,
         warmup_steps=0.1,
         logging_steps=50,
-        save_strategy="no",
+        save_steps=500,
+        save_total_limit=1,
         seed=arguments.seed,
         report_to="none",
     )
@@ -261,19 +262,24 @@ def _add_labels(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="file or folder of labelled queries")
     parser.add_argument(
         "--form",
-        choices=("pairs", "dpr", "msmarco"),
+        choices=("pairs", "dpr", "msmarco", "mind"),
         default="pairs",
-        help="query, positive[, negatives] in .jsonl or .csv; DPR's .json; a folder of MS MARCO (default: pairs)",
+        help="query, positive[, negatives] in .jsonl or .csv; a file of DPR; a folder of MS MARCO or MIND "
+        "(default: pairs)",
     )
-    parser.add_argument("--split", default="train", help="what the labels are for (default: train)")
+    parser.add_argument(
+        "--split", nargs="+", default=["train"], help="what the labels are for; msmarco takes several (default: train)"
+    )
+    parser.add_argument("--corpus", help="passages, in place of those that come with the labels")
     _add_output(parser)
 
 
 def _labels(arguments: argparse.Namespace) -> None:
     from hf_dense.data.supervision import build_collection
 
-    build_collection(arguments.source, arguments.out, arguments.form, arguments.split, arguments.license, _command())
-    print(f"Collection with split {arguments.split} in {arguments.out}")
+    given = (arguments.source, arguments.out, arguments.form, arguments.split, arguments.corpus, arguments.license)
+    build_collection(*given, command=_command())
+    print(f"Collection with split {' and '.join(arguments.split)} in {arguments.out}")
     _publish(arguments)
 
 

@@ -7,7 +7,6 @@ processes (`accelerate launch`).
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import zlib
@@ -36,7 +35,7 @@ from transformers import (
 from hf_dense.data.cards import write_card
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
-from hf_dense.files import atomic_directory, write_text
+from hf_dense.files import atomic_directory, begin_or_resume
 from hf_dense.replacing import check_replaceable
 
 Kind = Literal["queries", "continuation"]
@@ -115,17 +114,18 @@ def generate(
         `out` as a path, on every process.
 
     Raises:
-        InputError: the model cannot be loaded, the corpus has the column already, or an unfinished run in `out` was
-            another one.
+        InputError: the model cannot be loaded, the corpus is empty or has the column already, or an unfinished run in
+            `out` was another one.
     """
     if writing.kind in corpus.column_names:
         raise InputError(f"The corpus has the column {writing.kind!r} already; remove it, or use it as it is.")
     check_replaceable(out, marker="README.md")
+    if not len(corpus):
+        raise InputError("The corpus is empty; there is nothing to write about.")
     state = PartialState()
     target, pieces = Path(out), Path(f"{out}.partial")
     starts = range(0, len(corpus), _PIECE)
-    if state.is_main_process:
-        _begin(pieces, {**asdict(writing), "passages": len(corpus), "first": corpus[0]["text"][:200]})
+    begin_or_resume(pieces, {**asdict(writing), "passages": len(corpus), "first passage": corpus[0]["text"][:200]})
     state.wait_for_everyone()
     mine = [start for number, start in enumerate(starts) if number % state.num_processes == state.process_index]
     left = [start for start in mine if not _piece(pieces, start).exists()]
@@ -240,16 +240,6 @@ def load_writer(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
-
-
-def _begin(pieces: Path, settings: dict[str, Any]) -> None:
-    """Start a run, or go on with one of the same settings."""
-    file = pieces / "settings.json"
-    if file.exists() and json.loads(file.read_text(encoding="utf-8")) != settings:
-        raise InputError(
-            f"{pieces} holds an unfinished run with other settings or another corpus; finish or remove it."
-        )
-    write_text(file, json.dumps(settings, indent=1))
 
 
 def _piece(pieces: Path, start: int) -> Path:

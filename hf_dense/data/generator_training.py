@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,12 @@ from transformers import (
 
 from hf_dense.data.generation import load_writer
 from hf_dense.errors import InputError
+from hf_dense.files import atomic_directory, begin_or_resume
+from hf_dense.pretraining.checkpoints import newest_checkpoint
 from hf_dense.pretraining.vocabulary import train_tokenizer
+from hf_dense.replacing import check_replaceable
+
+_DECISIVE = ("max_steps", "num_train_epochs", "per_device_train_batch_size", "learning_rate", "seed")
 
 SMALL: dict[str, dict[str, Any]] = {
     "queries": {
@@ -51,8 +57,11 @@ def train_generator(
 ) -> Path:
     """Train a generator and save it, with its tokenizer, in `training.output_dir`.
 
+    Checkpoints stand in `<output_dir>.partial` until training is done; a run that was killed goes on from the last.
+
     Args:
         rows: `passage` and `query` to train one of queries; `text` alone to train one of continuations.
+        training: the Trainer's arguments; `output_dir` is complete or absent.
         base: checkpoint to start from; None starts a small one from scratch, with a tokenizer trained on the rows.
         config: from scratch: the model's configuration, over that of `SMALL`.
         template: of queries: the prompt, with `{text}` where the passage goes; to be used for generating too.
@@ -64,14 +73,29 @@ def train_generator(
         The output directory.
 
     Raises:
-        InputError: there are no rows, a column is missing, or the base cannot be loaded.
+        InputError: there are no rows, a column is missing, the base cannot be loaded, the output directory holds
+            something else, or an unfinished run of other settings stands beside it.
     """
+    assert training.output_dir is not None
+    out, work = Path(training.output_dir), Path(f"{training.output_dir}.partial")
+    check_replaceable(out, marker="config.json")
     kind = "queries" if "query" in rows.column_names else "continuation"
     needed = ("passage", "query") if kind == "queries" else ("text",)
     missing = [name for name in needed if name not in rows.column_names]
     if missing or not len(rows):
         what = f"the column {missing[0]!r}" if missing else "any rows"
         raise InputError(f"There is nothing to train a generator on: the data lack {what}.")
+    settings = {
+        "base": base,
+        "config": config,
+        "template": template,
+        "vocab_size": vocab_size,
+        "input_length": input_length,
+        "output_length": output_length,
+        "rows": len(rows),
+        "first row": [rows[0][name][:200] for name in needed],
+        **{name: getattr(training, name) for name in _DECISIVE},
+    }
     set_seed(training.seed)
     if base:
         model, tokenizer = load_writer(base)
@@ -88,18 +112,22 @@ def train_generator(
             return {"input_ids": _ids(tokenizer, batch["text"], input_length)}
         return _pairs(batch, tokenizer, template, input_length, output_length)
 
+    begin_or_resume(work, settings)
+    training.output_dir = str(work)
     data = rows.map(encode, batched=True, remove_columns=rows.column_names, desc="Tokenizing")
     collator: Any = (
         DataCollatorForSeq2Seq(tokenizer, model=model)
         if kind == "queries"
         else DataCollatorForLanguageModeling(tokenizer, mlm=False)
     )
-    chosen = Seq2SeqTrainer if kind == "queries" else Trainer
+    chosen: Any = Seq2SeqTrainer if kind == "queries" else Trainer
     trainer = chosen(model=model, args=training, train_dataset=data, data_collator=collator, processing_class=tokenizer)
-    trainer.train()
-    trainer.save_model()
-    assert training.output_dir is not None
-    return Path(training.output_dir)
+    trainer.train(resume_from_checkpoint=newest_checkpoint(work))
+    if trainer.is_world_process_zero():
+        with atomic_directory(out) as finished:
+            trainer.save_model(str(finished))
+        shutil.rmtree(work)
+    return out
 
 
 def _from_scratch(kind: str, changes: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:

@@ -19,7 +19,7 @@ from pyarrow import parquet
 from tqdm.auto import tqdm
 
 from hf_dense.data.cards import write_card
-from hf_dense.data.collections import load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import judged_places, load_corpus, load_qrels, load_queries
 from hf_dense.data.duplicates import exact_hashes, near_hashes
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
@@ -61,9 +61,8 @@ def build_lexical_negatives(
         raise InputError(f"depth is {depth}; ask for at least one negative.")
     corpus, queries, qrels = load_corpus(dataset), load_queries(dataset), load_qrels(dataset, split)
     texts = _texts(corpus)
-    places = {name: at for at, name in enumerate(corpus["id"])}
     words = dict(zip(queries["id"], queries["text"], strict=True))
-    positives = _positives(qrels, words, places, split)
+    positives = _positives(qrels, words, judged_places(corpus), split)
     forbidden = _Forbidden(texts)
     counts: Counter[str] = Counter()
     ids = corpus["id"][:]
@@ -75,16 +74,16 @@ def build_lexical_negatives(
             names = list(positives)
             for start in tqdm(range(0, len(names), _QUERIES), desc="Searching", unit=f"x{_QUERIES} queries"):
                 part = names[start : start + _QUERIES]
-                most = max(len(positives[name]) for name in part)
+                most = max(sum(map(len, positives[name])) for name in part)
                 hits = index.search([words[name] for name in part], depth + most + _SPARE)
                 rows = []
                 for name, found, scores in zip(part, *hits, strict=True):
-                    kept = _kept(found, forbidden.around(positives[name]), depth, counts)
+                    kept = _kept(found, forbidden.around(sum(positives[name], [])), depth, counts)
                     rows.append(
                         {
                             "query_id": name,
                             "query": words[name],
-                            "positives": [ids[place] for place in positives[name]],
+                            "positives": [ids[places[0]] for places in positives[name]],
                             "negatives": [ids[found[at]] for at in kept],
                             "positive_scores": [],
                             "negative_scores": [float(scores[at]) for at in kept],
@@ -176,10 +175,10 @@ def _texts(corpus: Dataset) -> list[str]:
 
 
 def _positives(
-    qrels: dict[str, dict[str, int]], words: dict[str, str], places: dict[str, int], split: str
-) -> dict[str, list[int]]:
-    """Query id -> places of its relevant passages, for queries that have one."""
-    found: dict[str, list[int]] = {}
+    qrels: dict[str, dict[str, int]], words: dict[str, str], places: dict[str, list[int]], split: str
+) -> dict[str, list[list[int]]]:
+    """Query id -> the places of each of its relevant passages or documents, for queries that have one."""
+    found: dict[str, list[list[int]]] = {}
     for query, graded in qrels.items():
         relevant = [passage for passage, grade in graded.items() if grade > 0]
         if query not in words:

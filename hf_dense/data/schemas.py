@@ -17,6 +17,7 @@ CORPUS: Final = Features(
     }
 )
 QUERIES: Final = Features({"id": Value("string"), "text": Value("string")})
+ANSWERED: Final = Features({**QUERIES, "answers": List(Value("string"))})  # queries whose answers are known
 QRELS: Final = Features({"query-id": Value("string"), "corpus-id": Value("string"), "score": Value("int32")})
 # One row for a query to train on: pairs (no negatives), triples and lists; scores are empty where there are none.
 TRAINING: Final = Features(

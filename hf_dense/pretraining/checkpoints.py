@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from hf_dense.errors import InputError
@@ -26,19 +27,22 @@ def checkpoint_to_resume(wanted: str | None, output_dir: str, method: str) -> st
         _refuse_foreign(Path(output_dir), method)
         return None
     if wanted.lower() in ("true", "last"):
-        complete = sorted(
-            (path for path in Path(output_dir).glob("checkpoint-[0-9]*") if (path / "trainer_state.json").is_file()),
-            key=lambda path: int(path.name.rpartition("-")[2]),
-        )
-        if not complete:
+        newest = newest_checkpoint(output_dir)
+        if newest is None:
             raise InputError(f"There is no complete checkpoint in {output_dir} to resume from; start without resuming.")
-        found = complete[-1]
+        found = newest
     else:
         found = Path(wanted)
         if not (found / "trainer_state.json").is_file():
             raise InputError(f"{wanted} is not a complete checkpoint (it has no trainer_state.json).")
     _refuse_foreign(found, method)
     return str(found)
+
+
+def newest_checkpoint(output_dir: str | os.PathLike[str]) -> Path | None:
+    """The newest complete checkpoint of a Trainer in `output_dir`, or None; one that was being written is passed over."""
+    complete = (path for path in Path(output_dir).glob("checkpoint-[0-9]*") if (path / "trainer_state.json").is_file())
+    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
 def _refuse_foreign(directory: Path, method: str) -> None:

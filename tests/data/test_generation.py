@@ -11,8 +11,16 @@ import pytest
 import torch
 from datasets import Dataset
 from pyarrow import parquet
+from safetensors.torch import load_file
 from tiny_retriever import LETTERS, tiny_tokenizer
-from transformers import GPT2Config, GPT2LMHeadModel, Seq2SeqTrainingArguments, T5Config, T5ForConditionalGeneration
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    Seq2SeqTrainingArguments,
+    T5Config,
+    T5ForConditionalGeneration,
+    Trainer,
+)
 
 from hf_dense.data import generation
 from hf_dense.data.generation import Writing, generate
@@ -108,7 +116,7 @@ def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
 def test_another_runs_leftovers_are_refused(models: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "out.partial").mkdir()
     (tmp_path / "out.partial" / "settings.json").write_text("{}")
-    with pytest.raises(InputError, match="holds an unfinished run with other settings"):
+    with pytest.raises(InputError, match=r"holds an unfinished run with another candidates \(None, now"):
         generate(corpus(), tmp_path / "out", small(models, "queries"))
 
 
@@ -185,6 +193,34 @@ def test_a_continuation_model_is_trained_from_text(tmp_path: Path) -> None:
     tiny = {"n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 64}
     train_generator(rows, training(tmp_path), config=tiny, vocab_size=60)
     assert json.loads((tmp_path / "generator" / "config.json").read_text())["model_type"] == "gpt2"
+
+
+def test_a_killed_training_goes_on_and_ends_the_same(tmp_path: Path) -> None:
+    rows = Dataset.from_dict({"text": [f"one two three four five {word}" for word in ("six", "seven")] * 50})
+    tiny = {"n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 64}
+
+    def train(name: str) -> Path:
+        given = training(tmp_path, output_dir=str(tmp_path / name), max_steps=12, save_strategy="steps", save_steps=5)
+        return train_generator(rows, given, config=tiny, vocab_size=60)
+
+    whole = train("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        step, done = Trainer.training_step, iter(range(7))
+        patch.setattr(Trainer, "training_step", lambda *given: step(*given) if next(done, None) is not None else killed())
+        with pytest.raises(KeyboardInterrupt):
+            train("killed")
+    assert not (tmp_path / "killed").exists()
+    assert (tmp_path / "killed.partial" / "checkpoint-5").is_dir()
+    with pytest.raises(InputError, match=r"unfinished run with another max_steps \(12, now 60\)"):
+        train_generator(rows, training(tmp_path, output_dir=str(tmp_path / "killed")), config=tiny, vocab_size=60)
+    resumed = train("killed")
+    assert not (tmp_path / "killed.partial").exists()
+    first, second = (load_file(folder / "model.safetensors") for folder in (whole, resumed))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def killed() -> None:
+    raise KeyboardInterrupt
 
 
 def test_nothing_to_train_on_and_the_wrong_kind(models: dict[str, str], tmp_path: Path) -> None:

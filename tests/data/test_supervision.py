@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
-from hf_dense.data import supervision
-from hf_dense.data.collections import load_corpus, load_qrels, load_queries, training_pairs
+from hf_dense.data import labels, supervision
+from hf_dense.data.collections import load_answers, load_corpus, load_qrels, load_queries, training_pairs
+from hf_dense.data.negatives import build_lexical_negatives
+from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
 from hf_dense.data.schemas import TRAINING
 from hf_dense.data.supervision import build_collection
 from hf_dense.errors import InputError
@@ -125,7 +127,7 @@ def test_judgements_that_do_not_fit(tmp_path: Path, qrels: str, sentence: str) -
         ("a.json", "[{}]", "dpr", r"Entry 1 of .* lacks question or positive_ctxs"),
         ("a.json", "[", "dpr", "is not a JSON file of DPR"),
         ("a.jsonl", "", "pairs", "holds no labelled query"),
-        ("a.jsonl", "", "triples", "The form is 'triples'; allowed: pairs, dpr, msmarco"),
+        ("a.jsonl", "", "triples", "The form is 'triples'; allowed: pairs, dpr, msmarco, mind"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(
@@ -143,3 +145,85 @@ def test_nothing_there(tmp_path: Path) -> None:
     (tmp_path / "ms").mkdir()
     with pytest.raises(InputError, match=r"has no queries.train.tsv"):
         build_collection(tmp_path / "ms", tmp_path / "out", "msmarco")
+
+
+def test_several_splits_share_a_corpus(tmp_path: Path) -> None:
+    folder = write_msmarco(tmp_path / "ms")
+    (folder / "queries.train.tsv").write_text("7\tseven\n")
+    (folder / "qrels.train.tsv").write_text("7\t0\t13\t1\n")
+    out = build_collection(folder, tmp_path / "out", "msmarco", ["train", "dev"])
+    assert load_queries(out)["id"][:] == ["7", "1", "2"]
+    assert load_qrels(out, "train") == {"7": {"13": 1}}
+    assert [row["query_id"] for row in lists(out, "dev")] == ["1", "2"]
+    assert lists(out, "dev")[0]["negatives"] == ["12"], "judged and not relevant"
+    with pytest.raises(InputError, match="are of one split"):
+        build_collection(tmp_path / "pairs.jsonl", tmp_path / "more", "pairs", ["train", "dev"])
+
+
+def write_msmarco_documents(folder: Path) -> Path:
+    folder.mkdir()
+    sentences = " ".join(f"This is sentence number {number} of the document." for number in range(6))
+    (folder / "msmarco-docs.tsv").write_text(f"D1\thttp://a\tTitle\t{sentences}\nD2\thttp://b\tOther\tA short one that is here and says little.\n")
+    (folder / "msmarco-doctrain-queries.tsv").write_text("1\tnumber five\n")
+    (folder / "msmarco-doctrain-qrels.tsv").write_text("1 0 D1 1\n")
+    return folder
+
+
+def test_documents_whole_for_firstp_and_cut_for_maxp(tmp_path: Path) -> None:
+    folder = write_msmarco_documents(tmp_path / "docs")
+    whole = build_collection(folder, tmp_path / "whole", "msmarco")
+    assert load_corpus(whole)["id"][:] == ["D1", "D2"]
+    assert lists(whole)[0]["positives"] == ["D1"]
+    cutting = Cutting(length=16, repeats="keep")
+    passages = build_passage_corpus(str(folder / "msmarco-docs.tsv"), tmp_path / "passages", cutting)
+    cut = build_collection(folder, tmp_path / "cut", "msmarco", corpus=str(passages))
+    corpus = load_corpus(cut)
+    assert set(corpus["document"][:]) == {"D1", "D2"}
+    assert corpus.num_rows > 3
+    assert load_qrels(cut, "train") == {"1": {"D1": 1}}, "documents are judged"
+    assert lists(cut)[0]["positives"] == ["D1#0"], "the first passage stands for its document in training"
+    assert training_pairs(cut)["passage_id"][:] == ["D1#0"]
+    negatives = build_lexical_negatives(cut, tmp_path / "negatives")
+    (row,) = lists(negatives)
+    assert row["positives"] == ["D1#0"]
+    assert set(row["negatives"]) == {"D2#0"}, "no passage of a relevant document is a negative"
+
+
+def test_answers_of_dpr(tmp_path: Path) -> None:
+    (tmp_path / "nq-test.csv").write_text("who wrote it\t['Jane Austen', \"O'Brien\"]\nwhen\t\"['1817']\"\n")
+    (tmp_path / "psgs.tsv").write_text('id\ttext\ttitle\n1\t"said ""so"" by her"\tT\n')
+    out = build_collection(tmp_path / "nq-test.csv", tmp_path / "out", "dpr", "test", str(tmp_path / "psgs.tsv"))
+    assert sorted(load_answers(out).values()) == [["1817"], ["Jane Austen", "O'Brien"]]
+    assert texts(out) == {"1": 'said "so" by her'}
+    assert load_qrels(out, "test") == {}
+    with pytest.raises(InputError, match="has no column 'answers'"):
+        load_answers(build_collection(write_pairs(tmp_path / "pairs.jsonl"), tmp_path / "other"))
+
+
+def test_files_of_dpr_are_read_entry_by_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "_CHUNK", 7)
+    rows = [{"a": [1, {"b": "],["}]}, {"c": "x" * 50}, {}]
+    for indent in (None, 2):
+        (tmp_path / "list.json").write_text(json.dumps(rows, indent=indent))
+        assert list(labels._entries(tmp_path / "list.json")) == rows
+
+
+def write_mind(folder: Path, candidates: str = "N3-0 N4-1") -> Path:
+    folder.mkdir()
+    news = [f"N{at}\tsports\tnba\tTitle {at}\tAbstract {at}\thttp://x\t[]\t[]" for at in range(1, 5)]
+    (folder / "news.tsv").write_text("\n".join(news) + "\n")
+    rows = [f"1\tU1\t11/11/2019 9:05:58 AM\tN1 N2\t{candidates}", "2\tU2\t11/11/2019 9:05:58 AM\t\tN1-1"]
+    (folder / "behaviors.tsv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def test_mind(tmp_path: Path) -> None:
+    out = build_collection(write_mind(tmp_path / "mind"), tmp_path / "out", "mind", "dev")
+    assert load_queries(out)[:] == {"id": ["1"], "text": ["Title 2 [SEP] Title 1"]}, "the last title read comes first"
+    assert load_qrels(out, "dev") == {"1": {"N3": 0, "N4": 1}}
+    (row,) = lists(out, "dev")
+    assert (row["positives"], row["negatives"]) == (["N4"], ["N3"])
+    assert "impressions without history | 1" in (out / "README.md").read_text()
+    assert load_corpus(out)["title"][0] == "Title 1"
+    with pytest.raises(InputError, match=r"Line 1 of .*behaviors.tsv does not say which candidates were clicked"):
+        build_collection(write_mind(tmp_path / "unlabelled", "N3 N4"), tmp_path / "more", "mind", "test")

@@ -1,0 +1,249 @@
+"""Labelled queries, read from the forms they are published in."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from hf_dense.errors import InputError
+
+_POSITIVES: Final = ("positive", "positives", "pos", "passage", "answer")
+_NEGATIVES: Final = ("negative", "negatives", "neg", "hard_negatives")
+_SEPARATOR: Final = " [SEP] "  # between the titles of a history
+_HISTORY: Final = 50  # titles; more do not fit 512 tokens
+_CHUNK: Final = 1 << 20  # characters read at once
+
+
+@dataclass
+class Labels:
+    """Queries and what was judged of them.
+
+    Args:
+        queries: text by id.
+        grades: by query id, the grade of every judged passage (or document) id.
+        negatives: by query id, passage ids that came as negatives.
+        answers: by query id, strings that answer it.
+        passages: id -> (title, text), of forms that bring their passages along.
+        dropped: how many were left out, by reason.
+    """
+
+    queries: dict[str, str] = field(default_factory=dict)
+    grades: dict[str, dict[str, int]] = field(default_factory=dict)
+    negatives: dict[str, list[str]] = field(default_factory=dict)
+    answers: dict[str, list[str]] = field(default_factory=dict)
+    passages: dict[str, tuple[str, str]] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def add(self, query: str, positives: Iterable[str], negatives: Iterable[str]) -> str:
+        """Judge passages (ids) for a query that is known by its text; more of the same query is joined. Its id."""
+        name = _name(query)
+        self.queries[name] = query
+        self.grades.setdefault(name, {}).update(dict.fromkeys(positives, 1))
+        known = self.negatives.setdefault(name, [])
+        known += [passage for passage in dict.fromkeys(negatives) if passage not in known]
+        return name
+
+    def keep(self, text: str, title: str = "", name: str = "") -> str:
+        """Remember a passage; its id."""
+        name = name or _name(f"{title}\0{text}" if title else text)
+        self.passages.setdefault(name, (title, text))
+        return name
+
+
+def read_pairs(path: Path, split: str) -> Labels:
+    """One's own pairs, triples or lists: a .jsonl or .csv file."""
+    labels = Labels()
+    for number, row in enumerate(_rows(path), start=1):
+        query = str(row.get("query") or "").strip()
+        positives = _texts(row, _POSITIVES)
+        if not query or not positives:
+            lacking = "query" if not query else "positive passage"
+            raise InputError(f"Row {number} of {path} has no {lacking}; every row needs columns query and positive.")
+        labels.add(query, map(labels.keep, positives), map(labels.keep, _texts(row, _NEGATIVES)))
+    return labels
+
+
+def read_dpr(path: Path, split: str) -> Labels:
+    """A file of DPR: labelled questions (.json), or questions and their answers (.csv, tab-separated).
+
+    A labelled question without positive passage is left out, as DPR leaves it out.
+    """
+    labels = Labels()
+    if path.suffix == ".csv":
+        for number, fields in enumerate(_tab_separated(path), start=1):
+            if len(fields) != 2:
+                raise InputError(f"Line {number} of {path} has {len(fields)} fields; question and answers are two.")
+            labels.answers[labels.add(fields[0], (), ())] = _literal_list(fields[1], f"line {number} of {path}")
+        return labels
+    for number, row in enumerate(_entries(path), start=1):
+        if not isinstance(row, dict) or "question" not in row or "positive_ctxs" not in row:
+            raise InputError(f"Entry {number} of {path} lacks question or positive_ctxs; it is not a file of DPR.")
+        if not row["positive_ctxs"]:
+            labels.dropped["questions without positive passage"] += 1
+            continue
+        kinds = (row["positive_ctxs"], row.get("hard_negative_ctxs") or [])
+        positives, negatives = ([_keep_context(labels, context) for context in found] for found in kinds)
+        name = labels.add(row["question"], positives, negatives)
+        if row.get("answers"):
+            labels.answers[name] = list(row["answers"])
+    return labels
+
+
+def read_msmarco(path: Path, split: str) -> Labels:
+    """A folder of MS MARCO or TREC DL, passages or documents; their texts are streamed when they are written."""
+    queries = existing(path, f"queries.{split}.tsv", f"msmarco-doc{split}-queries.tsv")
+    qrels = existing(path, f"qrels.{split}.tsv", f"msmarco-doc{split}-qrels.tsv")
+    texts = dict(fields[:2] for fields in _tab_separated(queries) if len(fields) > 1)
+    labels = Labels()
+    for number, line in enumerate(_lines(qrels), start=1):
+        fields = line.split()
+        if len(fields) != 4:
+            raise InputError(f"Line {number} of {qrels} has {len(fields)} fields; judgements have four.")
+        query, _, passage, grade = fields
+        if query not in texts:
+            raise InputError(f"Line {number} of {qrels} names the query {query!r}, which {queries.name} lacks.")
+        labels.queries[query] = texts[query]
+        labels.grades.setdefault(query, {})[passage] = int(grade)
+        labels.negatives.setdefault(query, [])
+    return labels
+
+
+def read_mind(path: Path, split: str) -> Labels:
+    """A folder of MIND: every impression is a query, its candidates are judged, clicked (1) or not (0).
+
+    A query holds the titles its reader clicked before, the last one first, so that what a model's length cuts off is
+    the oldest. Source: SEED-Encoder, section 4.2, which joins them by [SEP] in the order of reading.
+    """
+    labels, histories = Labels(), dict[str, str]()
+    news = existing(path, "news.tsv")
+    for number, fields in enumerate(_tab_separated(news), start=1):
+        if len(fields) < 5:
+            raise InputError(f"Line {number} of {news} has {len(fields)} fields; news have eight.")
+        labels.keep(fields[4], fields[3], fields[0])
+    behaviours = existing(path, "behaviors.tsv")
+    for number, fields in enumerate(_tab_separated(behaviours), start=1):
+        if len(fields) != 5:
+            raise InputError(f"Line {number} of {behaviours} has {len(fields)} fields; impressions have five.")
+        impression, _, _, history, candidates = fields
+        clicked = [name for name in history.split() if name in labels.passages]
+        judged = dict(candidate.rsplit("-", 1) for candidate in candidates.split() if candidate[-2:] in ("-0", "-1"))
+        if len(judged) < len(candidates.split()):
+            raise InputError(f"Line {number} of {behaviours} does not say which candidates were clicked (-1, -0).")
+        if not clicked:
+            labels.dropped["impressions without history"] += 1
+            continue
+        if history not in histories:  # that of a reader, for all impressions
+            recent = reversed(clicked[-_HISTORY:])
+            histories[history] = _SEPARATOR.join(labels.passages[name][0] for name in recent)
+        labels.queries[impression] = histories[history]
+        labels.grades[impression] = {name: int(click) for name, click in judged.items()}
+    return labels
+
+
+FORMS: Final[dict[str, Callable[[Path, str], Labels]]] = {
+    "pairs": read_pairs,
+    "dpr": read_dpr,
+    "msmarco": read_msmarco,
+    "mind": read_mind,
+}
+
+
+def existing(folder: Path, *names: str) -> Path:
+    """The first of some files of a folder that is there.
+
+    Raises:
+        InputError: none is.
+    """
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise InputError(f"{folder} has no {' or '.join(names)}.")
+
+
+def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    if path.suffix == ".csv":
+        yield from csv.DictReader(_lines(path))
+    elif path.suffix == ".jsonl":
+        for number, line in enumerate(_lines(path), start=1):
+            if line.strip():
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise InputError(f"Line {number} of {path} is not JSON: {error.msg}.") from error
+                if not isinstance(row, dict):
+                    raise InputError(f"Line {number} of {path} is not an object with query and positive.")
+                yield row
+    else:
+        raise InputError(f"{path} is of no known kind; pairs come as .jsonl or .csv.")
+
+
+def _texts(row: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    found: Any = next((row[name] for name in names if row.get(name)), [])
+    texts = [found] if isinstance(found, str) else found
+    return [text for text in (str(text).strip() for text in texts) if text]
+
+
+def _keep_context(labels: Labels, context: Mapping[str, Any]) -> str:
+    name = str(context.get("passage_id") or context.get("psg_id") or "")
+    return labels.keep(context["text"], context.get("title") or "", name)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Lines with their ends, as `csv` wants them."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        try:
+            yield from stream
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is not UTF-8.") from error
+
+
+def _tab_separated(path: Path) -> Iterator[list[str]]:
+    csv.field_size_limit(sys.maxsize)
+    yield from csv.reader(_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _literal_list(text: str, place: str) -> list[str]:
+    """A list as Python writes it, in quotes or not."""
+    try:
+        found = ast.literal_eval(text[1:-1].replace('""', '"') if text.startswith('"') else text)
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"The answers in {place} are not a list of strings.") from error
+    return [str(answer) for answer in found]
+
+
+def _entries(path: Path) -> Iterator[Any]:
+    """The entries of a JSON file that holds one list, without holding them all."""
+    decoder = json.JSONDecoder()
+    with path.open(encoding="utf-8") as stream:
+        try:
+            text, ended = stream.read(_CHUNK).lstrip(), False
+            if not text.startswith("["):
+                raise InputError(f"{path} is not a JSON file of DPR.")
+            at = 1
+            while True:
+                at += len(text[at:]) - len(text[at:].lstrip(", \r\n\t"))
+                if text.startswith("]", at):
+                    return
+                try:
+                    entry, at = decoder.raw_decode(text, at)
+                except json.JSONDecodeError as error:
+                    if ended:
+                        raise InputError(f"{path} is not a JSON file of DPR, or was cut off.") from error
+                    more = stream.read(max(_CHUNK, len(text) - at))
+                    text, at, ended = text[at:] + more, 0, not more
+                    continue
+                yield entry
+        except (UnicodeDecodeError, IsADirectoryError) as error:
+            raise InputError(f"{path} is not a JSON file of DPR.") from error
+
+
+def _name(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
