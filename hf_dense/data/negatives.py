@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -78,7 +79,7 @@ def build_lexical_negatives(
                 hits = index.search([words[name] for name in part], depth + most + _SPARE)
                 rows = []
                 for name, found, scores in zip(part, *hits, strict=True):
-                    kept = _kept(found, forbidden.around(sum(positives[name], [])), depth, counts)
+                    kept = _kept(found, forbidden.around(chain(*positives[name])), depth, counts)
                     rows.append(
                         {
                             "query_id": name,
@@ -160,10 +161,10 @@ class _Forbidden:
         self.order = np.argsort(self.marks, axis=0, kind="stable")
         self.ordered = np.take_along_axis(self.marks, self.order, axis=0)
 
-    def around(self, places: list[int]) -> set[int]:
+    def around(self, places: Iterable[int]) -> set[int]:
         """The places themselves and those of equal or nearly equal passages."""
         found = set(places)
-        for place in places:
+        for place in tuple(found):
             for column, mark in enumerate(self.marks[place]):
                 start, end = (int(np.searchsorted(self.ordered[:, column], mark, side)) for side in ("left", "right"))
                 found.update(self.order[start:end, column].tolist())

@@ -49,8 +49,8 @@ def build_collection(
         out: holds `corpus/`, `queries/`, `qrels/<split>.parquet`, `negatives/<split>.parquet` (columns of `TRAINING`)
             and a card.
         split: what the labels are for: train, dev or test; `msmarco` takes several.
-        corpus: passages in place of those that come with the labels: a corpus of `hf-dense data passages`, or any source
-            of documents. Where it is cut from the documents that were judged, judgements go on naming the documents.
+        corpus: passages in place of those that come with the labels: a corpus of `hf-dense data passages`, or any
+            source of documents. Where it is cut from the documents that were judged, judgements go on naming the documents.
 
     Returns:
         `out` as a path.

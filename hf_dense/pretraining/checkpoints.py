@@ -40,7 +40,7 @@ def checkpoint_to_resume(wanted: str | None, output_dir: str, method: str) -> st
 
 
 def newest_checkpoint(output_dir: str | os.PathLike[str]) -> Path | None:
-    """The newest complete checkpoint of a Trainer in `output_dir`, or None; one that was being written is passed over."""
+    """The newest checkpoint of a Trainer in `output_dir`, or None; one that is not complete is passed over."""
     complete = (path for path in Path(output_dir).glob("checkpoint-[0-9]*") if (path / "trainer_state.json").is_file())
     return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 

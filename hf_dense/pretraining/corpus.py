@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from datasets import Dataset, DatasetDict, Features, List, Sequence, Value, load_dataset, load_dataset_builder
+from datasets import (
+    Dataset,
+    DatasetDict,
+    Features,
+    IterableDataset,
+    IterableDatasetDict,
+    List,
+    Value,
+    load_dataset,
+    load_dataset_builder,
+)
+from datasets import Sequence as SequenceFeature
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 from transformers import PreTrainedTokenizerBase
 
 from hf_dense.data.passages import add_neighbours
 from hf_dense.errors import InputError
+
+Rows = TypeVar("Rows", Dataset, IterableDataset)
 
 _FILES = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv", ".txt": "text"}
 _BUILDERS = {
@@ -29,7 +43,7 @@ NOTHING_LEFT = (
 
 
 def load_passages(source: str, text_column: str = "text") -> Dataset:
-    """Read a corpus of passages.
+    """Read a corpus of passages, mapped from disk.
 
     Args:
         source: a dataset directory of this package or BEIR layout, a .jsonl/.parquet/.csv/.txt file, or a Hub dataset.
@@ -41,50 +55,75 @@ def load_passages(source: str, text_column: str = "text") -> Dataset:
     Raises:
         InputError: nothing is there, it is empty, or the column is missing.
     """
+    corpus = _open(source, streaming=False)
+    assert isinstance(corpus, Dataset)
+    if len(corpus) == 0:
+        raise InputError(f"The corpus {source} is empty.")
+    return _with_text(corpus, source, corpus.column_names, text_column)
+
+
+def stream_passages(source: str, text_column: str = "text") -> IterableDataset:
+    """As `load_passages`, but the rows are read as they are asked for, also from the Hub.
+
+    Raises:
+        InputError: as `load_passages`.
+    """
+    corpus = _open(source, streaming=True)
+    assert isinstance(corpus, IterableDataset)
+    try:
+        first = next(iter(corpus))
+    except (StopIteration, DatasetGenerationError, ValueError) as error:
+        raise InputError(f"The corpus {source} is empty or cannot be read as what its name says it is.") from error
+    return _with_text(corpus, source, list(first), text_column)
+
+
+def _with_text(corpus: Rows, source: str, columns: list[str], text_column: str) -> Rows:
+    """The corpus with its text column called `text`."""
+    if text_column not in columns:
+        raise InputError(
+            f"The corpus {source} has no column {text_column!r}; it has: {', '.join(columns)}. "
+            "Name the right one with --text_column."
+        )
+    return corpus if text_column == "text" else corpus.rename_column(text_column, "text")
+
+
+def _open(source: str, streaming: bool) -> Dataset | IterableDataset:
     path = Path(source)
     if not path.exists() and (path.is_absolute() or source.startswith(".") or source.count("/") > 1):
         raise InputError(f"The corpus {source} does not exist.")
     try:
-        corpus = _load(path) if path.exists() else _load_named(source)
+        return _load(path, streaming) if path.exists() else _load_named(source, streaming)
     except (DatasetGenerationError, ValueError, StopIteration) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"The corpus {source} is empty or cannot be read as what its name says it is.") from error
     except (DatasetNotFoundError, FileNotFoundError, ConnectionError) as error:
         raise InputError(f"The corpus {source!r} is neither a path nor a dataset that can be reached.") from error
-    if len(corpus) == 0:
-        raise InputError(f"The corpus {source} is empty.")
-    if text_column not in corpus.column_names:
-        raise InputError(
-            f"The corpus {source} has no column {text_column!r}; it has: {', '.join(corpus.column_names)}. "
-            "Name the right one with --text_column."
-        )
-    return corpus if text_column == "text" else corpus.rename_column(text_column, "text")
 
 
-def _load(path: Path) -> Dataset:
+def _load(path: Path, streaming: bool) -> Dataset | IterableDataset:
     """A local file or directory."""
     if path.is_file():
         if path.suffix not in _FILES:
             raise InputError(f"{path} is of no known kind; give a file ending in {', '.join(_FILES)} or a directory.")
         if path.stat().st_size == 0:
             raise InputError(f"The corpus {path} is empty.")
-        return load_dataset(_FILES[path.suffix], data_files=str(path), split="train")
+        return load_dataset(_FILES[path.suffix], data_files=str(path), split="train", streaming=streaming)
     for pattern in ("corpus/*.parquet", "corpus.jsonl", "*.parquet", "*.jsonl"):
         files = sorted(str(file) for file in path.glob(pattern))
         if files:
-            return load_dataset(_FILES[Path(files[0]).suffix], data_files=files, split="train")
+            return load_dataset(_FILES[Path(files[0]).suffix], data_files=files, split="train", streaming=streaming)
     raise InputError(f"The directory {path} holds no corpus (corpus/*.parquet, corpus.jsonl, *.parquet or *.jsonl).")
 
 
-def _load_named(source: str) -> Dataset:
+def _load_named(source: str, streaming: bool) -> Dataset | IterableDataset:
     """A Hub dataset: its `corpus` configuration when it has one, the default one otherwise; all splits."""
     try:
         load_dataset_builder(source, "corpus")
-        loaded = load_dataset(source, "corpus")
+        loaded = load_dataset(source, "corpus", streaming=streaming)
     except ValueError:
-        loaded = load_dataset(source)
-    assert isinstance(loaded, DatasetDict)
+        loaded = load_dataset(source, streaming=streaming)
+    assert isinstance(loaded, (DatasetDict, IterableDatasetDict))
     return loaded["train"] if "train" in loaded else loaded[next(iter(loaded))]
 
 
@@ -98,13 +137,21 @@ def hold_out(corpus: Dataset, fraction: float, seed: int) -> tuple[Dataset, Data
         Rows to train on, and held-out rows (None when there are none). Which documents are held out is a function of
         their names (of the texts where there is no `document` column) and the seed.
     """
-    name = "document" if "document" in corpus.column_names else "text"
-    limit = int(fraction * 2**32)
-    held = [zlib.crc32(f"{seed}:{value}".encode()) < limit for value in corpus[name]]
+    held = [is_held_out(value, fraction, seed) for value in corpus[held_out_key(corpus.column_names)]]
     rows = [[index for index, out in enumerate(held) if out is side] for side in (False, True)]
     if not rows[1]:
         return corpus, None
     return corpus.select(rows[0]), corpus.select(rows[1])
+
+
+def held_out_key(columns: Iterable[str]) -> str:
+    """The column by which rows are held out together."""
+    return "document" if "document" in columns else "text"
+
+
+def is_held_out(value: str, fraction: float, seed: int) -> bool:
+    """Whether the rows of a document (or the row of a text) are held out."""
+    return zlib.crc32(f"{seed}:{value}".encode()) < int(fraction * 2**32)
 
 
 def add_sources(corpus: Dataset, sources: list[str], siblings: bool = False) -> Dataset:
@@ -120,16 +167,13 @@ def add_sources(corpus: Dataset, sources: list[str], siblings: bool = False) -> 
     """
     if "neighbour" in sources and "neighbour" not in corpus.column_names:
         if not {"document", "position"} <= set(corpus.column_names):
-            raise InputError(f"The method needs the column 'neighbour': {_BUILDERS['neighbour']}.")
+            raise missing_source("neighbour", corpus.column_names)
         corpus = add_neighbours(corpus)
     if "queries" in sources and "queries" not in corpus.column_names and "query" in corpus.column_names:
         corpus = corpus.add_column("queries", [[query] for query in corpus["query"]])
     missing = [source for source in sources if source not in corpus.column_names]
     if missing:
-        advice = f"; {_BUILDERS[missing[0]]}" if missing[0] in _BUILDERS else ""
-        raise InputError(
-            f"The method needs the column {missing[0]!r}; the corpus has: {', '.join(corpus.column_names)}{advice}."
-        )
+        raise missing_source(missing[0], corpus.column_names)
     if not siblings:
         return corpus.select_columns(sources)
     if "document" not in corpus.column_names:
@@ -137,6 +181,12 @@ def add_sources(corpus: Dataset, sources: list[str], siblings: bool = False) -> 
     numbers: dict[str, int] = {}
     documents = [numbers.setdefault(name, len(numbers)) for name in corpus["document"]]
     return corpus.select_columns(sources).add_column("document", documents)
+
+
+def missing_source(name: str, columns: Iterable[str]) -> InputError:
+    """The error of a corpus that lacks a text column, with what to do about it."""
+    advice = f"; {_BUILDERS[name]}" if name in _BUILDERS else ""
+    return InputError(f"The method needs the column {name!r}; the corpus has: {', '.join(columns)}{advice}.")
 
 
 def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
@@ -152,10 +202,10 @@ def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
     sources = [name for name in corpus.column_names if name != "document"]
     numbers = [name for name in corpus.column_names if name == "document"]
 
-    several = {name for name in sources if isinstance(corpus.features[name], (List, Sequence, list))}
+    several = {name for name in sources if isinstance(corpus.features[name], (List, SequenceFeature, list))}
 
     def encode(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        encoded = {source: _ids(batch[source], tokenizer, source in several) for source in sources}
+        encoded = {source: token_ids(batch[source], tokenizer, source in several) for source in sources}
         kept = [all(sizes) for sizes in zip(*encoded.values(), strict=True)]
         rows = {source: list(compress(column, kept)) for source, column in encoded.items()}
         carried = {name: list(compress(batch[name], kept)) for name in numbers}
@@ -170,12 +220,12 @@ def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
     return tokenized.with_format("numpy")
 
 
-def _ids(texts: list[Any], tokenizer: PreTrainedTokenizerBase, several: bool) -> list[Any]:
+def token_ids(texts: Sequence[Any], tokenizer: PreTrainedTokenizerBase, several: bool) -> list[Any]:
     """Token ids of texts, or of lists of texts; empty where a text is too short, or all of a list are."""
     if not several:
         encoded = tokenizer([text or "" for text in texts], add_special_tokens=False, verbose=False)["input_ids"]
         return [ids if len(ids) >= MIN_TOKENS else [] for ids in encoded]
-    flat = iter(_ids([text for group in texts for text in group or []], tokenizer, several=False))
+    flat = iter(token_ids([text for group in texts for text in group or []], tokenizer, several=False))
     return [[ids for ids in (next(flat) for _ in group or []) if ids] for group in texts]
 
 

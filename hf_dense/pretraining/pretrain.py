@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from transformers import AutoTokenizer, IntervalStrategy, PreTrainedTokenizerBase, TrainingArguments, set_seed
 from transformers.models.auto import CONFIG_MAPPING
 from transformers.utils import logging
@@ -19,12 +19,15 @@ from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.checkpoints import checkpoint_to_resume
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, hold_out, load_passages, tokenize
+from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, hold_out, load_passages, stream_passages, tokenize
 from hf_dense.pretraining.generator import add_generator
 from hf_dense.pretraining.keywords import Keywords
 from hf_dense.pretraining.start import start_from
+from hf_dense.pretraining.stream import PassageStream
 from hf_dense.pretraining.trainer import PreTrainer
 from hf_dense.pretraining.vocabulary import Vocabulary, train_tokenizer
+
+_TOKENIZER_ROWS = 100_000  # at the head of a stream
 
 logger = logging.get_logger("transformers")
 
@@ -46,6 +49,10 @@ class PretrainingOptions:
     )
     vocab_size: int = field(default=30522, metadata={"help": "tokens of a tokenizer trained on the corpus"})
     text_column: str = field(default="text", metadata={"help": "column of the corpus that holds the passage"})
+    streaming: bool = field(
+        default=False,
+        metadata={"help": "read the corpus while training, instead of tokenizing it to disk first; needs --max_steps"},
+    )
     max_length: int = field(default=128, metadata={"help": "longest text in tokens, special tokens included"})
     held_out: float = field(default=0.01, metadata={"help": "fraction of documents held out for the evaluation loss"})
     encoders: dict | str | None = field(  # type: ignore[type-arg]
@@ -86,17 +93,12 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments) -> PreTra
     resume = checkpoint_to_resume(training.resume_from_checkpoint, training.output_dir, options.method)
     set_seed(training.seed)
     with training.main_process_first(local=False, desc="corpus and tokenizer"):
-        corpus = load_passages(options.corpus, options.text_column)
+        corpus = (stream_passages if options.streaming else load_passages)(options.corpus, options.text_column)
         tokenizer = _tokenizer(options, corpus, resume)
         vocabulary = Vocabulary.of(tokenizer)
         model = _model(method, options, tokenizer)
         add_generator(model, _generator(options.generator), options.generator_weight)
-        parts = hold_out(corpus, options.held_out, training.seed)
-        needed = model.config.sources, model.config.siblings
-        rows, held = (tokenize(add_sources(part, *needed), tokenizer) if part else None for part in parts)
-        if not rows:
-            raise InputError(f"No row of {options.corpus} can be used: {NOTHING_LEFT}")
-        held = held or None
+        rows, held = _rows(options, corpus, model.config, tokenizer, training.seed)
         keywords = _keywords(options, rows, vocabulary) if model.config.needs_keywords else None
     if held is None and training.eval_strategy != "no":
         logger.warning("No document is held out, so there is no evaluation loss; raise held_out to get one.")
@@ -123,18 +125,46 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments) -> PreTra
     return trainer
 
 
-def _keywords(options: PretrainingOptions, rows: Dataset, vocabulary: Vocabulary) -> Keywords:
+def _rows(
+    options: PretrainingOptions,
+    corpus: Dataset | IterableDataset,
+    config: BottleneckConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    seed: int,
+) -> tuple[Dataset | PassageStream, Dataset | None]:
+    """What is trained on, and the tokenized rows that are held out, if any are."""
+    if isinstance(corpus, IterableDataset):
+        stream = PassageStream(corpus, config.sources, options.held_out, seed)
+        held = stream.held_out()
+        return stream, tokenize(held, tokenizer) or None if held else None
+    parts = hold_out(corpus, options.held_out, seed)
+    needed = config.sources, config.siblings
+    rows, held = (tokenize(add_sources(part, *needed), tokenizer) if part else None for part in parts)
+    if not rows:
+        raise InputError(f"No row of {options.corpus} can be used: {NOTHING_LEFT}")
+    return rows, held or None
+
+
+def _keywords(options: PretrainingOptions, rows: Dataset | PassageStream, vocabulary: Vocabulary) -> Keywords:
     """Word counts from the table that is named, or of the rows that are trained on."""
     if options.keywords is not None:
         return Keywords.load(options.keywords, vocabulary)
+    if isinstance(rows, PassageStream):
+        raise InputError("A streamed corpus is not counted in passing; name its word counts with --keywords.")
     return Keywords.of(rows["text"], vocabulary)
 
 
-def _tokenizer(options: PretrainingOptions, corpus: Dataset, resume: str | None) -> PreTrainedTokenizerBase:
+def _tokenizer(
+    options: PretrainingOptions, corpus: Dataset | IterableDataset, resume: str | None
+) -> PreTrainedTokenizerBase:
     """The resumed run's tokenizer, the one named, the backbone's, or one trained on the corpus."""
     name = resume or options.tokenizer or options.backbone
     if name is None:
-        tokenizer = train_tokenizer(corpus["text"][:], options.vocab_size, options.max_length)
+        if isinstance(corpus, IterableDataset):
+            texts = [row["text"] for row in corpus.take(_TOKENIZER_ROWS)]
+        else:
+            texts = corpus["text"][:]
+        tokenizer = train_tokenizer(texts, options.vocab_size, options.max_length)
     else:
         try:
             tokenizer = AutoTokenizer.from_pretrained(name)

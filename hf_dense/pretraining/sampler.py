@@ -36,7 +36,7 @@ class LengthGroupedSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         rng = np.random.default_rng([self.seed, self.epoch])
-        yield from _grouped(self.lengths, self.batch, rng).tolist()
+        yield from grouped(self.lengths, self.batch, rng).tolist()
 
 
 class SiblingSampler(LengthGroupedSampler):
@@ -67,11 +67,11 @@ class SiblingSampler(LengthGroupedSampler):
         first = rng.integers(self.counts)
         second = (first + rng.integers(1, self.counts)) % self.counts
         pairs = np.stack([self.rows[self.starts + first], self.rows[self.starts + second]], axis=1)
-        order = _grouped(self.lengths[pairs].sum(axis=1), self.batch // 2, rng)
+        order = grouped(self.lengths[pairs].sum(axis=1), self.batch // 2, rng)
         yield from pairs[order].reshape(-1)[: len(self)].tolist()
 
 
-def _grouped(lengths: NDArray[np.int64], batch: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def grouped(lengths: NDArray[np.int64], batch: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """A random order in which the items of a batch have similar lengths; an incomplete batch comes last."""
     order = rng.permutation(len(lengths))
     pool = 64 * batch

@@ -9,7 +9,7 @@ from copy import copy
 from typing import Any
 
 import torch
-from datasets import Dataset, IterableDataset
+from datasets import Dataset
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -20,6 +20,7 @@ from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.sampler import LengthGroupedSampler, SiblingSampler
+from hf_dense.pretraining.stream import PassageStream, StreamCollator
 
 Views = dict[str, dict[str, Tensor]]
 
@@ -36,7 +37,7 @@ class PreTrainer(Trainer):
         model: the model.
         args: `TrainingArguments`; `remove_unused_columns` must be False.
         collator: renders the views.
-        train_dataset: rows with one array of token ids per source, and `length` when not streamed.
+        train_dataset: rows with one array of token ids per source, and `length`; or a stream.
         eval_dataset: held-out rows, or None.
         chunk: texts that a contrasting method reads at once: a larger batch is cut into such chunks, with the gradients
             of the whole (gradient caching), so that one device can train with thousands of texts.
@@ -54,7 +55,7 @@ class PreTrainer(Trainer):
         model: BottleneckForPreTraining,
         args: TrainingArguments,
         collator: ViewCollator,
-        train_dataset: Dataset | IterableDataset,
+        train_dataset: Dataset | PassageStream,
         eval_dataset: Dataset | None = None,
         chunk: int | None = None,
         **kwargs: Any,
@@ -72,6 +73,9 @@ class PreTrainer(Trainer):
             )
         if model.config.siblings and (args.per_device_train_batch_size % 2 or args.per_device_eval_batch_size % 2):
             raise InputError(f"{model.config.model_type} reads texts in pairs; batch sizes must be even.")
+        if isinstance(train_dataset, PassageStream):
+            _check_streaming(model, args)
+            args.ignore_data_skip = True  # the stream passes over what was read, without tokenizing it
         if chunk is not None and (not model.config.contrasts or chunk < 2 or chunk % 2):
             raise InputError(
                 f"chunk is {chunk}: it is an even number of texts, for methods that contrast them"
@@ -94,14 +98,25 @@ class PreTrainer(Trainer):
         self.add_callback(_EpochCallback(self))
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Length-grouped batches of a sized dataset; a stream in its own order."""
-        if not isinstance(self.train_dataset, Dataset):
-            return super().get_train_dataloader()
+        """Batches of texts of similar length."""
         per_device = self.args.train_batch_size
         step = per_device * self.args.world_size * self.args.gradient_accumulation_steps
-        self.sampler = self._sampler(self.train_dataset, step)
+        rows: Any = self.train_dataset
+        if isinstance(rows, PassageStream):
+            rows.cut(per_device, step, self.args.process_index, self.args.world_size)
+            tokenizer: Any = self.processing_class
+            render: Any = StreamCollator(self.collator, tokenizer)
+            return DataLoader(
+                rows,
+                batch_size=None,
+                collate_fn=render,
+                num_workers=self.args.dataloader_num_workers,
+                pin_memory=self.args.dataloader_pin_memory,
+                generator=torch.Generator(),  # its own, as a resumed run begins to read with dropout's draws restored
+            )
+        self.sampler = self._sampler(rows, step)
         loader: DataLoader[Any] = DataLoader(
-            self.train_dataset.select_columns(self.model.config.sources),
+            rows.select_columns(self.model.config.sources),
             batch_size=per_device,
             sampler=self.sampler,
             collate_fn=self.collator,
@@ -265,6 +280,19 @@ class PreTrainer(Trainer):
         return 6 * tokens * parameters
 
 
+def _check_streaming(model: BottleneckForPreTraining, args: TrainingArguments) -> None:
+    """Raise `InputError` for what a stream cannot give."""
+    if model.config.siblings:
+        raise InputError(
+            f"{model.config.model_type} draws two passages of a document, from anywhere in the corpus; leave out "
+            "--streaming."
+        )
+    if args.max_steps <= 0:
+        raise InputError("A streamed corpus has no length that is known; say --max_steps.")
+    if args.dataloader_num_workers > 1:
+        raise InputError("A streamed corpus is read in one order; set dataloader_num_workers to 0 or 1.")
+
+
 def _cut(views: Views, size: int) -> list[Views]:
     """A batch as chunks of `size` rows."""
     rows = len(next(iter(views.values()))["labels"])
@@ -293,6 +321,12 @@ class _EpochCallback(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.trainer._logged_step = state.global_step
+        if isinstance(self.trainer.train_dataset, PassageStream):
+            self.trainer.train_dataset.skip = state.global_step * args.gradient_accumulation_steps
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if isinstance(self.trainer.train_dataset, PassageStream):  # it has no end: the share of the run
+            state.epoch = state.global_step / state.max_steps
 
     def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         epoch = int((state.epoch or 0) + 1e-6)

@@ -206,7 +206,9 @@ def test_a_killed_training_goes_on_and_ends_the_same(tmp_path: Path) -> None:
     whole = train("whole")
     with pytest.MonkeyPatch.context() as patch:
         step, done = Trainer.training_step, iter(range(7))
-        patch.setattr(Trainer, "training_step", lambda *given: step(*given) if next(done, None) is not None else killed())
+        patch.setattr(
+            Trainer, "training_step", lambda *given: step(*given) if next(done, None) is not None else killed()
+        )
         with pytest.raises(KeyboardInterrupt):
             train("killed")
     assert not (tmp_path / "killed").exists()

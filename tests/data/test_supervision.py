@@ -163,7 +163,9 @@ def test_several_splits_share_a_corpus(tmp_path: Path) -> None:
 def write_msmarco_documents(folder: Path) -> Path:
     folder.mkdir()
     sentences = " ".join(f"This is sentence number {number} of the document." for number in range(6))
-    (folder / "msmarco-docs.tsv").write_text(f"D1\thttp://a\tTitle\t{sentences}\nD2\thttp://b\tOther\tA short one that is here and says little.\n")
+    (folder / "msmarco-docs.tsv").write_text(
+        f"D1\thttp://a\tTitle\t{sentences}\nD2\thttp://b\tOther\tA short one that is here and says little.\n"
+    )
     (folder / "msmarco-doctrain-queries.tsv").write_text("1\tnumber five\n")
     (folder / "msmarco-doctrain-qrels.tsv").write_text("1 0 D1 1\n")
     return folder

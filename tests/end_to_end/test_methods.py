@@ -36,7 +36,7 @@ def without_dropout(sizes: dict[str, Any]) -> str:
     return json.dumps({**sizes, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
 
 
-def train(method: str, corpus: Path, output: Path, processes: int) -> list[dict[str, float]]:
+def train(method: str, corpus: Path, output: Path, processes: int, **more: Any) -> list[dict[str, float]]:
     """Run the demo configuration's command for fewer steps; the losses that it logs."""
     path = ROOT / "examples" / "configs" / f"{method}_demo.yaml"
     demo = yaml.safe_load(path.read_text())
@@ -51,6 +51,7 @@ def train(method: str, corpus: Path, output: Path, processes: int) -> list[dict[
         "save_strategy": "no",
         "disable_tqdm": "true",
         "use_cpu": "true",
+        **more,
     }
     if "generator" in demo:
         options["generator"] = without_dropout(demo["generator"])
@@ -77,3 +78,11 @@ def test_every_loss_falls_and_two_processes_do_what_one_does(method: str, corpus
     for alone, together in zip(one, two, strict=True):
         for name in losses:
             assert together[name] == pytest.approx(alone[name], abs=tolerance), f"{name} at step {alone['step']}"
+
+
+def test_two_processes_read_a_stream_as_one_does(corpus: Path, tmp_path: Path) -> None:
+    streamed = {"streaming": "true", "max_steps": 50}
+    one, two = (train("retromae", corpus, tmp_path / str(processes), processes, **streamed) for processes in (1, 2))
+    assert one[-1]["loss"] < one[0]["loss"]
+    for alone, together in zip(one, two, strict=True):
+        assert together["loss"] == pytest.approx(alone["loss"], abs=1e-3), f"step {alone['step']}"

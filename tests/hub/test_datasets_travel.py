@@ -18,7 +18,7 @@ LOAD = """
 import json
 from datasets import load_dataset
 from hf_dense.data.documents import DocumentReader
-from hf_dense.pretraining.corpus import load_passages
+from hf_dense.pretraining.corpus import load_passages, stream_passages
 rows = load_dataset("someone/passages", "corpus", split="corpus")
 streamed = load_dataset("someone/passages", "corpus", split="corpus", streaming=True)
 print(json.dumps({
@@ -26,6 +26,7 @@ print(json.dumps({
     "texts": rows["text"][:],
     "streamed": [row["text"] for row in streamed],
     "loaded": load_passages("someone/passages")["text"][:],
+    "trained on as a stream": [row["text"] for row in stream_passages("someone/passages")],
     "documents": [document.text for document in DocumentReader("someone/passages:corpus", split="corpus")],
 }))
 """
@@ -38,5 +39,5 @@ def test_a_corpus_travels_through_the_hub(hub_client: Callable[..., dict[str, An
     hub_client(BUILD, str(source))
     found = hub_client(LOAD)
     assert found["columns"] == ["id", "title", "text", "document", "position"]
-    for name in ("texts", "streamed", "loaded", "documents"):
+    for name in ("texts", "streamed", "loaded", "trained on as a stream", "documents"):
         assert found[name] == sentences, name

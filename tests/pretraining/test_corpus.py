@@ -71,7 +71,8 @@ def test_a_hub_dataset_is_read_from_its_corpus_configuration_or_its_default(
         if not with_corpus:
             raise ValueError(f"BuilderConfig '{configuration}' not found.")
 
-    def load(*names: str) -> DatasetDict:
+    def load(*names: str, streaming: bool) -> DatasetDict:
+        assert not streaming
         asked.append(names)
         return DatasetDict({"corpus" if with_corpus else "train": Dataset.from_dict({"text": TEXTS})})
 
@@ -187,7 +188,7 @@ def test_neighbours_that_are_there_are_kept() -> None:
 
 def test_neighbours_that_cannot_be_known_are_refused() -> None:
     corpus = Dataset.from_dict({"text": ["a b"], "document": ["d"]})
-    with pytest.raises(InputError, match="needs the column 'neighbour': give the columns document and position"):
+    with pytest.raises(InputError, match=r"needs the column 'neighbour'; .* give the columns document and position"):
         add_sources(corpus, ["text", "neighbour"])
 
 

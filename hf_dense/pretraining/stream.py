@@ -1,0 +1,150 @@
+"""Batches from a corpus that is read while training, however large it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import count, islice
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from datasets import IterableDataset as Rows
+from numpy.typing import NDArray
+from torch.utils.data import IterableDataset
+from transformers import PreTrainedTokenizerBase
+
+from hf_dense.errors import InputError
+from hf_dense.pretraining.collator import ViewCollator
+from hf_dense.pretraining.corpus import held_out_key, is_held_out, missing_source, token_ids
+from hf_dense.pretraining.sampler import grouped
+
+_HELD_OUT_AMONG = 100_000  # rows at the head of a stream; those held out of them are evaluated on
+_TWO_WORDS = re.compile(r"\w+\W+\w")
+
+Row = dict[str, Any]
+
+
+class PassageStream(IterableDataset[tuple[int, list[Row]]]):
+    """An endless stream of batches of texts: visit after visit of the corpus, in the order it is stored in.
+
+    Texts are mixed within pools of 64 steps, where those of similar length go together; files are read in another order
+    at each visit. Every process reads the corpus and takes its batches of each step, so a step holds the same texts on
+    any number of processes. The order depends on the seed alone, and batches can be passed over without tokenizing.
+
+    Args:
+        corpus: streamed rows.
+        sources: text columns to keep.
+        fraction: share of the documents held out (see `hold_out`), which the stream passes over.
+        seed: seed of the order.
+
+    Attributes:
+        skip: batches of this process to pass over; set by the trainer when it resumes.
+
+    Raises:
+        InputError: a column is missing.
+    """
+
+    def __init__(self, corpus: Rows, sources: list[str], fraction: float, seed: int) -> None:
+        first = next(iter(corpus))
+        if "queries" in sources and "queries" not in first and "query" in first:
+            corpus = corpus.map(lambda row: {"queries": [row["query"]]})
+        elif lacking := [source for source in sources if source not in first]:
+            raise missing_source(lacking[0], list(first))
+        self.sources = sources
+        self.fraction = fraction
+        self.seed = seed
+        self.key = held_out_key(first)
+        self.corpus = corpus.select_columns(list({*sources, self.key}))
+        self.skip = 0
+        self.cut(batch=1, step=1)
+
+    def cut(self, batch: int, step: int, process: int = 0, processes: int = 1) -> None:
+        """Say how many rows a batch and a step (of all processes) have, and whose batches are wanted."""
+        self.batch, self.step, self.process, self.processes = batch, step, process, processes
+
+    def __iter__(self) -> Iterator[tuple[int, list[Row]]]:
+        """Batches of this process, from number `skip` on: the visit of the corpus, and rows of texts."""
+        numbered = enumerate((visit, batch) for visit in count() for batch in self._batches(visit))
+        for number, batch in numbered:
+            mine, process = divmod(number, self.processes)
+            if process == self.process and mine >= self.skip:
+                yield batch
+
+    def held_out(self) -> Dataset | None:
+        """The held-out rows among the first 100,000, or None."""
+        found = [
+            {name: row[name] for name in self.sources}
+            for row in self.corpus.take(_HELD_OUT_AMONG)
+            if is_held_out(row[self.key], self.fraction, self.seed)
+        ]
+        return Dataset.from_list(found) if found else None
+
+    def _batches(self, visit: int) -> Iterator[list[Row]]:
+        """The batches of a visit; texts left over at its end, fewer than a step's, are passed over."""
+        rows, size = self._rows(visit), 64 * self.step
+        rest: list[Row] = []
+        for number in count():
+            pool = rest + list(islice(rows, size - len(rest)))
+            if len(pool) < self.step:
+                if not number:
+                    raise InputError(f"The corpus has {len(pool)} texts to train on, and a step reads {self.step}.")
+                return
+            lengths = np.array([sum(map(_letters, row.values())) for row in pool])
+            order = grouped(lengths, self.step, np.random.default_rng([self.seed, visit, number]))
+            full = len(pool) // self.step * self.step
+            for start in range(0, full, self.batch):
+                yield [pool[at] for at in order[start : start + self.batch]]
+            rest = [pool[at] for at in order[full:]]
+
+    def _rows(self, visit: int) -> Iterator[Row]:
+        mixed = self.corpus.shuffle(seed=self.seed + visit, buffer_size=1, max_buffer_input_shards=1)
+        for row in mixed:  # with these sizes files alone change places
+            if not is_held_out(row[self.key], self.fraction, self.seed):
+                texts = {name: _usable(row[name]) for name in self.sources}
+                if all(texts.values()):
+                    yield texts
+
+
+class StreamCollator:
+    """Tokenize the texts of a batch and render its views.
+
+    Args:
+        collator: of rows of token ids.
+        tokenizer: of the texts.
+    """
+
+    def __init__(self, collator: ViewCollator, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.collator = collator
+        self.tokenizer = tokenizer
+
+    def __call__(self, batch: tuple[int, list[Row]]) -> dict[str, Any]:
+        """The views of a batch of a `PassageStream`."""
+        self.collator.epoch, rows = batch
+        columns = {}
+        for name, first in rows[0].items():
+            several = isinstance(first, list)
+            ids = token_ids([row[name] for row in rows], self.tokenizer, several)
+            columns[name] = [_arrays(text) if several else _array(text) for text in ids]
+        read = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+        return self.collator([row for row in read if all(map(len, row.values()))])
+
+
+def _usable(text: Any) -> Any:
+    """A text of two words or more, or those of a list; otherwise nothing."""
+    if isinstance(text, list):
+        return [part for part in text if _TWO_WORDS.search(part or "")]
+    return text if _TWO_WORDS.search(text or "") else ""
+
+
+def _letters(text: Any) -> int:
+    """Length of a text; of a list the mean, rounded."""
+    return len(text) if isinstance(text, str) else round(sum(map(len, text)) / len(text))
+
+
+def _array(ids: Sequence[int]) -> NDArray[np.int32]:
+    return np.asarray(ids, dtype=np.int32)
+
+
+def _arrays(texts: Sequence[Sequence[int]]) -> list[NDArray[np.int32]]:
+    return [_array(ids) for ids in texts]

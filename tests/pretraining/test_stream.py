@@ -1,0 +1,207 @@
+"""A streamed corpus: all texts once a visit, one order for any number of processes, resumed exactly."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import load_dataset
+from test_pretrain import Interrupted, saving
+from tiny_pretraining import (
+    same_weights,
+    tiny_arguments,
+    tiny_model,
+    tiny_options,
+    tiny_tokenizer,
+    tiny_vocabulary,
+    weights,
+    write_corpus,
+)
+
+from hf_dense.errors import InputError
+from hf_dense.pretraining import pretrain as pretrain_module
+from hf_dense.pretraining import stream as stream_module
+from hf_dense.pretraining.collator import ViewCollator
+from hf_dense.pretraining.corpus import add_sources, load_passages, stream_passages, tokenize
+from hf_dense.pretraining.pretrain import pretrain
+from hf_dense.pretraining.stream import PassageStream, StreamCollator
+
+
+def corpus(tmp_path: Path, files: int = 3) -> Path:
+    """Three files of 40 passages."""
+    (tmp_path / "corpus").mkdir()
+    for number in range(files):
+        rows = load_dataset("json", data_files=str(write_corpus(tmp_path / "rows.jsonl", 40, number)), split="train")
+        rows = rows.map(lambda row, number=number: {"document": f"{number}-{row['document']}"})
+        rows.to_parquet(tmp_path / "corpus" / f"{number}.parquet")
+    return tmp_path
+
+
+def stream(tmp_path: Path, fraction: float = 0.0, seed: int = 0, **cut: int) -> PassageStream:
+    made = PassageStream(stream_passages(str(tmp_path)), ["text"], fraction, seed)
+    made.cut(**{"batch": 4, "step": 8, **cut})
+    return made
+
+
+def read(made: PassageStream, batches: int) -> list[tuple[int, list[str]]]:
+    return [(visit, [row["text"] for row in rows]) for visit, rows in islice(made, batches)]
+
+
+def test_a_visit_reads_every_text_once_and_the_next_in_another_order(tmp_path: Path) -> None:
+    folder = corpus(tmp_path)
+    everything = sorted(load_passages(str(folder))["text"])
+    batches = read(stream(folder), 60)
+    first, second = ([text for visit, texts in batches if visit == number for text in texts] for number in (0, 1))
+    assert sorted(first) == everything == sorted(second)
+    assert first != second
+    assert first != load_passages(str(folder))["text"][:]
+    assert read(stream(folder), 60) == batches
+    assert read(stream(folder, seed=1), 60) != batches
+
+
+def test_texts_of_a_step_have_similar_lengths(tmp_path: Path) -> None:
+    texts = [text for _, batch in read(stream(corpus(tmp_path), batch=8), 15) for text in batch]
+    lengths = np.array([len(text) for text in texts]).reshape(15, 8)
+    assert lengths.std(axis=1).mean() < 0.3 * lengths.std()
+
+
+def test_a_step_holds_the_same_texts_on_any_number_of_processes(tmp_path: Path) -> None:
+    folder = corpus(tmp_path)
+    alone = read(stream(folder, batch=8), 20)
+    for processes in (2, 4):
+        sides = [
+            read(stream(folder, batch=8 // processes, process=process, processes=processes), 20)
+            for process in range(processes)
+        ]
+        joined = [[text for _, texts in parts for text in texts] for parts in zip(*sides, strict=True)]
+        assert joined == [texts for _, texts in alone]
+
+
+def test_batches_are_passed_over_without_tokenizing(tmp_path: Path) -> None:
+    folder = corpus(tmp_path)
+    for process in (0, 1):
+        whole, later = (stream(folder, batch=4, process=process, processes=2) for _ in range(2))
+        later.skip = 17
+        assert read(later, 10) == read(whole, 27)[17:]
+
+
+def test_documents_are_held_out_whole(tmp_path: Path) -> None:
+    folder = corpus(tmp_path)
+    made = stream(folder, fraction=0.2)
+    held = made.held_out()
+    assert held is not None
+    assert held.column_names == ["text"]
+    trained = {text for visit, texts in read(made, 60) if visit == 0 for text in texts}
+    everything = load_passages(str(folder))
+    documents = dict(zip(everything["text"], everything["document"], strict=True))
+    assert not trained & set(held["text"])
+    assert not {documents[text] for text in trained} & {documents[text] for text in held["text"]}
+    assert len(held) + len(trained) >= 112, "but for what does not fill a step"
+    assert stream(folder).held_out() is None
+
+
+def test_a_batch_is_what_the_mapped_corpus_gives(tmp_path: Path) -> None:
+    folder = corpus(tmp_path)
+    collator = ViewCollator(tiny_model("retromae").config, tiny_vocabulary(), 32, seed=3)
+    visit, rows = next(iter(stream(folder)))
+    views = StreamCollator(collator, tiny_tokenizer())((visit, rows))["views"]
+    mapped = tokenize(load_passages(str(folder)).select_columns(["text"]), tiny_tokenizer())
+    place = {text: at for at, text in enumerate(load_passages(str(folder))["text"])}
+    expected = collator([mapped[place[row["text"]]] for row in rows])["views"]
+    pairs = zip(views.values(), expected.values(), strict=True)
+    assert all(torch.equal(left[key], right[key]) for left, right in pairs for key in left | right)
+
+
+@pytest.mark.parametrize("method", ["retromae", "cotmae", "query_cotmae", "simlm", "dupmae"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_interrupted_run_ends_with_the_weights_of_an_uninterrupted_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, workers: int
+) -> None:
+    folder = corpus(tmp_path)
+    changes: dict[str, Any] = {}
+    if method == "simlm":
+        changes["generator"] = {"model_type": "electra", "hidden_size": 16, "num_hidden_layers": 1}
+        changes["generator"] |= {"num_attention_heads": 2, "intermediate_size": 32, "embedding_size": 16}
+    if method == "cotmae":
+        paired = add_sources(load_passages(str(folder)), ["text", "neighbour"])
+        for file in (folder / "corpus").glob("*"):
+            file.unlink()
+        paired.to_parquet(folder / "corpus" / "0.parquet")
+    options = tiny_options(folder, method, corpus=str(folder), streaming=True, **changes)
+    given = {"max_steps": 20, "dataloader_num_workers": workers}
+    whole = pretrain(options, saving(tmp_path, "whole", **given))
+    with monkeypatch.context() as patched:
+        patched.setattr(pretrain_module, "PreTrainer", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(options, saving(tmp_path, "cut", **given))
+    resumed = pretrain(options, saving(tmp_path, "cut", resume_from_checkpoint="last", **given))
+    assert same_weights(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
+    for name in ("loss", "eval_loss", "epoch"):
+        curves = [[row[name] for row in run.state.log_history if name in row] for run in (whole, resumed)]
+        assert curves[0] == curves[1]
+        assert curves[0]
+
+
+def test_accumulated_batches_resume_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = corpus(tmp_path)
+    options = tiny_options(folder, corpus=str(folder), streaming=True)
+    given = {"max_steps": 20, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+    pretrain(options, saving(tmp_path, "whole", **given))
+    with monkeypatch.context() as patched:
+        patched.setattr(pretrain_module, "PreTrainer", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(options, saving(tmp_path, "cut", **given))
+    pretrain(options, saving(tmp_path, "cut", resume_from_checkpoint="last", **given))
+    assert same_weights(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
+
+
+def test_a_tokenizer_is_trained_on_the_head_of_the_stream(tmp_path: Path) -> None:
+    options = tiny_options(corpus(tmp_path), corpus=str(tmp_path), streaming=True, tokenizer=None, vocab_size=120)
+    trainer = pretrain(options, tiny_arguments(tmp_path / "out", max_steps=1))
+    assert trainer.model.config.vocab_size == 120
+
+
+def test_texts_of_one_word_and_empty_ones_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"text": "one"}\n{"text": "ab cd"}\n{"text": ""}\n{"text": "- ."}\n' * 8)
+    made = PassageStream(stream_passages(str(tmp_path / "rows.jsonl")), ["text"], 0.0, 0)
+    made.cut(batch=8, step=8)
+    assert read(made, 1) == [(0, ["ab cd"] * 8)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "given", "sentence"),
+    [
+        ({"method": "cocondenser"}, {}, "draws two passages of a document"),
+        ({}, {"max_steps": -1}, "no length that is known; say --max_steps"),
+        ({}, {"dataloader_num_workers": 2}, "set dataloader_num_workers to 0 or 1"),
+        ({"method": "master"}, {}, "name its word counts with --keywords"),
+        ({"method": "cotmae"}, {}, "needs the column 'neighbour'"),
+        ({}, {"per_device_train_batch_size": 500}, "has .* texts to train on, and a step reads 500"),
+        ({"corpus": "./nowhere.jsonl"}, {}, "does not exist"),
+        ({"text_column": "body"}, {}, "no column 'body'"),
+    ],
+)
+def test_what_a_stream_cannot_give(
+    tmp_path: Path, changes: dict[str, Any], given: dict[str, Any], sentence: str
+) -> None:
+    folder = corpus(tmp_path)
+    options = tiny_options(folder, **{"corpus": str(folder), "streaming": True, **changes})
+    with pytest.raises(InputError, match=sentence):
+        pretrain(options, tiny_arguments(tmp_path / "out", **given))
+
+
+def test_an_empty_stream(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("\n")
+    with pytest.raises(InputError, match="is empty"):
+        stream_passages(str(tmp_path / "a.jsonl"))
+
+
+def test_the_head_of_a_stream_is_enough_to_hold_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "_HELD_OUT_AMONG", 30)
+    held = stream(corpus(tmp_path), fraction=0.3).held_out()
+    assert held is not None
+    assert set(held["text"]) < set(load_passages(str(tmp_path))["text"][:30])
