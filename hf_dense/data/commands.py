@@ -192,15 +192,13 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 
 def _generate(arguments: argparse.Namespace) -> None:
-    from accelerate import PartialState
-
-    from hf_dense.data.generation import Writing, generate
+    from hf_dense.data.generation import Writing, generate, process_state
     from hf_dense.pretraining.corpus import load_passages
 
     names = ["kind", "model", "template", "candidates", "deduplicate", "top_k", "top_p"]
     names += ["input_length", "output_length", "seed"]
     writing = Writing(**{name: getattr(arguments, name) for name in names})
-    with PartialState().main_process_first():
+    with process_state().main_process_first():
         corpus = load_passages(arguments.corpus)
     generate(
         corpus,
@@ -211,7 +209,7 @@ def _generate(arguments: argparse.Namespace) -> None:
         licence=arguments.license,
         command=_command(),
     )
-    if PartialState().is_main_process:
+    if process_state().is_main_process:
         print(f"{len(corpus):,} passages with generated {arguments.kind} in {arguments.out}")
         _publish(arguments)
 

@@ -122,7 +122,7 @@ def generate(
     check_replaceable(out, marker="README.md")
     if not len(corpus):
         raise InputError("The corpus is empty; there is nothing to write about.")
-    state = PartialState()
+    state = process_state()
     target, pieces = Path(out), Path(f"{out}.partial")
     starts = range(0, len(corpus), _PIECE)
     begin_or_resume(pieces, {**asdict(writing), "passages": len(corpus), "first passage": corpus[0]["text"][:200]})
@@ -149,6 +149,11 @@ def generate(
         shutil.rmtree(pieces)
     state.wait_for_everyone()
     return target
+
+
+def process_state() -> PartialState:
+    """This process among those that `accelerate launch` started, on GPUs where there are any."""
+    return PartialState(cpu=not torch.cuda.is_available())
 
 
 class Writer:

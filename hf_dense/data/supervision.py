@@ -50,7 +50,7 @@ def build_collection(
             and a card.
         split: what the labels are for: train, dev or test; `msmarco` takes several.
         corpus: passages in place of those that come with the labels: a corpus of `hf-dense data passages`, or any
-            source of documents. Where it is cut from the documents that were judged, judgements go on naming the documents.
+            source of documents. Where it is cut from the documents that were judged, judgements go on naming these.
 
     Returns:
         `out` as a path.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +114,24 @@ def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
     generate(corpus(), tmp_path / "out", writing)
     assert len(written) == 1, "what was done is not done again"
     assert rows_of(tmp_path / "out") == rows_of(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_two_processes_write_what_one_does(models: dict[str, str], tmp_path: Path) -> None:
+    corpus(600).to_parquet(tmp_path / "corpus.parquet")  # three pieces
+    launch = {
+        1: ["--num_processes", "1", "--cpu"],
+        2: ["--multi_gpu", "--num_processes", "2", "--main_process_port", "0"],
+    }
+    for processes, flags in launch.items():
+        command = [sys.executable, "-m", "accelerate.commands.launch", *flags, "-m", "hf_dense.cli", "data", "generate"]
+        command += [str(tmp_path / "corpus.parquet"), "--model", models["queries"], "--output_length", "6"]
+        command += ["--out", str(tmp_path / str(processes))]
+        done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert rows_of(tmp_path / "1") == rows_of(tmp_path / "2")
+    assert len(rows_of(tmp_path / "1")) == 600
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_another_runs_leftovers_are_refused(models: dict[str, str], tmp_path: Path) -> None:
