@@ -82,8 +82,32 @@ def _index_directory(arguments: argparse.Namespace) -> Path:
     return Path(arguments.model) / "index"
 
 
+def _add_finetune_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="PIPELINE.yaml", help="the stages; see examples/configs/finetuning")
+    for name in ("collection", "encoder", "output_dir"):
+        parser.add_argument(f"--{name}", help=f"in place of the file's {name}")
+    parser.add_argument("--fraction", type=float, help="share of the training queries that is used")
+    parser.add_argument("--measure_on", default="dev", help="split that every stage is measured on (default: dev)")
+
+
+def _finetune(arguments: argparse.Namespace) -> None:
+    import logging
+
+    from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
+    from hf_dense.finetuning.results import measure_stages
+    from hf_dense.options import read_yaml
+
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("hf_dense").setLevel(logging.INFO)
+    given = {name: getattr(arguments, name) for name in ("collection", "encoder", "output_dir", "fraction")}
+    changes = {name: value for name, value in given.items() if value is not None}
+    pipeline = Pipeline.of({**read_yaml(Path(arguments.config)), **changes})
+    print(measure_stages(pipeline, run_pipeline(pipeline), arguments.measure_on))
+
+
 VERBS = {
     "data": Verb("Build corpora, contexts, word counts and negatives.", add_data_arguments, run_data),
+    "finetune": Verb("Train retrievers, stage after stage, and measure each.", _add_finetune_arguments, _finetune),
     "search": Verb("Find the passages that answer a question.", _add_search_arguments, _search),
 }
 

@@ -1,20 +1,20 @@
-"""Lexical negatives: what BM25 finds for a query and nobody judged relevant."""
+"""Training lists: what a search finds for a query and nobody judged relevant, here by BM25."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import bm25s
 import numpy as np
 import pyarrow as pa
 import Stemmer
-from datasets import Dataset
 from numpy.typing import NDArray
 from pyarrow import parquet
 from tqdm.auto import tqdm
@@ -28,8 +28,46 @@ from hf_dense.files import atomic_directory
 from hf_dense.replacing import check_replaceable
 
 DEPTH: Final = 200
-_SPARE = 50  # hits read beyond the depth, for those that are left out
+SPARE: Final = 50  # hits read beyond the depth, for those that are left out
 _QUERIES = 2000  # searched at once
+_ROWS = 1000  # written at once
+
+Places = NDArray[np.int64]
+Scores = NDArray[np.float32]
+Search = Callable[[list[str], int], tuple[Places, Scores]]
+Filter = Callable[[str, Places, Scores], NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A collection with the relevant passages of its queries.
+
+    Attributes:
+        split: of the judgements.
+        ids: of the passages.
+        texts: title + " " + text of each passage.
+        queries: query id -> text.
+        positives: query id -> the places of each relevant passage, or of all that a relevant document was cut into;
+            of queries that have one.
+    """
+
+    split: str
+    ids: list[str]
+    texts: list[str]
+    queries: dict[str, str]
+    positives: dict[str, list[list[int]]]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where lists come from, for their card (see `write_card`); `scores` says what those of the negatives are."""
+
+    title: str
+    about: str
+    scores: str
+    source: str
+    licence: str
+    command: str
 
 
 def build_lexical_negatives(
@@ -57,71 +95,133 @@ def build_lexical_negatives(
     Raises:
         InputError: the collection cannot be read, or judgements name unknown queries or passages.
     """
+    judged = load_judged(dataset, out, split, depth)
+    origin = Origin(
+        title=f"BM25 negatives of {Path(dataset).name}",
+        about=f"For every judged query of the split {split} the {depth} passages that BM25 (English stop words and "
+        "stemmer, title and text) ranks highest, without its positives and passages equal or nearly equal to them.",
+        scores="BM25 scores of the negatives",
+        source=str(dataset),
+        licence=licence,
+        command=command,
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        index = LexicalIndex.build(judged.texts, Path(scratch))
+
+        def search(names: list[str], hits: int) -> tuple[Places, Scores]:
+            return index.search([judged.queries[name] for name in names], hits)
+
+        return write_lists(out, judged, depth, search, origin, together=_QUERIES)
+
+
+def load_judged(dataset: str | os.PathLike[str], out: str | os.PathLike[str], split: str, depth: int) -> Judged:
+    """Read what lists are made of, for lists of `depth` negatives in `out`.
+
+    Raises:
+        InputError: the collection cannot be read, judgements name unknown queries or passages, no negatives are asked
+            for, or `out` holds something else.
+    """
     check_replaceable(out, marker="README.md")
     if depth < 1:
         raise InputError(f"depth is {depth}; ask for at least one negative.")
     corpus, queries, qrels = load_corpus(dataset), load_queries(dataset), load_qrels(dataset, split)
-    texts = _texts(corpus)
+    texts = [f"{title} {text}".strip() for title, text in zip(corpus["title"], corpus["text"], strict=True)]
     words = dict(zip(queries["id"], queries["text"], strict=True))
-    positives = _positives(qrels, words, judged_places(corpus), split)
-    forbidden = _Forbidden(texts)
-    counts: Counter[str] = Counter()
-    ids = corpus["id"][:]
-    target = Path(out)
-    with atomic_directory(target) as work, tempfile.TemporaryDirectory() as scratch:
-        index = LexicalIndex.build(texts, Path(scratch))
-        (work / "negatives").mkdir()
-        with parquet.ParquetWriter(work / "negatives" / f"{split}.parquet", TRAINING.arrow_schema) as writer:
-            names = list(positives)
-            for start in tqdm(range(0, len(names), _QUERIES), desc="Searching", unit=f"x{_QUERIES} queries"):
-                part = names[start : start + _QUERIES]
-                most = max(sum(map(len, positives[name])) for name in part)
-                hits = index.search([words[name] for name in part], depth + most + _SPARE)
-                rows = []
-                for name, found, scores in zip(part, *hits, strict=True):
-                    kept = _kept(found, forbidden.around(chain(*positives[name])), depth, counts)
-                    rows.append(
-                        {
-                            "query_id": name,
-                            "query": words[name],
-                            "positives": [ids[places[0]] for places in positives[name]],
-                            "negatives": [ids[found[at]] for at in kept],
-                            "positive_scores": [],
-                            "negative_scores": [float(scores[at]) for at in kept],
-                        }
-                    )
-                writer.write_table(pa.Table.from_pylist(rows, schema=TRAINING.arrow_schema))
-        counts["queries"] = len(positives)
+    return Judged(split, corpus["id"][:], texts, words, _positives(qrels, words, judged_places(corpus), split))
+
+
+def write_lists(
+    out: str | os.PathLike[str],
+    judged: Judged,
+    depth: int,
+    search: Search,
+    origin: Origin,
+    filters: Mapping[str, Filter] | None = None,
+    *,
+    spare: int = SPARE,
+    together: int,
+) -> Path:
+    """Write the training lists of all judged queries, and a card that counts what was left out, and why.
+
+    Args:
+        out: holds `negatives/<split>.parquet`, complete or not at all.
+        depth: greatest number of negatives of a query.
+        search: given ids of queries and a number of hits, finds the (queries, hits) places of passages, best first
+            and -1 for none, and their scores.
+        origin: for the card.
+        filters: named by what they leave out; given the id of a query and the (hits,) places and scores that are left,
+            one tells which to keep. Positives and passages equal or nearly equal to one are left out before.
+        spare: hits read beyond the depth and the positives, for those that are left out.
+        together: queries searched at once.
+
+    Returns:
+        `out` as a path.
+    """
+    target, names = Path(out), list(judged.positives)
+    counts = Counter(queries=len(names))
+    filters = {"positives and their copies": _Forbidden(judged).other, **(filters or {})}
+    file = Path("negatives") / f"{judged.split}.parquet"
+    with atomic_directory(target) as work:
+        (work / file).parent.mkdir()
+        with (
+            parquet.ParquetWriter(work / file, TRAINING.arrow_schema) as writer,
+            tqdm(total=len(names), desc="Searching", unit=" queries") as bar,
+        ):
+            for start in range(0, len(names), together):
+                part = names[start : start + together]
+                most = max(sum(map(len, judged.positives[name])) for name in part)
+                found = zip(part, *search(part, depth + most + spare), strict=True)
+                while rows := [_row(judged, *hits, filters, depth, counts) for hits in islice(found, _ROWS)]:
+                    writer.write_table(pa.Table.from_pylist(rows, schema=TRAINING.arrow_schema))
+                    bar.update(len(rows))
         write_card(
             work,
-            title=f"BM25 negatives of {Path(dataset).name}",
-            about=f"For every judged query of the split {split} the {depth} passages that BM25 (English stop words and "
-            "stemmer, title and text) ranks highest, without its positives and passages equal or nearly equal to them.",
+            title=origin.title,
+            about=origin.about,
             columns={
                 "query_id": "id of the query",
                 "query": "its text",
                 "positives": "ids of the relevant passages",
                 "negatives": "ids of the negatives, best first",
                 "positive_scores": "empty",
-                "negative_scores": "BM25 scores of the negatives",
+                "negative_scores": origin.scores,
             },
             counts=dict(sorted(counts.items())),
-            rows=counts["queries"],
-            source=str(dataset),
-            licence=licence,
-            command=command,
-            configs={split: f"negatives/{split}.parquet"},
+            rows=len(names),
+            source=origin.source,
+            licence=origin.licence,
+            command=origin.command,
+            configs={judged.split: file.as_posix()},
         )
     return target
 
 
-def _kept(found: NDArray[np.int64], banned: set[int], depth: int, counts: Counter[str]) -> list[int]:
-    """Ranks of the hits that are negatives, and what was left out, counted."""
-    ranks = [rank for rank, place in enumerate(found) if place not in banned]
-    counts["hits left out"] += len(found) - len(ranks)
-    counts["negatives"] += len(ranks[:depth])
-    counts["queries with fewer negatives than asked"] += len(ranks) < depth
-    return ranks[:depth]
+def _row(
+    judged: Judged,
+    name: str,
+    places: Places,
+    scores: Scores,
+    filters: Mapping[str, Filter],
+    depth: int,
+    counts: Counter[str],
+) -> dict[str, Any]:
+    """The list of a query, and what was left out, counted."""
+    there = places >= 0
+    places, scores = places[there], scores[there]
+    for reason, keep in filters.items():
+        kept = keep(name, places, scores)
+        counts[f"hits left out: {reason}"] += len(places) - int(kept.sum())
+        places, scores = places[kept], scores[kept]
+    counts["negatives"] += len(places[:depth])
+    counts["queries with fewer negatives than asked"] += len(places) < depth
+    return {
+        "query_id": name,
+        "query": judged.queries[name],
+        "positives": [judged.ids[parts[0]] for parts in judged.positives[name]],
+        "negatives": [judged.ids[place] for place in places[:depth]],
+        "positive_scores": [],
+        "negative_scores": scores[:depth].tolist(),
+    }
 
 
 class LexicalIndex:
@@ -141,7 +241,7 @@ class LexicalIndex:
         size = int(retriever.scores["num_docs"])
         return cls(bm25s.BM25.load(folder, mmap=True), size)
 
-    def search(self, queries: list[str], depth: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def search(self, queries: list[str], depth: int) -> tuple[Places, Scores]:
         """(queries, depth) places of the best texts, best first, and their scores."""
         stemmer = Stemmer.Stemmer("english")
         tokens = bm25s.tokenize(queries, stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False)
@@ -154,25 +254,24 @@ class LexicalIndex:
 class _Forbidden:
     """Passages that are no negatives of a query: its positives and what says the same."""
 
-    def __init__(self, texts: list[str]) -> None:
+    def __init__(self, judged: Judged) -> None:
+        texts = judged.texts
         parts = [texts[start : start + 2000] for start in range(0, len(texts), 2000)]
         exact = np.concatenate([exact_hashes(part) for part in parts])
-        self.marks = np.column_stack([exact, np.concatenate([near_hashes(part) for part in parts])])
-        self.order = np.argsort(self.marks, axis=0, kind="stable")
-        self.ordered = np.take_along_axis(self.marks, self.order, axis=0)
+        near = np.concatenate([near_hashes(part) for part in parts])
+        self.positives = judged.positives
+        self.marks = np.vstack([exact, near.T])  # (hashes, passages): searched hash by hash
+        self.order = np.argsort(self.marks, axis=1, kind="stable")
+        self.ordered = np.take_along_axis(self.marks, self.order, axis=1)
 
-    def around(self, places: Iterable[int]) -> set[int]:
-        """The places themselves and those of equal or nearly equal passages."""
-        found = set(places)
+    def other(self, name: str, places: Places, scores: Scores) -> NDArray[np.bool_]:
+        """(hits,) which passages are neither positives of a query nor equal or nearly equal to one."""
+        found = set(chain(*self.positives[name]))
         for place in tuple(found):
-            for column, mark in enumerate(self.marks[place]):
-                start, end = (int(np.searchsorted(self.ordered[:, column], mark, side)) for side in ("left", "right"))
-                found.update(self.order[start:end, column].tolist())
-        return found
-
-
-def _texts(corpus: Dataset) -> list[str]:
-    return [f"{title} {text}".strip() for title, text in zip(corpus["title"], corpus["text"], strict=True)]
+            for mark, order, ordered in zip(self.marks[:, place], self.order, self.ordered, strict=True):
+                start, end = (int(np.searchsorted(ordered, mark, side)) for side in ("left", "right"))
+                found.update(order[start:end].tolist())
+        return ~np.isin(places, list(found))
 
 
 def _positives(

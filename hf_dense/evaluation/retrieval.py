@@ -26,7 +26,8 @@ from hf_dense.replacing import check_replaceable
 
 BM25 = "bm25"
 METRICS = ("ndcg@10", "mrr@10", "recall@100")
-_RESULT_FILE, _SCORES_FILE, _RANKINGS_FILE = "result.json", "scores.json", "rankings.parquet"
+RESULT_FILE, RANKINGS_FILE = "result.json", "rankings.parquet"
+_SCORES_FILE = "scores.json"
 _RANKS_KEPT = 100
 
 
@@ -55,7 +56,7 @@ class RetrievalResult:
         Raises:
             InputError: no result there.
         """
-        path = Path(directory) / _RESULT_FILE
+        path = Path(directory) / RESULT_FILE
         if not path.is_file():
             raise InputError(f"There is no evaluation result {path}.")
         return cls(**json.loads(path.read_text(encoding="utf-8")))
@@ -89,7 +90,7 @@ def evaluate_retriever(
         InputError: nothing to load, a dataset without that split, a split without a relevant passage, or an
             `output_dir` that holds something else.
     """
-    check_replaceable(output_dir, marker=_RESULT_FILE)
+    check_replaceable(output_dir, marker=RESULT_FILE)
     retriever = mteb.get_model("mteb/baseline-bm25s") if model == BM25 else load_retriever(model)
     if isinstance(retriever, SentenceTransformer):
         retriever.model_card_data.model_name = f"local/{_slug(name)}"
@@ -116,8 +117,8 @@ def evaluate_retriever(
             per_query=score_queries(qrels, rankings),
             seconds=seconds,
         )
-        _write_rankings(rankings, work / _RANKINGS_FILE)
-        (work / _RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
+        write_rankings(rankings, work / RANKINGS_FILE)
+        (work / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
         (work / _SCORES_FILE).write_text(json.dumps(scores, indent=1, default=float), encoding="utf-8")
     return result
 
@@ -175,6 +176,11 @@ def score_queries(
     return values
 
 
+def mean_metrics(per_query: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Means over the queries of what `score_queries` gives."""
+    return {metric: sum(values.values()) / len(values) for metric, values in per_query.items()}
+
+
 class _LocalRetrieval(AbsTaskRetrieval):
     """A retrieval task whose data comes from a directory instead of the Hub."""
 
@@ -203,7 +209,7 @@ def _take_rankings(predictions: Path, split: str) -> dict[str, dict[str, float]]
     return rankings
 
 
-def _write_rankings(rankings: Mapping[str, Mapping[str, float]], path: Path) -> None:
+def write_rankings(rankings: Mapping[str, Mapping[str, float]], path: Path) -> None:
     """Keep the first 100 passages of each query, best first."""
     rows = [
         (query, passage, rank, score)

@@ -1,13 +1,16 @@
-"""Contrastive fine-tuning of a bi-encoder on (query, passage) pairs with in-batch negatives."""
+"""Fine-tuning of a bi-encoder, on pairs or on lists of passages, by contrast and by distillation."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from datasets import Dataset
 from sentence_transformers import (
     SentenceTransformer,
@@ -16,89 +19,154 @@ from sentence_transformers import (
     SimilarityFunction,
 )
 from sentence_transformers.base.evaluation import BaseEvaluator
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-from sentence_transformers.util import cos_sim, dot_score
-from transformers import set_seed
+from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import BatchSampler
+from transformers import (
+    EarlyStoppingCallback,
+    TrainerCallback,
+    set_seed,
+)
 
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory
+from hf_dense.finetuning.lists import PassageLists
+from hf_dense.finetuning.losses import CONTRASTS, DISTILLATIONS, contrastive_loss, distillation_loss, own_scores
+from hf_dense.finetuning.resuming import Visits, output_directory, resume_point
 from hf_dense.hub.loading import load_retriever
+
+Features = Mapping[str, Any]
 
 _COLUMNS = ["query", "passage"]
 
 
+def _listed(choices: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}, {meaning}" for name, meaning in choices.items())
+
+
 @dataclass
 class BiencoderTrainingArguments(SentenceTransformerTrainingArguments):
-    """Everything Sentence-Transformers' trainer takes, with defaults for in-batch negatives and one more field.
+    """Everything Sentence-Transformers' trainer takes, with defaults for in-batch negatives and a few more fields.
 
     `output_dir` receives the checkpoints, `trainer_state.json` (the loss history) and, at the end, `model/`.
-    `resume_from_checkpoint` is a checkpoint directory, or `true` for the newest one in `output_dir`.
+    `resume_from_checkpoint` is a checkpoint directory, or `true` for the newest complete one in `output_dir`.
     """
 
     temperature: float = field(
         default=1.0,
         metadata={"help": "Similarities are divided by this before the softmax; 1 suits dot products, 0.05 cosines."},
     )
+    contrast: str = field(default="in_batch", metadata={"help": f"Contrastive loss: {_listed(CONTRASTS)}."})
+    distillation: str = field(default="none", metadata={"help": f"Loss beside it: {_listed(DISTILLATIONS)}."})
+    contrast_weight: float | None = field(
+        default=None, metadata={"help": "Weight of the contrastive loss; default 1, and 0.2 beside a distillation."}
+    )
+    chunk: int | None = field(
+        default=None,
+        metadata={"help": "Texts embedded at once, for batches that memory cannot hold; gradients stay exact."},
+    )
+    patience: int | None = field(
+        default=None, metadata={"help": "Stop after so many evaluations without a better one; needs an evaluator."}
+    )
     batch_sampler: str = field(
         default="no_duplicates",
-        metadata={"help": "no_duplicates keeps a text from meeting itself, or its second positive, as a negative."},
+        metadata={
+            "help": "Of pairs: no_duplicates keeps a text, or a second positive, from being a negative of its own."
+        },
     )
-    per_device_train_batch_size: int = field(default=64, metadata={"help": "Pairs per device and step."})
+    per_device_train_batch_size: int = field(default=64, metadata={"help": "Queries per device and step."})
     per_device_eval_batch_size: int = field(default=64, metadata={"help": "Pairs per device in evaluation."})
     learning_rate: float = field(default=5e-5, metadata={"help": "Peak learning rate of AdamW."})
     warmup_steps: float = field(default=0.1, metadata={"help": "Steps if at least 1, else a fraction of all steps."})
     dataloader_drop_last: bool = field(default=True, metadata={"help": "Drop a last batch with fewer negatives."})
     save_strategy: str = field(default="no", metadata={"help": "When to write a checkpoint: no, steps or epoch."})
     logging_steps: float = field(default=20, metadata={"help": "Steps between two entries of the loss history."})
+    ddp_find_unused_parameters: bool | None = field(
+        default=False, metadata={"help": "Several chunks on several devices need False; no weight is left unused."}
+    )
+    logging_nan_inf_filter: bool = field(
+        default=False, metadata={"help": "A loss that is no number ends the training."}
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[no-untyped-call]
         if not self.temperature > 0:
             raise InputError(f"temperature is {self.temperature}; it must be above 0.")
+        for name, allowed in (("contrast", CONTRASTS), ("distillation", DISTILLATIONS)):
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name} is {getattr(self, name)!r}; allowed: {', '.join(allowed)}.")
+        if self.chunk is not None and self.chunk < 1:
+            raise InputError(f"chunk is {self.chunk}; at least one text is embedded at once.")
 
 
 def finetune(
     model: str | Path | SentenceTransformer,
-    pairs: Dataset,
+    data: Dataset | PassageLists,
     arguments: BiencoderTrainingArguments,
     *,
     dev_pairs: Dataset | None = None,
     evaluator: BaseEvaluator | Sequence[BaseEvaluator] | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> Path:
-    """Train `model` so that a query is closer to its passage than to the other passages of the batch.
+    """Train `model` so that a query is closer to its passage than to others.
 
     The similarity is the model's own (`similarity_fn_name`: dot or cosine).
 
     Args:
         model: an exported directory, a Hub id, or a loaded model (which is then trained in place).
-        pairs: one row per positive; the columns `query` and `passage` are read, others ignored. A query may come
-            with several passages: no two of them meet in one batch.
-        arguments: batch size, steps or epochs, learning rate, seed, precision, ...: see the class.
+        data: lists of passages, with the scores of a teacher where one is distilled; or pairs, one row per positive
+            with the columns `query` and `passage`. No two rows of a batch share a query or a positive passage.
+        arguments: batch size, steps or epochs, learning rate, losses, seed, precision, ...: see the class.
         dev_pairs: held-out pairs whose loss is logged when `eval_strategy` is `steps` or `epoch`.
-        evaluator: evaluators of Sentence-Transformers, run at the same moments.
+        evaluator: evaluators of Sentence-Transformers, run at the same moments; with `load_best_model_at_end` and
+            `metric_for_best_model` the best checkpoint is kept.
+        callbacks: of the Trainer.
 
     Returns:
         `output_dir/model`, complete or absent; the loss history is in `output_dir/trainer_state.json`.
 
     Raises:
-        InputError: a column is absent, fewer pairs than one batch, nothing to load or to resume from.
+        InputError: a column is absent, fewer pairs than one batch, a loss that needs negatives or scores that are not
+            there, nothing to load or to resume from, or a loss that is no number.
     """
-    resume = _resume_point(arguments)
+    resume = resume_point(arguments)
+    _check_losses(data, arguments)
     set_seed(arguments.seed)
     retriever = load_retriever(model)
+    roles = {"query": "query", "passage": "document"}
+    prompts = {column: retriever.prompts[role] or "" for column, role in roles.items() if retriever.prompts.get(role)}
+    arguments.prompts = arguments.prompts or prompts
+    lists = data if isinstance(data, PassageLists) else None
+    if lists is not None and len(lists) < arguments.per_device_train_batch_size:
+        raise InputError(
+            f"There are {len(lists)} lists, fewer than one batch of {arguments.per_device_train_batch_size}; lower the "
+            "batch size."
+        )
+    more: list[TrainerCallback] = [Visits(lists)] if lists is not None else []
+    if arguments.patience is not None:
+        more.append(EarlyStoppingCallback(early_stopping_patience=arguments.patience))
     trainer = _BiencoderTrainer(
         model=retriever,
         args=arguments,
-        train_dataset=_check_pairs(pairs, "pairs", arguments.per_device_train_batch_size),
+        train_dataset=lists.dataset()
+        if lists is not None
+        else _check_pairs(data, "pairs", arguments.per_device_train_batch_size),
         eval_dataset=None
         if dev_pairs is None
         else _check_pairs(dev_pairs, "dev_pairs", arguments.per_device_eval_batch_size),
-        loss=_contrastive_loss(retriever, arguments),
+        loss=ListLoss(retriever, arguments),
         evaluator=evaluator if evaluator is None or isinstance(evaluator, BaseEvaluator) else list(evaluator),
+        callbacks=[*more, *callbacks],
+        data_collator=None
+        if lists is None
+        else ListCollator(preprocess_fn=retriever.preprocess, prompts=arguments.prompts),
     )
+    trainer.lists = lists
     trainer.train(resume_from_checkpoint=resume)
     trainer.save_state()
-    target = _output_dir(arguments) / "model"
+    target = output_directory(arguments) / "model"
     if trainer.is_world_process_zero():
         with atomic_directory(target) as work:
             retriever.save_pretrained(str(work))
@@ -111,6 +179,146 @@ class _BiencoderTrainer(SentenceTransformerTrainer):
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Add nothing."""
+
+    lists: PassageLists | None = None
+
+    def get_batch_sampler(self, dataset: Any, batch_size: int, drop_last: bool, *given: Any, **named: Any) -> Any:
+        """Batches of lists without a query or a positive in common; of pairs, what `batch_sampler` says."""
+        if self.lists is None or dataset is not self.train_dataset:
+            return super().get_batch_sampler(dataset, batch_size, drop_last, *given, **named)
+        return ListSampler(self.lists, batch_size, self.args.world_size)
+
+    def training_step(self, *given: Any, **named: Any) -> Tensor:
+        """One step; a loss that is no number ends the training, with the last checkpoint in place."""
+        loss = super().training_step(*given, **named)
+        if not torch.isfinite(loss):
+            raise InputError(
+                f"The loss is {loss.item()} at step {self.state.global_step + 1}; lower learning_rate, and start again "
+                "from the checkpoint before."
+            )
+        return loss
+
+
+class ListLoss(nn.Module):
+    """The losses that were chosen, on the vectors of queries and of their passages.
+
+    Args:
+        model: the retriever.
+        arguments: `contrast`, `distillation`, `contrast_weight`, `temperature`, `chunk`.
+    """
+
+    def __init__(self, model: SentenceTransformer, arguments: BiencoderTrainingArguments) -> None:
+        super().__init__()
+        name = model.similarity_fn_name
+        if name not in (SimilarityFunction.DOT_PRODUCT.value, SimilarityFunction.COSINE.value):
+            raise InputError(f"The model's similarity is {name!r}; fine-tuning needs dot or cosine.")
+        self.model = model
+        self.cosine = name == SimilarityFunction.COSINE.value
+        self.scale = 1.0 / arguments.temperature
+        self.contrast, self.distillation, self.chunk = arguments.contrast, arguments.distillation, arguments.chunk
+        weight = arguments.contrast_weight
+        self.weight = (1.0 if self.distillation == "none" else 0.2) if weight is None else weight
+
+    def forward(self, features: Sequence[Features], teacher: Tensor | None = None) -> dict[str, Tensor] | Tensor:
+        """The loss.
+
+        Args:
+            features: token ids and masks of B queries, and of B x N passages, those of a query together and its
+                positive first.
+            teacher: (B, N) scores, where a teacher is distilled.
+
+        Returns:
+            The contrastive loss, or both losses by name, weighted; their sum is trained on.
+        """
+        queries = self._embed(features[0], "query")
+        passages = self._embed(features[1], "document")
+        passages = passages.view(len(queries), -1, passages.shape[1])
+        loss = contrastive_loss(self.contrast, queries, passages, self.scale)
+        if self.distillation == "none":
+            return self.weight * loss
+        assert teacher is not None
+        scores = own_scores(queries, passages, self.scale)
+        distilled = distillation_loss(self.distillation, scores, teacher.to(scores.device))
+        return {"distillation_loss": distilled, "contrast_loss": self.weight * loss}
+
+    def _embed(self, features: Features, task: str) -> Tensor:
+        """(rows, D) vectors; in chunks whose inner values are computed again on the way back.
+
+        So memory holds one chunk's inner values, and the gradients are those of the whole batch.
+        """
+        rows = len(features["attention_mask"])
+        chunk = rows if self.chunk is None else self.chunk
+
+        def embed(start: int) -> Tensor:
+            tensors = {key: value for key, value in features.items() if isinstance(value, Tensor)}
+            part = {key: value[start : start + chunk] for key, value in tensors.items()}
+            vectors: Tensor = self.model(part, task=task)["sentence_embedding"]
+            return functional.normalize(vectors, dim=-1) if self.cosine else vectors
+
+        if chunk >= rows:
+            return embed(0)
+        return torch.cat([checkpoint(embed, start, use_reentrant=False) for start in range(0, rows, chunk)])
+
+
+class ListCollator(SentenceTransformerDataCollator):
+    """Collate rows of `query` and `passages` as queries and all their passages, one after the other."""
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """Token ids and masks, and `label`, the teacher's scores (B, N), where rows have them."""
+        queries = super().__call__([{"query": row["query"]} for row in rows])
+        passages = super().__call__([{"passage": text} for row in rows for text in row["passages"]])
+        labels = {"label": torch.tensor([row["label"] for row in rows])} if "label" in rows[0] else {}
+        return {**queries, **passages, **labels}
+
+
+class ListSampler(BatchSampler):
+    """Batches of lists: the rows of a step (over all processes) share no query and no positive, as far as can be.
+
+    The order depends on the lists' seed and visit alone; rows that fill no step are left out.
+
+    Args:
+        lists: what is drawn from.
+        batch: rows of a batch.
+        processes: batches of a step.
+    """
+
+    def __init__(self, lists: PassageLists, batch: int, processes: int = 1) -> None:
+        self.lists, self.batch_size, self.processes = lists, batch, processes
+        self.drop_last = True
+
+    def __len__(self) -> int:
+        return len(self.lists) // (self.batch_size * self.processes) * self.processes
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rng = np.random.default_rng([self.lists.seed, self.lists.visit])
+        waiting = deque(rng.permutation(len(self.lists)).tolist())
+        step = self.batch_size * self.processes
+        for _ in range(len(self) // self.processes):
+            rows, passed, seen = list[int](), list[int](), set[str]()
+            while waiting and len(rows) < step:
+                entry = self.lists.entries[waiting[0]]
+                names = {entry.query, *entry.positives}
+                if names & seen:
+                    passed.append(waiting.popleft())
+                else:
+                    rows.append(waiting.popleft())
+                    seen |= names
+            missing = step - len(rows)
+            rows += passed[:missing]
+            waiting.extendleft(reversed(passed[missing:]))
+            for start in range(0, step, self.batch_size):
+                yield rows[start : start + self.batch_size]
+
+
+def _check_losses(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -> None:
+    """Raise `InputError` for losses that the data have nothing for."""
+    lists = isinstance(data, PassageLists)
+    if arguments.contrast in ("own", "hinge") and not (isinstance(data, PassageLists) and data.passages > 1):
+        raise InputError(f"contrast {arguments.contrast!r} compares a query's own passages; give lists with negatives.")
+    if arguments.distillation != "none" and not (isinstance(data, PassageLists) and data.scored):
+        raise InputError(f"distillation {arguments.distillation!r} needs a teacher's scores; give scored lists.")
+    if lists and arguments.dataloader_num_workers:
+        raise InputError("Lists are drawn by the training process; set dataloader_num_workers to 0.")
 
 
 def load_history(output_dir: str | Path) -> list[dict[str, Any]]:
@@ -133,37 +341,3 @@ def _check_pairs(pairs: Dataset, name: str, least: int) -> Dataset:
     if len(pairs) < least:
         raise InputError(f"{name} has {len(pairs)} rows, fewer than one batch of {least}; lower the batch size.")
     return pairs.select_columns(_COLUMNS)
-
-
-def _contrastive_loss(
-    model: SentenceTransformer, arguments: BiencoderTrainingArguments
-) -> MultipleNegativesRankingLoss:
-    similarities = {SimilarityFunction.DOT_PRODUCT.value: dot_score, SimilarityFunction.COSINE.value: cos_sim}
-    name = model.similarity_fn_name
-    if name not in similarities:
-        raise InputError(f"The model's similarity is {name!r}; fine-tuning needs one of: {', '.join(similarities)}.")
-    return MultipleNegativesRankingLoss(
-        model,
-        scale=1.0 / arguments.temperature,
-        similarity_fct=similarities[name],
-        gather_across_devices=arguments.world_size > 1,
-    )
-
-
-def _resume_point(arguments: BiencoderTrainingArguments) -> str | bool:
-    given = str(arguments.resume_from_checkpoint or False)
-    if given.lower() == "false":
-        return False
-    if given.lower() == "true":
-        if not any(_output_dir(arguments).glob("checkpoint-*")):
-            raise InputError(f"There is no checkpoint in {arguments.output_dir} to resume from.")
-        return True
-    if not Path(given).is_dir():
-        raise InputError(f"There is no checkpoint directory {given} to resume from.")
-    return given
-
-
-def _output_dir(arguments: BiencoderTrainingArguments) -> Path:
-    if not arguments.output_dir:
-        raise InputError("output_dir is empty; name the directory that receives the training.")
-    return Path(arguments.output_dir)

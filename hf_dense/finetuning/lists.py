@@ -1,0 +1,223 @@
+"""Queries with the passages they are compared to, drawn anew at each visit."""
+
+from __future__ import annotations
+
+import logging
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from pyarrow import ArrowException, parquet
+
+from hf_dense.data.collections import load_corpus, training_pairs
+from hf_dense.data.schemas import TRAINING
+from hf_dense.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A query to train on.
+
+    Args:
+        id: of the query.
+        query: its text.
+        positives: ids of relevant passages, one or more.
+        negatives: ids of others, the hardest first.
+        scores: a teacher's score by passage id; empty without a teacher.
+    """
+
+    id: str
+    query: str
+    positives: tuple[str, ...]
+    negatives: tuple[str, ...] = ()
+    scores: Mapping[str, float] | None = None
+
+
+def load_entries(path: str | os.PathLike[str], split: str = "train") -> list[Entry]:
+    """Training lists of a directory.
+
+    Args:
+        path: a collection, or the output of `hf-dense data negatives`, of mining or of scoring. Of a collection without
+            training lists its judgements are read; there are no negatives then.
+
+    Raises:
+        InputError: nothing is there, or a row lacks a positive, or scores for some of its passages alone.
+    """
+    file = Path(path) / "negatives" / f"{split}.parquet"
+    if not file.is_file():
+        return _judged(path, split)
+    try:
+        rows = parquet.read_table(file, columns=list(TRAINING)).to_pylist()
+    except (ArrowException, KeyError, OSError) as error:
+        raise InputError(f"{file} is not a file of training lists: {str(error).splitlines()[0]}") from error
+    if not rows:
+        raise InputError(f"{file} holds no training list.")
+    return [_entry(row, f"row {number} of {file} (query {row['query_id']!r})") for number, row in enumerate(rows, 1)]
+
+
+def _entry(row: dict[str, Any], place: str) -> Entry:
+    if not row["positives"]:
+        raise InputError(f"The list in {place} has no positive passage.")
+    positives, negatives = tuple(row["positives"]), tuple(row["negatives"] or ())
+    given = [*(row["positive_scores"] or ()), *(row["negative_scores"] or ())]
+    scores = None
+    if row["positive_scores"]:  # a teacher's; BM25 scores negatives alone
+        if len(given) != len(positives) + len(negatives):
+            missing = len(positives) + len(negatives) - len(given)
+            raise InputError(f"The list in {place} lacks the teacher's scores of {missing} passages; score it again.")
+        scores = dict(zip((*positives, *negatives), given, strict=True))
+    return Entry(row["query_id"], row["query"], positives, negatives, scores)
+
+
+def _judged(path: str | os.PathLike[str], split: str) -> list[Entry]:
+    """A collection's judgements as lists without negatives."""
+    texts: dict[str, str] = {}
+    positives: dict[str, list[str]] = {}
+    for row in training_pairs(path, split):
+        texts[row["query_id"]] = row["query"]
+        positives.setdefault(row["query_id"], []).append(row["passage_id"])
+    return [Entry(name, texts[name], tuple(found)) for name, found in positives.items()]
+
+
+def share(entries: Sequence[Entry], fraction: float, seed: int) -> list[Entry]:
+    """Some of the queries, for few-shot training: the same ones for a seed, those of a smaller share among them.
+
+    Raises:
+        InputError: the fraction is not above 0 and at most 1, or it leaves no query.
+    """
+    if not 0 < fraction <= 1:
+        raise InputError(f"The fraction of training queries is {fraction}; give one above 0 and at most 1.")
+    kept = [entry for entry in entries if zlib.crc32(f"{seed}:{entry.id}".encode()) < fraction * 2**32]
+    if not kept:
+        raise InputError(f"The fraction {fraction} of {len(entries)} training queries leaves none.")
+    return kept
+
+
+class PassageLists:
+    """Lists of passages for queries: one positive and so many negatives, drawn by (seed, visit, query).
+
+    Negatives that are short are made up with passages drawn from the whole corpus, as SimLM and RetroMAE do.
+
+    Args:
+        entries: queries with the ids of their passages.
+        corpus: columns `id`, `title`, `text`; title + " " + text is what is read.
+        passages: of a list, the positive included; 1 for in-batch negatives alone.
+        depth: how many of an entry's negatives are drawn from.
+        seed: of all draws.
+        scored: whether a teacher's scores are wanted.
+
+    Attributes:
+        visit: number of the visit; set by the trainer.
+
+    Raises:
+        InputError: a positive or negative is not in the corpus, or a list has no scores, or too few passages for them.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        corpus: Dataset,
+        passages: int,
+        seed: int,
+        depth: int = 200,
+        scored: bool = False,
+    ) -> None:
+        if passages < 1 or depth < 1:
+            raise InputError(f"passages is {passages} and depth is {depth}; both are at least 1.")
+        if passages > len(corpus):
+            raise InputError(f"A list of {passages} passages was asked for; the corpus has {len(corpus)}.")
+        self.passages, self.seed, self.depth, self.scored = passages, seed, depth, scored
+        self.ids: list[str] = corpus["id"][:]
+        self.places = {name: at for at, name in enumerate(self.ids)}
+        self.corpus = corpus.select_columns(["title", "text"])
+        self.visit = 0
+        self.replace(entries)
+
+    def replace(self, entries: Sequence[Entry]) -> None:
+        """Go on with other lists of the same queries (fresh negatives)."""
+        short: list[Entry] = []
+        for entry in entries:
+            unknown = [name for name in (*entry.positives, *entry.negatives) if name not in self.places]
+            if unknown:
+                raise InputError(
+                    f"The list of query {entry.id!r} names the passage {unknown[0]!r}, which is not in the corpus."
+                )
+            if self.scored and not entry.scores:
+                raise InputError(f"The list of query {entry.id!r} has no teacher's scores; score the lists first.")
+            if min(len(entry.negatives), self.depth) < self.passages - 1:
+                short.append(entry)
+        if short and self.scored:
+            raise InputError(
+                f"The list of query {short[0].id!r} has {len(short[0].negatives)} scored negatives, and "
+                f"{self.passages - 1} are asked for; ask for fewer passages, or score longer lists."
+            )
+        if short:
+            logger.warning(
+                "%d of %d lists have fewer than %d negatives (the first is that of query %r); they are made up with "
+                "passages drawn from the corpus.",
+                len(short),
+                len(entries),
+                self.passages - 1,
+                short[0].id,
+            )
+        self.entries = list(entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def dataset(self) -> Dataset:
+        """Rows with `query`, `passages` (texts, the positive first) and, where wanted, `label` (teacher's scores)."""
+        rows = Dataset.from_dict({"row": list(range(len(self)))})
+        rows.set_transform(self._read)
+        return rows
+
+    def draw(self, row: int) -> list[str]:
+        """Ids of the passages of a list at this visit, the positive first."""
+        entry = self.entries[row]
+        rng = np.random.default_rng([self.seed, self.visit, zlib.crc32(entry.id.encode())])
+        chosen = [entry.positives[int(rng.integers(len(entry.positives)))]]
+        wanted = self.passages - 1
+        among = entry.negatives[: self.depth]
+        chosen += [among[at] for at in rng.permutation(len(among))[:wanted]]
+        taken = {*chosen, *entry.positives}
+        while len(chosen) <= wanted:
+            name = self.ids[int(rng.integers(len(self.ids)))]
+            if name not in taken or len(taken) >= len(self.ids):
+                taken.add(name)
+                chosen.append(name)
+        return chosen
+
+    def _read(self, batch: dict[str, list[int]]) -> dict[str, list[Any]]:
+        drawn = [self.draw(row) for row in batch["row"]]
+        read: dict[str, list[Any]] = {"query": [self.entries[row].query for row in batch["row"]]}
+        read["passages"] = [self.texts(names) for names in drawn]
+        if self.scored:
+            scores = [self.entries[row].scores or {} for row in batch["row"]]
+            read["label"] = [[known[name] for name in names] for known, names in zip(scores, drawn, strict=True)]
+        return read
+
+    def texts(self, names: Sequence[str]) -> list[str]:
+        """Title and text of passages."""
+        rows = self.corpus[[self.places[name] for name in names]]
+        return [f"{title} {text}".strip() for title, text in zip(rows["title"], rows["text"], strict=True)]
+
+
+def load_lists(
+    path: str | os.PathLike[str],
+    collection: str | os.PathLike[str],
+    passages: int,
+    seed: int,
+    *,
+    split: str = "train",
+    depth: int = 200,
+    scored: bool = False,
+) -> PassageLists:
+    """The training lists of a directory, over the corpus of a collection (see `PassageLists`)."""
+    return PassageLists(load_entries(path, split), load_corpus(collection), passages, seed, depth, scored)

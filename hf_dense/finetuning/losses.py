@@ -1,0 +1,94 @@
+"""Losses on vectors of queries and passages: pure functions.
+
+Shapes: queries (B, D) and passages (B, N, D) of a process, N for each query, the positive first. A score is a dot
+product (of unit vectors, where the similarity is cosine) times `scale`, the inverse temperature. The mean of the losses
+of several processes is the loss of their joint batch, and so are the gradients.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from hf_dense.modeling.bottleneck_gather import gather_rows
+
+CONTRASTS: Final[dict[str, str]] = {
+    "in_batch": "softmax over all passages of the batch (DPR, coCondenser, CoT-MAE, RetroMAE)",
+    "simlm_paper": "the same, its positive too set against all other passages (SimLM eq. 3)",
+    "simlm": "the same, the positive and the query set against other positives and queries (SimLM's released code)",
+    "own": "softmax over the query's own passages (with one negative: SEED's released code)",
+    "hinge": "1 - positive + negative where above 0, over the query's own negatives (SEED's paper)",
+}
+DISTILLATIONS: Final[dict[str, str]] = {
+    "none": "no teacher",
+    "kl": "divergence of the softmax over a query's passages from the teacher's (SimLM, MASTER, RetroMAE, DupMAE)",
+    "margin_mse": "squared difference of the margins between positive and negatives from the teacher's",
+}
+
+
+def contrastive_loss(kind: str, queries: Tensor, passages: Tensor, scale: float = 1.0) -> Tensor:
+    """How badly queries tell their positives from other passages: the loss named `kind` (see `CONTRASTS`).
+
+    Returns:
+        The mean over the B queries.
+    """
+    if kind not in ("own", "hinge"):
+        return in_batch_loss(queries, passages, scale, kind)
+    scores = own_scores(queries, passages, scale)
+    if kind == "hinge":
+        return functional.relu(1 - scores[:, :1] + scores[:, 1:]).mean()
+    return functional.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
+
+
+def in_batch_loss(queries: Tensor, passages: Tensor, scale: float = 1.0, kind: str = "in_batch") -> Tensor:
+    """Cross-entropy of the positive among the passages of all queries.
+
+    Source: DPR section 3.2. For `simlm_paper` (SimLM eq. 3) the logits of a query also hold the scores of its positive
+    with all passages but itself; for `simlm` (its released code) those of its positive with the other queries, of
+    itself with these, and of its positive with the other positives.
+
+    >>> round(in_batch_loss(torch.eye(2), torch.eye(2)[:, None]).item(), 4)  # log(1 + 1/e)
+    0.3133
+    """
+    everything, start = gather_rows(passages)
+    rows = torch.arange(start, start + len(queries), device=queries.device)
+    flat, positives = everything.flatten(0, 1), passages[:, 0]
+    target = rows * passages.shape[1]
+    logits = [queries @ flat.T]
+    if kind == "simlm_paper":
+        logits.append((positives @ flat.T).masked_fill(functional.one_hot(target, len(flat)).bool(), float("-inf")))
+    elif kind == "simlm":
+        others, _ = gather_rows(queries)
+        itself = functional.one_hot(rows, len(others)).bool()
+        blocks = positives @ others.T, queries @ others.T, positives @ everything[:, 0].T
+        logits += [block.masked_fill(itself, float("-inf")) for block in blocks]
+    return functional.cross_entropy(scale * torch.cat(logits, dim=1), target)
+
+
+def distillation_loss(kind: str, scores: Tensor, teacher: Tensor) -> Tensor:
+    """How far a query's scores are from the teacher's: the loss named `kind` (see `DISTILLATIONS`).
+
+    Args:
+        scores: (B, N), the positive first.
+        teacher: (B, N) logits.
+
+    Returns:
+        The mean over the B queries. Source of `kl`: SimLM section 3.3 (no teacher temperature); RetroMAE's release
+        divides by N too.
+
+    >>> distillation_loss("kl", torch.tensor([[3.0, 1.0]]), torch.tensor([[2.0, 0.0]])).item()
+    0.0
+    """
+    if kind == "margin_mse":
+        margins, wanted = (values[:, :1] - values[:, 1:] for values in (scores, teacher))
+        return functional.mse_loss(margins, wanted)
+    found, wanted = (values.float().log_softmax(dim=1) for values in (scores, teacher))
+    return functional.kl_div(found, wanted, reduction="batchmean", log_target=True)
+
+
+def own_scores(queries: Tensor, passages: Tensor, scale: float = 1.0) -> Tensor:
+    """(B, N) scores of every query with its own passages."""
+    return scale * torch.einsum("bd,bnd->bn", queries, passages)

@@ -1,0 +1,303 @@
+"""Listwise training of a cross-encoder that re-ranks passages: the teacher of SimLM and MASTER."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import CrossEncoder, CrossEncoderModelCardData, CrossEncoderTrainer
+from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
+from sentence_transformers.util import batch_to_device
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AutoConfig, set_seed
+
+from hf_dense.errors import InputError
+from hf_dense.files import atomic_directory
+from hf_dense.finetuning.lists import PassageLists
+from hf_dense.finetuning.resuming import Visits, output_directory, resume_point
+from hf_dense.hub.loading import load_tokenizer, quiet_loading
+from hf_dense.modeling.bottleneck_backbones import FAMILIES
+
+
+@dataclass
+class RerankerTrainingArguments(CrossEncoderTrainingArguments):
+    """Everything Sentence-Transformers' trainer takes, with defaults for lists of passages and four more fields.
+
+    `output_dir` receives the checkpoints, `trainer_state.json` (the loss history) and, at the end, `model/`.
+    `resume_from_checkpoint` is a checkpoint directory, or `true` for the newest complete one in `output_dir`.
+    `kept` and `r_drop` are of SimLM's released code; its paper has neither.
+    """
+
+    passages: int = field(default=64, metadata={"help": "Passages of a list, the positive included."})
+    kept: int | None = field(
+        default=16,
+        metadata={
+            "help": "Score lists without gradient, train on so many: the positive and the highest others; None: all."
+        },
+    )
+    r_drop: bool = field(
+        default=True,
+        metadata={"help": "Read every batch twice, with different dropout, and draw the two distributions together."},
+    )
+    chunk: int = field(default=64, metadata={"help": "Pairs read at once."})
+    per_device_train_batch_size: int = field(
+        default=8, metadata={"help": "Queries per device; gradient_accumulation_steps save memory."}
+    )
+    learning_rate: float = field(default=3e-5, metadata={"help": "Peak learning rate of AdamW."})
+    warmup_steps: float = field(default=0.1, metadata={"help": "Steps if at least 1, else a fraction of all steps."})
+    save_strategy: str = field(default="no", metadata={"help": "When to write a checkpoint: no, steps or epoch."})
+    logging_steps: float = field(default=20, metadata={"help": "Steps between two entries of the loss history."})
+    ddp_find_unused_parameters: bool | None = field(
+        default=False, metadata={"help": "Several chunks on several devices need False; no weight is left unused."}
+    )
+    logging_nan_inf_filter: bool = field(default=False, metadata={"help": "Hide losses that are no numbers."})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()  # type: ignore[no-untyped-call]
+        if self.passages < 2:
+            raise InputError(f"passages is {self.passages}; a list has a positive and at least one other passage.")
+        if self.kept is not None and self.kept < 2:
+            raise InputError(f"kept is {self.kept}; keep the positive and at least one other passage, or None for all.")
+        if self.chunk < 1:
+            raise InputError(f"chunk is {self.chunk}; at least one pair is read at once.")
+        if self.dataloader_persistent_workers:
+            raise InputError(
+                "dataloader_persistent_workers would freeze the passages of the first epoch; leave it off."
+            )
+
+
+def train_reranker(
+    base: str | Path | CrossEncoder,
+    lists: PassageLists,
+    arguments: RerankerTrainingArguments,
+    *,
+    max_length: int,
+    evaluator: BaseEvaluator | Sequence[BaseEvaluator] | None = None,
+) -> Path:
+    """Train a cross-encoder to tell the positive of a list from its other passages.
+
+    Args:
+        base: directory or Hub id of an encoder, whose head is new then, or of a cross-encoder; or a loaded one, which
+            is trained in place.
+        lists: queries with their passages, drawn anew in every epoch.
+        arguments: batch size, steps or epochs, learning rate, seed, precision, ...: see the class.
+        max_length: tokens of a query and a passage together.
+        evaluator: evaluators of Sentence-Transformers, run when `eval_strategy` is `steps` or `epoch`.
+
+    Returns:
+        `output_dir/model`, complete or absent; its `predict` gives raw logits.
+
+    Raises:
+        InputError: nothing to load or to resume from, lists of one passage, more tokens than the encoder has
+            positions, or a loss that is no number.
+
+    Source: SimLM (Wang et al. 2023, arXiv:2207.02578), section 3.3.
+    """
+    resume = resume_point(arguments)
+    if lists.passages < 2:
+        raise InputError("The lists have one passage each; a re-ranker needs the positive and at least one other.")
+    if arguments.n_gpu > 1:
+        raise InputError("One process would drive several GPUs; start with `accelerate launch`, one process per GPU.")
+    set_seed(arguments.seed)
+    reranker = load_reranker(base, max_length, new_head=True)
+    trainer = _RerankerTrainer(
+        model=reranker,
+        args=arguments,
+        train_dataset=lists.dataset(),
+        loss=ListwiseLoss(reranker, arguments.kept, arguments.r_drop, arguments.chunk),
+        evaluator=evaluator if evaluator is None or isinstance(evaluator, BaseEvaluator) else list(evaluator),
+        callbacks=[Visits(lists)],
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    trainer.save_state()
+    target = output_directory(arguments) / "model"
+    if trainer.is_world_process_zero():
+        with atomic_directory(target) as work:
+            reranker.save_pretrained(str(work))
+    trainer.accelerator.wait_for_everyone()
+    return target
+
+
+def load_reranker(
+    base: str | Path | CrossEncoder, max_length: int | None = None, *, new_head: bool = False
+) -> CrossEncoder:
+    """Load a cross-encoder of one score, whose `predict` gives raw logits; a loaded one is set so too.
+
+    Args:
+        base: a directory, a Hub id or a loaded cross-encoder.
+        max_length: tokens of a pair; its own where None.
+        new_head: whether an encoder without a head is given a new one.
+
+    Raises:
+        InputError: nothing there, no head or one of several scores, or more tokens than there are positions.
+    """
+    reranker: CrossEncoder = base if isinstance(base, CrossEncoder) else _load(str(base), new_head)
+    config = reranker.config
+    if config is None or reranker.num_labels != 1:
+        raise InputError(f"The cross-encoder gives {reranker.num_labels} scores to a pair; a re-ranker gives one.")
+    if max_length is not None:
+        family = FAMILIES.get(config.model_type)
+        positions = family.shape(config).positions if family else getattr(config, "max_position_embeddings", max_length)
+        if not 4 <= max_length <= positions:
+            raise InputError(f"max_length is {max_length}; the encoder takes pairs of 4 to {positions} tokens.")
+        reranker.max_seq_length = max_length
+    if getattr(config, "type_vocab_size", 2) < 2:  # RoBERTa's kind tells the parts of a pair by separators alone
+        names = reranker.tokenizer.model_input_names
+        reranker.tokenizer.model_input_names = [name for name in names if name != "token_type_ids"]
+    reranker.activation_fn = nn.Identity()
+    return reranker
+
+
+def _load(base: str, new_head: bool) -> CrossEncoder:
+    load_tokenizer(base)
+    # Without this the Hub is asked whether the directory is a model there.
+    card = CrossEncoderModelCardData(local_files_only=True)
+    try:
+        config = AutoConfig.from_pretrained(base, trust_remote_code=False)
+        headed = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
+        if not headed and not new_head:
+            raise InputError(f"{base} is an encoder without a head that scores pairs; train a re-ranker from it first.")
+        if headed and config.num_labels != 1:
+            raise InputError(f"The head of {base} gives {config.num_labels} scores to a pair; a re-ranker gives one.")
+        with quiet_loading():
+            reranker: CrossEncoder = CrossEncoder(base, num_labels=1, model_card_data=card, trust_remote_code=False)
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"Cannot load a cross-encoder from {base}: {str(error).strip().splitlines()[0]}") from error
+    return reranker
+
+
+class _RerankerTrainer(CrossEncoderTrainer):
+    """The trainer of Sentence-Transformers, less the card that quotes training texts, whose licence we do not know."""
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Add nothing."""
+
+    def training_step(self, *given: Any, **named: Any) -> Tensor:
+        """One step; a loss that is no number ends the training, with the last checkpoint in place."""
+        loss = super().training_step(*given, **named)
+        if not torch.isfinite(loss):
+            raise InputError(
+                f"The loss is {loss.item()} at step {self.state.global_step + 1}; lower learning_rate, and start again "
+                "from the checkpoint before."
+            )
+        return loss
+
+
+class ListwiseLoss(nn.Module):
+    """Cross-entropy of the positive among the passages of its list, on raw logits.
+
+    Args:
+        model: the cross-encoder.
+        kept: passages of a list that are trained on: the positive and what the model, without dropout, scores highest
+            among the others; None for all.
+        r_drop: whether every list is read twice (see `r_drop_loss`).
+        chunk: pairs read at once.
+    """
+
+    def __init__(self, model: CrossEncoder, kept: int | None, r_drop: bool, chunk: int) -> None:
+        super().__init__()
+        self.model = model
+        self.kept, self.r_drop, self.chunk = kept, r_drop, chunk
+
+    def forward(
+        self, inputs: Sequence[Any], labels: object = None, prompt: str | None = None, task: str | None = None
+    ) -> Tensor:
+        """The loss of B queries, each with N passages.
+
+        Args:
+            inputs: B queries, and B lists of N texts, the positive first.
+            labels: not read.
+            prompt: put before every pair.
+            task: of the model, where it has several.
+        """
+        queries, lists = inputs
+        named = {"prompt": prompt, "task": task}
+        if self.kept is not None and self.kept < len(lists[0]):
+            best = kept_passages(self._judge(queries, lists, named), self.kept).tolist()
+            lists = [[passages[at] for at in places] for passages, places in zip(lists, best, strict=True)]
+        if not self.r_drop:
+            return listwise_loss(self._scores(queries, lists, named))
+        twice = self._scores([*queries, *queries], [*lists, *lists], named)
+        return r_drop_loss(twice[: len(queries)], twice[len(queries) :])
+
+    @torch.no_grad()
+    def _judge(self, queries: Sequence[str], lists: Sequence[Sequence[str]], named: dict[str, Any]) -> Tensor:
+        """(B, N) scores without dropout and gradient."""
+        training = self.model.training
+        self.model.eval()
+        scores = self._scores(queries, lists, named)
+        self.model.train(training)
+        return scores
+
+    def _scores(self, queries: Sequence[str], lists: Sequence[Sequence[str]], named: dict[str, Any]) -> Tensor:
+        """(B, N) raw logits; pairs of like length are read together."""
+        pairs = [(query, passage) for query, passages in zip(queries, lists, strict=True) for passage in passages]
+        order = sorted(range(len(pairs)), key=lambda at: -len(pairs[at][0]) - len(pairs[at][1]))
+
+        parts: list[Tensor] = []
+        for start in range(0, len(pairs), self.chunk):
+            tokens = self.model.preprocess([pairs[at] for at in order[start : start + self.chunk]], **named)
+            parts.append(self.model(batch_to_device(tokens, self.model.device))["scores"].view(-1).float())
+        scores = torch.cat(parts)
+        back = torch.tensor(order, device=scores.device).argsort()
+        return scores[back].view(len(queries), -1)
+
+
+def listwise_loss(scores: Tensor) -> Tensor:
+    """Cross-entropy of the positive among its list.
+
+    Args:
+        scores: (B, N) raw logits, the positive first.
+
+    Returns:
+        The mean over the B lists.
+
+    Source: SimLM section 3.3; MASTER's released code.
+
+    >>> round(listwise_loss(torch.tensor([[1.0, 0.0]])).item(), 4)  # log(1 + 1/e)
+    0.3133
+    """
+    return functional.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
+
+
+def r_drop_loss(first: Tensor, second: Tensor) -> Tensor:
+    """Half the cross-entropies of two readings of the same lists, and half the divergences between them, both ways.
+
+    Args:
+        first: (B, N) raw logits, the positive first.
+        second: the same, of other dropout.
+
+    Returns:
+        The mean over the B lists.
+
+    Source: SimLM's released code, after R-Drop (Liang et al. 2021, arXiv:2106.14448); not in SimLM's paper.
+    """
+    own, other = first.log_softmax(dim=1), second.log_softmax(dim=1)
+    apart = ((own.exp() - other.exp()) * (own - other)).sum(dim=1).mean()  # KL one way and the other, added
+    return (listwise_loss(first) + listwise_loss(second) + apart) / 2
+
+
+def kept_passages(scores: Tensor, kept: int) -> Tensor:
+    """Places of the passages of a list that are trained on: the positive, and the highest of the others.
+
+    Args:
+        scores: (B, N), the positive first.
+        kept: passages of a list that are trained on, N at most.
+
+    Returns:
+        (B, kept) places, the positive first and the others after it, the highest first.
+
+    Source: SimLM's released code; not in its paper.
+
+    >>> kept_passages(torch.tensor([[0.0, 3.0, 1.0, 2.0]]), kept=3)
+    tensor([[0, 1, 3]])
+    """
+    others = scores[:, 1:].topk(kept - 1, dim=1).indices + 1
+    return torch.cat([torch.zeros_like(others[:, :1]), others], dim=1)

@@ -1,0 +1,157 @@
+"""Training lists: read with their scores, drawn anew at each visit and the same for a seed, filled where short."""
+
+from __future__ import annotations
+
+import logging
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from datasets import Dataset
+from pyarrow import parquet
+
+from hf_dense.data.schemas import TRAINING
+from hf_dense.errors import InputError
+from hf_dense.finetuning.biencoder import ListSampler
+from hf_dense.finetuning.lists import Entry, PassageLists, load_entries, share
+
+
+def corpus(size: int = 20) -> Dataset:
+    names = [f"p{at}" for at in range(size)]
+    return Dataset.from_dict({"id": names, "title": ["T"] * size, "text": [f"text {at}" for at in range(size)]})
+
+
+def entry(name: str = "q", **changes: Any) -> Entry:
+    values = {"positives": ("p0", "p1"), "negatives": tuple(f"p{at}" for at in range(2, 12)), **changes}
+    return Entry(name, f"query {name}", **values)
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    row = {
+        "query_id": "q",
+        "query": "what",
+        "positives": ["p0"],
+        "negatives": ["p1", "p2"],
+        "positive_scores": [],
+        "negative_scores": [],
+        **changes,
+    }
+    (folder / "negatives").mkdir(parents=True)
+    table = pa.Table.from_pylist([row], schema=TRAINING.arrow_schema)
+    parquet.write_table(table, folder / "negatives" / "train.parquet")
+    return folder
+
+
+def test_lists_are_read_with_a_teachers_scores_alone(tmp_path: Path) -> None:
+    (plain,) = load_entries(write(tmp_path / "a", negative_scores=[3.0, 2.0]))
+    assert plain == Entry("q", "what", ("p0",), ("p1", "p2")), "BM25's scores are no teacher's"
+    (scored,) = load_entries(write(tmp_path / "b", positive_scores=[5.0], negative_scores=[3.0, 2.0]))
+    assert scored.scores == {"p0": 5.0, "p1": 3.0, "p2": 2.0}
+
+
+def test_a_visit_draws_a_positive_and_negatives_and_the_next_others() -> None:
+    lists = PassageLists([entry()], corpus(), passages=4, seed=1)
+    drawn = []
+    for visit in range(6):
+        lists.visit = visit
+        first, *others = lists.draw(0)
+        assert first in ("p0", "p1")
+        assert len(set(others)) == 3
+        assert set(others) <= set(entry().negatives)
+        assert lists.draw(0) == [first, *others]
+        drawn.append((first, *others))
+    assert len(set(drawn)) > 3
+    assert {names[0] for names in drawn} == {"p0", "p1"}
+    shallow = PassageLists([entry()], corpus(), passages=4, seed=1, depth=3)
+    assert set(shallow.draw(0)[1:]) == {"p2", "p3", "p4"}
+
+
+def test_rows_hold_texts_and_scores() -> None:
+    scores = {f"p{at}": float(at) for at in range(12)}
+    lists = PassageLists([entry(scores=scores)], corpus(), passages=3, seed=1, scored=True)
+    (row,) = lists.dataset()
+    names = lists.draw(0)
+    assert row["query"] == "query q"
+    assert row["passages"] == [f"T text {name[1:]}" for name in names]
+    assert row["label"] == [scores[name] for name in names]
+
+
+def test_short_lists_are_made_up_from_the_corpus(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        lists = PassageLists([entry(), entry("short", negatives=("p2",))], corpus(), passages=5, seed=0)
+    assert "1 of 2 lists have fewer than 4 negatives (the first is that of query 'short')" in caplog.text
+    names = lists.draw(1)
+    assert len(set(names)) == 5
+    assert "p2" in names
+    assert not {"p0", "p1"} & set(names[1:])
+
+
+def test_a_share_of_the_queries_holds_a_smaller_one() -> None:
+    entries = [entry(str(at)) for at in range(400)]
+    tenth, half = share(entries, 0.1, 0), share(entries, 0.5, 0)
+    assert 20 < len(tenth) < 60
+    assert 160 < len(half) < 240
+    assert {found.id for found in tenth} < {found.id for found in half}
+    assert share(entries, 1.0, 0) == entries
+    for fraction in (0.0, 1.5):
+        with pytest.raises(InputError, match="above 0 and at most 1"):
+            share(entries, fraction, 0)
+    with pytest.raises(InputError, match="leaves none"):
+        share(entries[:1], 1e-9, 0)
+
+
+def test_steps_share_no_query_and_no_positive() -> None:
+    entries = [entry(str(at), positives=(f"p{at % 10}",), negatives=("p11",)) for at in range(40)]
+    lists = PassageLists(entries, corpus(), passages=2, seed=0)
+    for processes in (1, 2):
+        sampler = ListSampler(lists, 8 // processes, processes)
+        batches = list(sampler)
+        assert len(batches) == len(sampler) == 5 * processes
+        steps = [[*chain(*batches[at : at + processes])] for at in range(0, len(batches), processes)]
+        assert steps == list(ListSampler(lists, 8)), "the same steps"
+        positives = [[entries[row].positives[0] for row in step] for step in steps]
+        assert sum(len(set(step)) < len(step) for step in positives) <= 2, "only the last ones may have to"
+    before = list(ListSampler(lists, 8))
+    lists.visit = 1
+    assert list(ListSampler(lists, 8)) != before
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"positives": []}, r"row 1 of .*train.parquet \(query 'q'\) has no positive"),
+        ({"positive_scores": [1.0]}, r"row 1 of .* lacks the teacher's scores of 2 passages"),
+    ],
+)
+def test_lists_that_lack_something(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        load_entries(write(tmp_path / "lists", **changes))
+
+
+def test_a_file_that_holds_something_else(tmp_path: Path) -> None:
+    (tmp_path / "negatives").mkdir()
+    (tmp_path / "negatives" / "train.parquet").write_bytes(b"x" * 100)
+    with pytest.raises(InputError, match="is not a file of training lists"):
+        load_entries(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "sentence"),
+    [
+        ({"positives": ("nowhere",)}, {}, "query 'q' names the passage 'nowhere', which is not in the corpus"),
+        ({"negatives": ("nowhere",)}, {}, "query 'q' names the passage 'nowhere', which is not in the corpus"),
+        ({}, {"scored": True}, "query 'q' has no teacher's scores"),
+        (
+            {"negatives": ("p2",), "scores": {"p0": 1.0, "p1": 1.0, "p2": 0.0}},
+            {"scored": True},
+            "query 'q' has 1 scored negatives, and 3 are asked for",
+        ),
+        ({}, {"passages": 0}, "passages is 0"),
+        ({}, {"passages": 50}, "A list of 50 passages was asked for; the corpus has 20"),
+    ],
+)
+def test_lists_that_cannot_be_drawn(changes: dict[str, Any], more: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        PassageLists([entry(**changes)], corpus(), **{"passages": 4, "seed": 0, **more})

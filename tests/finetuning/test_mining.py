@@ -1,0 +1,238 @@
+"""Hard negatives: found by the model's own similarity, nothing that may be relevant among them."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from pyarrow import parquet
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_retriever
+from transformers import BertForSequenceClassification
+
+import hf_dense.vectors as vectors_module
+from hf_dense.data.schemas import ANSWERED, TRAINING
+from hf_dense.errors import InputError
+from hf_dense.finetuning.lists import load_entries
+from hf_dense.finetuning.mining import mine_negatives
+from hf_dense.hub.loading import load_retriever
+
+WORDS = random_words(200)
+# p1 says the same as p0, and p2 nearly.
+LONG = " ".join(random_words(60, seed=1))
+TEXTS = [
+    LONG,
+    ". " + LONG.upper(),
+    "zzzz " + LONG.split(maxsplit=1)[1],
+    *(f"{first} {second}" for first, second in pairwise(WORDS)),
+][:60]
+QUERIES = {"q0": " ".join(LONG.split()[:4]), "q1": TEXTS[5], "q2": TEXTS[9]}
+JUDGED = [("q0", "p0", 1), ("q1", "p5", 1), ("q1", "p6", 2), ("q1", "p7", 0), ("q2", "p9", 1)]
+
+
+def write_collection(
+    folder: Path, answers: dict[str, list[str]] | None = None, judged: list[tuple[str, str, int]] = JUDGED
+) -> Path:
+    for name in ("corpus", "queries", "qrels"):
+        (folder / name).mkdir(parents=True)
+    ids = [f"p{at}" for at in range(len(TEXTS))]
+    documents = [f"d{at // 2}" for at in range(len(TEXTS))]
+    corpus = {"id": ids, "title": [""] * len(ids), "text": TEXTS, "document": documents}
+    parquet.write_table(pa.table(corpus), folder / "corpus" / "part.parquet")
+    rows = [{"id": name, "text": text, "answers": (answers or {}).get(name, [])} for name, text in QUERIES.items()]
+    table = pa.Table.from_pylist(rows, schema=ANSWERED.arrow_schema)
+    parquet.write_table(table if answers else table.drop_columns("answers"), folder / "queries" / "part.parquet")
+    query, passage, score = zip(*judged, strict=True)
+    table = pa.table({"query-id": query, "corpus-id": passage, "score": pa.array(score, pa.int32())})
+    parquet.write_table(table, folder / "qrels" / "train.parquet")
+    return folder
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Path:
+    return write_collection(tmp_path / "data")
+
+
+@pytest.fixture
+def retriever(tmp_path: Path) -> SentenceTransformer:
+    return load_retriever(write_retriever(tmp_path / "model"))
+
+
+def mine(model: Any, collection: Path, out: Path, **named: Any) -> dict[str, dict[str, Any]]:
+    assert mine_negatives(model, collection, out, **named) == out
+    assert not Path(f"{out}.partial").exists()
+    table = parquet.read_table(out / "negatives" / "train.parquet")
+    assert table.schema.names == list(TRAINING)
+    return {row["query_id"]: row for row in table.to_pylist()}
+
+
+def similarities(retriever: SentenceTransformer, query: str) -> np.ndarray:
+    return retriever.similarity(retriever.encode_query([query]), retriever.encode_document(TEXTS))[0].numpy()
+
+
+def left_out(out: Path, reason: str) -> int:
+    line = next(line for line in (out / "README.md").read_text().splitlines() if f"hits left out: {reason}" in line)
+    return int(line.split("|")[2].replace(",", ""))
+
+
+@pytest.mark.parametrize("kind", ["exact", "flat"])
+def test_negatives_are_the_best_hits_without_positives_and_their_copies(
+    retriever: SentenceTransformer, collection: Path, tmp_path: Path, kind: str
+) -> None:
+    rows = mine(retriever, collection, tmp_path / "out", depth=20, kind=kind)
+    forbidden = {"q0": {0, 1, 2}, "q1": {5, 6}, "q2": {9}}
+    assert list(rows) == list(forbidden)
+    for name, row in rows.items():
+        scores = similarities(retriever, QUERIES[name])
+        expected = [at for at in np.argsort(-scores) if at not in forbidden[name]][:20]
+        assert row["negatives"] == [f"p{at}" for at in expected]
+        np.testing.assert_allclose(row["negative_scores"], scores[expected], rtol=1e-4)
+        assert row["positive_scores"] == []
+    assert rows["q1"]["positives"] == ["p5", "p6"]
+    assert [entry.id for entry in load_entries(tmp_path / "out")] == list(forbidden)
+
+
+def test_a_dot_product_model_is_mined_by_dot_product(
+    retriever: SentenceTransformer, collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Passage p30 is made far longer than the others, and far from the query by angle."""
+    encode = retriever.encode_document
+    query = retriever.encode_query([QUERIES["q2"]])[0]
+    across = np.roll(query, 1) - query * (np.roll(query, 1) @ query) / (query @ query)
+    long = 100 * (query + 3 * across / np.linalg.norm(across) * np.linalg.norm(query))
+
+    def stretched(texts: list[str], **named: Any) -> np.ndarray:
+        rows = [long if text == TEXTS[30] else row for text, row in zip(texts, encode(texts), strict=True)]
+        return np.stack(rows)
+
+    monkeypatch.setattr(retriever, "encode_document", stretched)
+    by_product = mine(retriever, collection, tmp_path / "dot", depth=5)
+    retriever.similarity_fn_name = "cosine"
+    by_angle = mine(retriever, collection, tmp_path / "cosine", depth=5)
+    assert by_product["q2"]["negatives"][0] == "p30"
+    assert by_angle["q2"]["negatives"][0] != "p30"
+    assert max(by_angle["q2"]["negative_scores"]) <= 1.0001
+
+
+def test_passages_with_an_answer_are_left_out(retriever: SentenceTransformer, tmp_path: Path) -> None:
+    answers = {"q1": [TEXTS[20].upper()], "q2": [TEXTS[30].split()[0], "nowhere"]}
+    rows = mine(retriever, write_collection(tmp_path / "data", answers), tmp_path / "out", depth=100)
+    plain = mine(retriever, write_collection(tmp_path / "plain"), tmp_path / "all", depth=100)
+    gone = {name: set(plain[name]["negatives"]) - set(row["negatives"]) for name, row in rows.items()}
+    assert gone == {"q0": set(), "q1": {"p20"}, "q2": {"p29", "p30"}}
+    assert left_out(tmp_path / "out", "passages with an answer") == 3
+
+
+def test_the_highest_are_skipped(retriever: SentenceTransformer, collection: Path, tmp_path: Path) -> None:
+    whole = mine(retriever, collection, tmp_path / "whole", depth=12)
+    rows = mine(retriever, collection, tmp_path / "out", depth=8, skip=4)
+    assert {name: row["negatives"] for name, row in rows.items()} == {
+        name: row["negatives"][4:] for name, row in whole.items()
+    }
+    assert left_out(tmp_path / "out", "the 4 highest") == 12
+
+
+def test_a_margin_leaves_out_what_is_as_similar_as_a_positive(
+    retriever: SentenceTransformer, collection: Path, tmp_path: Path
+) -> None:
+    whole = mine(retriever, collection, tmp_path / "whole", depth=100)
+    positives = {"q0": [0], "q1": [5, 6], "q2": [9]}
+    best = {name: similarities(retriever, QUERIES[name])[places].max() for name, places in positives.items()}
+    margin = float(best["q2"] - np.mean(whole["q2"]["negative_scores"]))
+    rows = mine(retriever, collection, tmp_path / "out", depth=100, margin=margin)
+    gone = 0
+    for name, row in rows.items():
+        pairs = zip(whole[name]["negatives"], whole[name]["negative_scores"], strict=True)
+        assert row["negatives"] == [passage for passage, score in pairs if score <= best[name] - margin]
+        gone += len(whole[name]["negatives"]) - len(row["negatives"])
+    assert len(rows["q2"]["negatives"]) < len(whole["q2"]["negatives"])
+    assert left_out(tmp_path / "out", "similarity above the best positive's") == gone
+
+
+def write_cross_encoder(folder: Path, labels: int = 1) -> Path:
+    torch.manual_seed(3)
+    BertForSequenceClassification(tiny_config(num_labels=labels)).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def test_a_cross_encoder_leaves_out_what_it_finds_relevant(
+    retriever: SentenceTransformer, collection: Path, tmp_path: Path
+) -> None:
+    reader = write_cross_encoder(tmp_path / "reader")
+    whole = mine(retriever, collection, tmp_path / "whole", depth=100)
+    model = CrossEncoder(str(reader))
+    kept = {}
+    for name, row in whole.items():
+        read = [*row["negatives"], *row["positives"]]
+        pairs = [(QUERIES[name], TEXTS[int(passage[1:])]) for passage in read]
+        scores = model.predict(pairs, activation_fn=torch.nn.Identity())
+        bound = scores[len(row["negatives"]) :].max() - 0.01
+        kept[name] = [passage for passage, score in zip(row["negatives"], scores, strict=False) if score < bound]
+    rows = mine(retriever, collection, tmp_path / "out", depth=100, filter_by=reader, filter_margin=0.01)
+    assert {name: row["negatives"] for name, row in rows.items()} == kept
+    total = sum(len(row["negatives"]) for row in whole.values())
+    assert 0 < left_out(tmp_path / "out", "cross-encoder's score") == total - sum(map(len, kept.values())) < total
+
+
+def test_a_judgement_may_name_a_document(retriever: SentenceTransformer, tmp_path: Path) -> None:
+    data = write_collection(tmp_path / "data", judged=[("q1", "d5", 1)])
+    rows = mine(retriever, data, tmp_path / "out", depth=100, margin=0.0)
+    assert rows["q1"]["positives"] == ["p10"]
+    assert not {"p10", "p11"} & set(rows["q1"]["negatives"])
+    scores = similarities(retriever, QUERIES["q1"])
+    assert max(rows["q1"]["negative_scores"]) <= scores[[10, 11]].max()
+
+
+def test_a_killed_run_goes_on(
+    retriever: SentenceTransformer, collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors_module, "BLOCK", 25)
+    whole = mine(retriever, collection, tmp_path / "whole")
+    encode = retriever.encode_document
+    encoded: list[str] = []
+
+    def counted(texts: list[str], **named: Any) -> np.ndarray:
+        if len(encoded) == 50:
+            raise KeyboardInterrupt
+        encoded.extend(texts)
+        return encode(texts, **named)
+
+    monkeypatch.setattr(retriever, "encode_document", counted)
+    with pytest.raises(KeyboardInterrupt):
+        mine_negatives(retriever, collection, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    settings = json.loads((tmp_path / "out.partial" / "settings.json").read_text())
+    assert set(settings) == {"model", "texts", "block"}
+    encoded[:] = []
+    rows = mine(retriever, collection, tmp_path / "out")
+    assert sorted(encoded) == sorted(TEXTS[50:])
+    assert rows == whole
+
+
+def test_bad_input_leaves_nothing(retriever: SentenceTransformer, collection: Path, tmp_path: Path) -> None:
+    unknown = write_collection(tmp_path / "unknown", judged=[("q1", "p99", 1)])
+    several = write_cross_encoder(tmp_path / "several", labels=3)
+    bare = tmp_path / "model-encoder"
+    before = set(tmp_path.iterdir())
+    for data, named, sentence in [
+        (collection, {"kind": "bm25"}, "kind of search is 'bm25'"),
+        (collection, {"kind": "ivfpq"}, "has 60 passages; ivfpq learns from at least 256"),
+        (collection, {"depth": 0}, "depth is 0; ask for at least one negative"),
+        (collection, {"skip": -1}, "skip is -1"),
+        (collection, {"split": "dev"}, "no relevance judgements for split 'dev'"),
+        (unknown, {}, "name the passage 'p99' for query 'q1'; the corpus lacks it"),
+        (collection, {"filter_by": tmp_path / "nowhere"}, "There is no model directory"),
+        (collection, {"filter_by": several}, "gives 3 scores to a pair"),
+        (collection, {"filter_by": bare}, "is an encoder without a head"),
+    ]:
+        with pytest.raises(InputError, match=sentence) as caught:
+            mine_negatives(retriever, data, tmp_path / "out", **named)
+        assert "\n" not in str(caught.value)
+        assert set(tmp_path.iterdir()) == before
