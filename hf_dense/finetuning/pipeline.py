@@ -61,6 +61,7 @@ class Pipeline:
         fraction: share of the training queries that is used (few-shot training).
         tuning: share of these that is held out: the checkpoint with the best MRR@10 on them is kept.
         tuning_passages: passages that these are searched in: their positives, their BM25 negatives and others.
+        rerank: passages of a query that the re-ranker orders anew when it is measured, at most 100.
         seed: of everything.
         bm25: `depth`.
         retriever1: `BiencoderTrainingArguments`, and `passages` of a list (8), `depth` drawn from (200).
@@ -83,6 +84,7 @@ class Pipeline:
     fraction: float = 1.0
     tuning: float = 0.0
     tuning_passages: int = 5000
+    rerank: int = 100
     seed: int = 42
     bm25: dict[str, Any] = field(default_factory=dict)
     retriever1: dict[str, Any] = field(default_factory=dict)
@@ -228,9 +230,11 @@ class _Run:
 
     def _scores(self, reranker: Path, lists: Path, depth: int) -> Path:
         def work(out: Path, _: bool) -> None:
-            score_lists(reranker, lists, self.given.collection, out, self.given.split, depth=depth)
+            used = {entry.id for entry in self._entries(lists)}
+            score_lists(reranker, lists, self.given.collection, out, self.given.split, depth=depth, queries=used)
 
-        return self._stage("scores", {"depth": depth}, {"reranker": reranker, "lists": lists}, work)
+        settings = {"depth": depth, "fraction": self.given.fraction, "tuning": self.given.tuning}
+        return self._stage("scores", settings, {"reranker": reranker, "lists": lists}, work)
 
     def _trained(self, name: str, section: Mapping[str, Any], inputs: Mapping[str, Path], work: Work) -> Path:
         chosen = {key: getattr(self.given, key) for key in ("fraction", "tuning", "tuning_passages")}

@@ -72,7 +72,8 @@ def _result(pipeline: Pipeline, name: str, model: Path, split: str) -> Retrieval
         return RetrievalResult.load(folder / name)
     if name == "reranker":
         before = folder / "retriever2"
-        return evaluate_reranker(model, before, pipeline.collection, name=name, output_dir=folder / name)
+        out = folder / name
+        return evaluate_reranker(model, before, pipeline.collection, name=name, output_dir=out, depth=pipeline.rerank)
     retriever = BM25 if name == "bm25" else model
     return evaluate_retriever(retriever, pipeline.collection, split, name=name, output_dir=folder / name)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +44,7 @@ def score_lists(
     *,
     batch_size: int = 64,
     depth: int = 200,
+    queries: Collection[str] | None = None,
     licence: str = "other",
     command: str = "",
 ) -> Path:
@@ -58,6 +59,7 @@ def score_lists(
         split: of the lists.
         batch_size: pairs read at once.
         depth: how many negatives of a list are scored; the others are left out.
+        queries: ids of those whose lists are scored, where it is not all.
         licence: of the texts, for the card.
         command: what builds it, for the card.
 
@@ -71,7 +73,13 @@ def score_lists(
     check_replaceable(out, marker="README.md")
     _check_batch(batch_size)
     lists = load_lists(lists_dir, collection, passages=1, seed=0, split=split, depth=depth)
-    entries = [Entry(entry.id, entry.query, entry.positives, entry.negatives[:depth]) for entry in lists.entries]
+    entries = [
+        Entry(entry.id, entry.query, entry.positives, entry.negatives[:depth])
+        for entry in lists.entries
+        if queries is None or entry.id in queries
+    ]
+    if not entries:
+        raise InputError(f"{lists_dir} has no list of the queries that are to be scored.")
     model = load_reranker(reranker)
     state = process_state()
     model.to(state.device)
