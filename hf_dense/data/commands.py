@@ -160,17 +160,64 @@ def _add_negatives(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dataset", help="collection: corpus, queries and judgements")
     parser.add_argument("--split", default="train", help="of the judgements (default: train)")
     parser.add_argument("--depth", type=int, default=200, help="greatest number of negatives of a query (default: 200)")
+    parser.add_argument("--model", help="retriever that finds them: a directory or Hub id (default: BM25)")
+    parser.add_argument(
+        "--kind", default="exact", choices=("exact", "flat", "ivfpq", "hnsw"), help="of search (default: exact)"
+    )
+    parser.add_argument("--skip", type=int, default=0, help="leave out so many of the highest hits (default: 0)")
+    parser.add_argument("--margin", type=float, help="leave out hits less than this below the best positive's score")
+    parser.add_argument("--filter_by", metavar="MODEL", help="cross-encoder that takes false negatives out")
+    parser.add_argument(
+        "--filter_margin", type=float, default=0.0, help="keep what it scores this much below the positive (default: 0)"
+    )
     _add_output(parser)
 
 
 def _negatives(arguments: argparse.Namespace) -> None:
     from hf_dense.data.negatives import build_lexical_negatives
+    from hf_dense.finetuning.mining import mine_negatives
 
-    build_lexical_negatives(
-        arguments.dataset, arguments.out, arguments.split, arguments.depth, arguments.license, _command()
-    )
-    print(f"BM25 negatives of split {arguments.split} in {arguments.out}")
+    where = (arguments.dataset, arguments.out, arguments.split)
+    if arguments.model is None:
+        build_lexical_negatives(*where, arguments.depth, arguments.license, _command())
+    else:
+        names = ("depth", "skip", "kind", "margin", "filter_by", "filter_margin")
+        options = {name: getattr(arguments, name) for name in names}
+        mine_negatives(arguments.model, *where, **options, licence=arguments.license, command=_command())
+    print(f"Negatives of split {arguments.split} in {arguments.out}")
     _publish(arguments)
+
+
+def _add_scores(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dataset", help="collection with the texts of the passages")
+    parser.add_argument(
+        "--lists", metavar="DIR", help="training lists, such as mined negatives (default: the dataset's)"
+    )
+    parser.add_argument("--model", required=True, help="cross-encoder: a directory or Hub id")
+    parser.add_argument("--split", default="train", help="of the lists (default: train)")
+    parser.add_argument("--depth", type=int, default=200, help="negatives of a list that are scored (default: 200)")
+    parser.add_argument("--batch_size", type=int, default=64, help="pairs read at once (default: 64)")
+    _add_output(parser)
+
+
+def _scores(arguments: argparse.Namespace) -> None:
+    from hf_dense.data.generation import process_state
+    from hf_dense.finetuning.scoring import score_lists
+
+    score_lists(
+        arguments.model,
+        arguments.lists or arguments.dataset,
+        arguments.dataset,
+        arguments.out,
+        arguments.split,
+        batch_size=arguments.batch_size,
+        depth=arguments.depth,
+        licence=arguments.license,
+        command=_command(),
+    )
+    if process_state().is_main_process:
+        print(f"Scored lists of split {arguments.split} in {arguments.out}")
+        _publish(arguments)
 
 
 def _add_generate(parser: argparse.ArgumentParser) -> None:
@@ -290,5 +337,6 @@ DATA_VERBS = {
     "train-generator": DataVerb(
         "Train a language model that writes queries or continuations.", _add_train_generator, _train_generator
     ),
-    "negatives": DataVerb("Find BM25 negatives for training queries.", _add_negatives, _negatives),
+    "negatives": DataVerb("Find hard negatives for training queries.", _add_negatives, _negatives),
+    "scores": DataVerb("Score training lists with a cross-encoder, to distil it.", _add_scores, _scores),
 }
