@@ -105,8 +105,36 @@ def _finetune(arguments: argparse.Namespace) -> None:
     print(measure_stages(pipeline, run_pipeline(pipeline), arguments.measure_on))
 
 
+def _add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help="directories or Hub ids, or bm25")
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        required=True,
+        metavar="TASK",
+        help="names of MTEB's retrieval tasks, beir, web, or DIRECTORY[:SPLIT] (split: test)",
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="receives results; those there are kept")
+    parser.add_argument("--batch_size", type=int, default=64, help="texts encoded at once (default: 64)")
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    import logging
+
+    from hf_dense.evaluation.benchmark import evaluate_tasks, format_results
+
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("hf_dense").setLevel(logging.INFO)
+    models = {}
+    for given in arguments.models:
+        name, _, model = given.rpartition("=")
+        models[name or Path(model).name] = model
+    print(format_results(evaluate_tasks(models, arguments.tasks, arguments.out, batch_size=arguments.batch_size)))
+
+
 VERBS = {
     "data": Verb("Build corpora, contexts, word counts and negatives.", add_data_arguments, run_data),
+    "evaluate": Verb("Measure retrievers on tasks.", _add_evaluate_arguments, _evaluate),
     "finetune": Verb("Train retrievers, stage after stage, and measure each.", _add_finetune_arguments, _finetune),
     "search": Verb("Find the passages that answer a question.", _add_search_arguments, _search),
 }

@@ -25,7 +25,8 @@ from hf_dense.hub.loading import load_retriever
 from hf_dense.replacing import check_replaceable
 
 BM25 = "bm25"
-METRICS = ("ndcg@10", "mrr@10", "recall@100")
+METRICS = ("ndcg@10", "mrr@10", "recall@100")  # what tables show
+MORE_METRICS = ("recall@50", "recall@1000")
 RESULT_FILE, RANKINGS_FILE = "result.json", "rankings.parquet"
 _SCORES_FILE = "scores.json"
 _RANKS_KEPT = 100
@@ -38,7 +39,7 @@ class RetrievalResult:
     Attributes:
         name: of the retriever, as the caller gave it.
         split: of the qrels.
-        metrics: `ndcg@10`, `mrr@10` and `recall@100` as MTEB reports them: fractions, means over the queries.
+        metrics: `METRICS` and `MORE_METRICS`, as trec_eval defines them: fractions, means over the queries.
         per_query: for each metric, query id -> value.
         seconds: wall-clock time of encoding, search and scoring.
     """
@@ -91,11 +92,46 @@ def evaluate_retriever(
             `output_dir` that holds something else.
     """
     check_replaceable(output_dir, marker=RESULT_FILE)
+    retriever = load_model(model, name)
+    task = build_task(dataset_dir, split)
+    return measure_task(retriever, task, "default", split, name=name, output_dir=output_dir, batch_size=batch_size)
+
+
+def load_model(model: str | Path | SentenceTransformer, name: str) -> Any:
+    """A retriever that MTEB takes, called `name` there.
+
+    Raises:
+        InputError: nothing to load.
+    """
     retriever = mteb.get_model("mteb/baseline-bm25s") if model == BM25 else load_retriever(model)
     if isinstance(retriever, SentenceTransformer):
         retriever.model_card_data.model_name = f"local/{_slug(name)}"
-    task = build_task(dataset_dir, split)
-    qrels = task.dataset["default"][split]["relevant_docs"]
+    return retriever
+
+
+def measure_task(
+    retriever: Any,
+    task: AbsTaskRetrieval,
+    subset: str,
+    split: str,
+    *,
+    name: str,
+    output_dir: str | Path,
+    batch_size: int = 64,
+) -> RetrievalResult:
+    """Run one loaded MTEB task; see `evaluate_retriever` for what is written and returned.
+
+    Args:
+        retriever: from `load_model`.
+        task: with its data loaded.
+        subset: of the task's data.
+        split: of the judgements.
+    """
+    qrels = {
+        query: graded
+        for query, graded in task.dataset[subset][split]["relevant_docs"].items()
+        if any(grade > 0 for grade in graded.values())
+    }
     started = time.perf_counter()
     with atomic_directory(output_dir) as work:
         # No cache: MTEB's is keyed by model name, and would hand one local model the scores of another.
@@ -109,14 +145,9 @@ def evaluate_retriever(
         )
         seconds = time.perf_counter() - started
         scores = results.task_results[0].scores[split][0]
-        rankings = _take_rankings(work / task.prediction_file_name, split)
-        result = RetrievalResult(
-            name=name,
-            split=split,
-            metrics={metric: float(scores[metric.replace("@", "_at_")]) for metric in METRICS},
-            per_query=score_queries(qrels, rankings),
-            seconds=seconds,
-        )
+        rankings = _take_rankings(work / task.prediction_file_name, subset, split)
+        per_query = score_queries(qrels, rankings)
+        result = RetrievalResult(name, split, mean_metrics(per_query), per_query, seconds)
         write_rankings(rankings, work / RANKINGS_FILE)
         (work / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
         (work / _SCORES_FILE).write_text(json.dumps(scores, indent=1, default=float), encoding="utf-8")
@@ -165,14 +196,15 @@ def score_queries(
     ({'q': 0.5}, {'q': 1.0})
     """
     evaluator = pytrec_eval.RelevanceEvaluator(
-        {query: dict(grades) for query, grades in qrels.items()}, {"ndcg_cut.10", "recip_rank", "recall.100"}
+        {query: dict(grades) for query, grades in qrels.items()}, {"ndcg_cut.10", "recip_rank", "recall.50,100,1000"}
     )
     measured = evaluator.evaluate({query: dict(ranking) for query, ranking in rankings.items()})
-    values: dict[str, dict[str, float]] = {metric: dict.fromkeys(qrels, 0.0) for metric in METRICS}
+    values: dict[str, dict[str, float]] = {metric: dict.fromkeys(qrels, 0.0) for metric in (*METRICS, *MORE_METRICS)}
     for query, scores in measured.items():
         values["ndcg@10"][query] = scores["ndcg_cut_10"]
         values["mrr@10"][query] = scores["recip_rank"] if scores["recip_rank"] >= 0.1 else 0.0
-        values["recall@100"][query] = scores["recall_100"]
+        for depth in (50, 100, 1000):
+            values[f"recall@{depth}"][query] = scores[f"recall_{depth}"]
     return values
 
 
@@ -202,9 +234,9 @@ class _LocalRetrieval(AbsTaskRetrieval):
         """Do nothing: `build_task` has put the data in place."""
 
 
-def _take_rankings(predictions: Path, split: str) -> dict[str, dict[str, float]]:
+def _take_rankings(predictions: Path, subset: str, split: str) -> dict[str, dict[str, float]]:
     """Read MTEB's predictions, the top 1,000 of each query, and remove their large file."""
-    rankings: dict[str, dict[str, float]] = json.loads(predictions.read_text(encoding="utf-8"))["default"][split]
+    rankings: dict[str, dict[str, float]] = json.loads(predictions.read_text(encoding="utf-8"))[subset][split]
     predictions.unlink()
     return rankings
 

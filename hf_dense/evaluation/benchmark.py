@@ -1,0 +1,221 @@
+"""Many retrievers on many tasks: public ones by their MTEB names, local ones by their directories; one table."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import mteb
+from datasets.exceptions import DatasetNotFoundError
+from httpx import HTTPError
+from mteb.abstasks.retrieval import AbsTaskRetrieval
+
+from hf_dense.errors import InputError
+from hf_dense.evaluation.retrieval import RESULT_FILE, RetrievalResult, evaluate_retriever, load_model, measure_task
+from hf_dense.files import write_text
+from hf_dense.replacing import check_replaceable
+
+logger = logging.getLogger(__name__)
+
+_FORUMS: Final = (
+    "Android",
+    "English",
+    "Gaming",
+    "Gis",
+    "Mathematica",
+    "Physics",
+    "Programmers",
+    "Stats",
+    "Tex",
+    "Unix",
+    "Webmasters",
+    "Wordpress",
+)
+CQADUPSTACK: Final = "CQADupstackRetrieval"
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "beir": (
+        "TRECCOVID",
+        "NFCorpus",
+        "NQ",
+        "HotpotQA",
+        "FiQA2018",
+        "ArguAna",
+        "Touche2020",
+        CQADUPSTACK,
+        "QuoraRetrieval",
+        "DBPedia",
+        "SCIDOCS",
+        "FEVER",
+        "ClimateFEVER",
+        "SciFact",
+    ),
+    "web": ("MSMARCO", "TRECDL2019", "TRECDL2020"),
+    CQADUPSTACK: tuple(f"CQADupstack{forum}Retrieval" for forum in _FORUMS),
+}
+NOT_PUBLIC: Final = ("BioASQ", "Signal-1M", "TREC-NEWS", "Robust04")  # of BEIR's 18; give directories of one's own
+MAIN: Final = {"MSMARCO": "mrr@10"}  # of a task; others: nDCG@10
+
+
+def expand(tasks: Sequence[str]) -> list[str]:
+    """Names of groups (`beir`, `web`, `CQADupstackRetrieval`) as those of their tasks, each once, in order.
+
+    >>> expand(["web", "SciFact", "MSMARCO"])
+    ['MSMARCO', 'TRECDL2019', 'TRECDL2020', 'SciFact']
+    """
+    names: dict[str, None] = {}
+    for task in tasks:
+        names |= dict.fromkeys(expand(GROUPS[task]) if task in GROUPS else [task])
+    return list(names)
+
+
+def evaluate_tasks(
+    models: Mapping[str, str | Path],
+    tasks: Sequence[str],
+    output_dir: str | Path,
+    *,
+    batch_size: int = 64,
+) -> dict[str, dict[str, RetrievalResult]]:
+    """Evaluate every model on every task; what is in `output_dir` already is not done again.
+
+    Args:
+        models: directories or Hub ids, or `bm25`, by the name they have in tables.
+        tasks: names of MTEB's retrieval tasks or of `GROUPS`; or `DIRECTORY:SPLIT`, a collection or a folder in BEIR
+            layout (the split is `test` when it is left out).
+        output_dir: receives `<model>/<task>/result.json` (and MTEB's scores, rankings), `results.json`, `results.md`.
+        batch_size: texts encoded at once.
+
+    Returns:
+        Results by the names of model and task.
+
+    Raises:
+        InputError: something cannot be evaluated; said after all that can be is done and kept.
+    """
+    out, names = Path(output_dir), expand(tasks)
+    if not models or not names:
+        raise InputError("Name at least one model and one task.")
+    labels = [_label(task) for task in names]
+    if len({*labels}) < len(labels):
+        raise InputError("Two tasks have the same name; rename a directory.")
+    found: dict[str, dict[str, RetrievalResult]] = {name: {} for name in models}
+    failed: dict[str, str] = {}
+    for task, label in zip(names, labels, strict=True):
+        for name, model in models.items():
+            place = out / name / label
+            try:
+                if (place / RESULT_FILE).is_file():
+                    found[name][label] = RetrievalResult.load(place)
+                else:
+                    logger.info("%s on %s", name, label)
+                    found[name][label] = _evaluate(model, task, name, place, batch_size)
+            except InputError as error:
+                failed[f"{name} on {label}"] = str(error)
+    write_text(out / "results.json", json.dumps(_facts(found, failed), indent=1))
+    write_text(out / "results.md", format_results(found) + "\n")
+    if failed:
+        first, reason = next(iter(failed.items()))
+        more = f" ({len(failed) - 1} more failed: {', '.join(list(failed)[1:])})" if len(failed) > 1 else ""
+        raise InputError(f"{first}: {reason}{more} What could be measured is in {out}.")
+    return found
+
+
+def _evaluate(model: str | Path, task: str, name: str, place: Path, batch_size: int) -> RetrievalResult:
+    directory, split = _local(task)
+    if directory is not None:
+        return evaluate_retriever(model, directory, split, name=name, output_dir=place, batch_size=batch_size)
+    check_replaceable(place, marker=RESULT_FILE)
+    loaded, split = _public(task)
+    subset = next(iter(loaded.dataset))
+    return measure_task(
+        load_model(model, name), loaded, subset, split, name=name, output_dir=place, batch_size=batch_size
+    )
+
+
+def _local(task: str) -> tuple[Path | None, str]:
+    """Directory and split of a local task; None where it is a name."""
+    for directory, split in ((task, "test"), task.rpartition(":")[::2]):
+        if directory and Path(directory).is_dir():
+            return Path(directory), split
+    if "/" in task or task.startswith("."):
+        raise InputError(f"There is no directory {task.rpartition(':')[0] or task} to evaluate on.")
+    return None, ""
+
+
+def _public(name: str) -> tuple[AbsTaskRetrieval, str]:
+    """A task of MTEB with its data, and its split."""
+    try:
+        task: Any = mteb.get_task(name)
+    except (KeyError, ValueError) as error:
+        raise InputError(f"MTEB has no task {name!r}, and there is no directory of that name.") from error
+    if not isinstance(task, AbsTaskRetrieval):
+        raise InputError(f"The task {name} of MTEB is not one of retrieval.")
+    try:
+        task.load_data()
+    except (OSError, ValueError, DatasetNotFoundError, HTTPError) as error:
+        raise InputError(
+            f"The task {name} is on the Hub, which cannot be reached; give a directory with its corpus, queries and "
+            "judgements instead."
+        ) from error
+    return task, task.metadata.eval_splits[0]
+
+
+def _label(task: str) -> str:
+    directory, split = _local(task)
+    return task if directory is None else f"{directory.resolve().name}-{split}"
+
+
+def format_results(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
+    """A Markdown table: one row for each retriever, with those that papers published, labelled as such, below.
+
+    Tasks are measured by nDCG@10, MS MARCO by MRR@10. CQADupStack's forums are shown by their mean. What was not
+    measured is said to be so.
+    """
+    ours = {name: means(results) for name, results in found.items()}
+    tasks = list(dict.fromkeys(task for values in ours.values() for task in values))
+    rows = [["", *(f"{task} {MAIN.get(task, 'ndcg@10')}" for task in tasks)], ["---", *["---:"] * len(tasks)]]
+    for name, values in ours.items():
+        rows.append([name, *(f"{values[task]:.4f}" if task in values else "not measured" for task in tasks)])
+    for published in load_published():
+        values = {
+            task: value
+            for task, value in published["values"].items()
+            if task in tasks and MAIN.get(task, "ndcg@10") == published["metric"]
+        }
+        if values:
+            label = f"{published['name']} (published: {published['source']})"
+            rows.append([label, *(f"{values[task]:.3f}" if task in values else "-" for task in tasks)])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def means(results: Mapping[str, RetrievalResult]) -> dict[str, float]:
+    """The main metric of every task; the mean of CQADupStack's forums in their place, when all are there."""
+    values = {task: result.metrics[MAIN.get(task, "ndcg@10")] for task, result in results.items()}
+    forums = GROUPS[CQADUPSTACK]
+    if set(forums) <= set(values):
+        values[CQADUPSTACK] = sum(values.pop(forum) for forum in forums) / len(forums)
+    return values
+
+
+def load_published() -> list[dict[str, Any]]:
+    """Figures that papers report: `name`, `source` (paper and table), `metric`, `values` (fractions by task)."""
+    found: list[dict[str, Any]] = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _facts(found: Mapping[str, Mapping[str, RetrievalResult]], failed: Mapping[str, str]) -> dict[str, Any]:
+    beir = {*GROUPS["beir"], *NOT_PUBLIC}
+    models = {}
+    for name, results in found.items():
+        values = means(results)
+        measured = {task: value for task, value in values.items() if task in beir}
+        models[name] = {
+            "tasks": {task: result.metrics | {"seconds": result.seconds} for task, result in results.items()},
+            "beir": {
+                "datasets": len(measured),
+                "mean nDCG@10": sum(measured.values()) / len(measured) if measured else None,
+                "missing": sorted(beir - set(measured)),
+            },
+        }
+    return {"models": models, "failed": dict(failed)}

@@ -1,0 +1,118 @@
+"""Many tasks: local and public, done once, one failure costing nothing else; tables with published rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_retriever import write_dataset, write_retriever
+
+from hf_dense.cli import main
+from hf_dense.errors import InputError
+from hf_dense.evaluation import benchmark
+from hf_dense.evaluation.benchmark import CQADUPSTACK, GROUPS, evaluate_tasks, expand, format_results, load_published
+from hf_dense.evaluation.retrieval import RetrievalResult, build_task
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | Path]:
+    return {"mine": write_retriever(tmp_path_factory.mktemp("models") / "mine"), "bm25": "bm25"}
+
+
+def result(value: float) -> RetrievalResult:
+    return RetrievalResult("r", "test", {"ndcg@10": value, "mrr@10": value / 2}, {}, 1.0)
+
+
+def test_local_tasks_are_measured_once(models: dict[str, str | Path], tmp_path: Path) -> None:
+    first, second = (write_dataset(tmp_path / name) for name in ("first", "second"))
+    tasks = [str(first), f"{second}:train"]
+    found = evaluate_tasks(models, tasks, tmp_path / "out")
+    assert {name: sorted(results) for name, results in found.items()} == {
+        "mine": ["first-test", "second-train"],
+        "bm25": ["first-test", "second-train"],
+    }
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*/result.json")}
+    assert len(files) == 4
+    assert evaluate_tasks(models, tasks, tmp_path / "out") == found
+    assert {path: path.stat().st_mtime_ns for path in files} == files
+    table = (tmp_path / "out" / "results.md").read_text()
+    assert f"| bm25 | {found['bm25']['first-test'].metrics['ndcg@10']:.4f} |" in table
+    assert "published" not in table
+
+
+def test_a_task_that_fails_costs_no_other(models: dict[str, str | Path], tmp_path: Path) -> None:
+    good = write_dataset(tmp_path / "good")
+    bad = write_dataset(tmp_path / "bad")
+    (bad / "qrels" / "test.tsv").unlink()
+    with pytest.raises(InputError, match=r"mine on bad-test: .* no relevance judgements .*1 more failed: bm25 on bad"):
+        evaluate_tasks(models, [str(bad), str(good)], tmp_path / "out")
+    facts = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert set(facts["failed"]) == {"mine on bad-test", "bm25 on bad-test"}
+    assert set(facts["models"]["mine"]["tasks"]) == {"good-test"}
+    assert not (tmp_path / "out" / "mine" / "bad-test").exists()
+
+
+def test_public_tasks_need_the_hub(models: dict[str, str | Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="The task SciFact is on the Hub, which cannot be reached"):
+        evaluate_tasks({"bm25": "bm25"}, ["SciFact"], tmp_path / "out")
+
+
+def test_public_tasks_are_measured_by_name(
+    models: dict[str, str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MTEB's own loader is stood in for by local data."""
+    local = build_task(write_dataset(tmp_path / "data"), "test")
+    monkeypatch.setattr(benchmark.mteb, "get_task", lambda name: local)
+    found = evaluate_tasks(models, ["MSMARCO"], tmp_path / "out")
+    assert found["bm25"]["MSMARCO"].metrics["mrr@10"] > 0.9
+    table = (tmp_path / "out" / "results.md").read_text()
+    assert "MSMARCO mrr@10" in table
+    assert "| SimLM (published: MASTER, table 2) | 0.411 |" in table
+    missing = json.loads((tmp_path / "out" / "results.json").read_text())["models"]["mine"]["beir"]
+    assert missing["datasets"] == 0
+    assert len(missing["missing"]) == 18
+
+
+@pytest.mark.parametrize(
+    ("tasks", "sentence"),
+    [
+        (["NoSuchTask"], "MTEB has no task 'NoSuchTask'"),
+        (["STSBenchmark"], "is not one of retrieval"),
+        (["./nowhere:test"], "There is no directory ./nowhere to evaluate on"),
+        ([], "at least one model and one task"),
+    ],
+)
+def test_tasks_that_are_none(tmp_path: Path, tasks: list[str], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        evaluate_tasks({"bm25": "bm25"}, tasks, tmp_path / "out")
+
+
+def test_groups_and_means() -> None:
+    names = expand(["beir"])
+    assert len(names) == 13 + 12
+    forums = {forum: result(at / 12) for at, forum in enumerate(GROUPS[CQADUPSTACK])}
+    table = format_results({"mine": {**forums, "SciFact": result(0.5)}, "other": {"SciFact": result(0.4)}})
+    head, _, mine, other, *published = table.splitlines()
+    assert head == f"|  | SciFact ndcg@10 | {CQADUPSTACK} ndcg@10 |"
+    assert mine == f"| mine | 0.5000 | {sum(range(12)) / 144:.4f} |"
+    assert other == "| other | 0.4000 | not measured |"
+    assert "| DupMAE (published: DupMAE, table 2) | 0.699 | 0.320 |" in published
+
+
+def test_published_figures_are_fractions_with_a_source() -> None:
+    rows = load_published()
+    assert {row["name"] for row in rows} >= {"SimLM", "MASTER", "RetroMAE", "DupMAE", "CoT-MAE", "coCondenser"}
+    for row in rows:
+        assert row["source"]
+        assert all(0 < value < 1 for value in row["values"].values())
+
+
+def test_from_the_command_line(
+    models: dict[str, str | Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_dataset(tmp_path / "data")
+    given: list[Any] = ["evaluate", "bm25", f"mine={models['mine']}", "--tasks", str(data), "--out", tmp_path / "out"]
+    main([str(word) for word in given])
+    assert "| mine |" in capsys.readouterr().out
