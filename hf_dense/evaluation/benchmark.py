@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import mteb
 from datasets.exceptions import DatasetNotFoundError
-from httpx import HTTPError
+from huggingface_hub.errors import HfHubHTTPError
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from hf_dense.errors import InputError
@@ -153,7 +153,7 @@ def _public(name: str) -> tuple[AbsTaskRetrieval, str]:
         raise InputError(f"The task {name} of MTEB is not one of retrieval.")
     try:
         task.load_data()
-    except (OSError, ValueError, DatasetNotFoundError, HTTPError) as error:
+    except (OSError, ValueError, DatasetNotFoundError, HfHubHTTPError) as error:
         raise InputError(
             f"The task {name} is on the Hub, which cannot be reached; give a directory with its corpus, queries and "
             "judgements instead."
