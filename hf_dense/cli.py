@@ -93,6 +93,7 @@ def _add_finetune_arguments(parser: argparse.ArgumentParser) -> None:
 def _finetune(arguments: argparse.Namespace) -> None:
     import logging
 
+    from hf_dense.data.generation import process_state
     from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
     from hf_dense.finetuning.results import measure_stages
     from hf_dense.options import read_yaml
@@ -102,7 +103,9 @@ def _finetune(arguments: argparse.Namespace) -> None:
     given = {name: getattr(arguments, name) for name in ("collection", "encoder", "output_dir", "fraction")}
     changes = {name: value for name, value in given.items() if value is not None}
     pipeline = Pipeline.of({**read_yaml(Path(arguments.config)), **changes})
-    print(measure_stages(pipeline, run_pipeline(pipeline), arguments.measure_on))
+    models = run_pipeline(pipeline)
+    if process_state().is_main_process:
+        print(measure_stages(pipeline, models, arguments.measure_on))
 
 
 def _add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ import shutil
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -152,8 +153,11 @@ def generate(
 
 
 def process_state() -> PartialState:
-    """This process among those that `accelerate launch` started, on GPUs where there are any."""
-    return PartialState(cpu=not torch.cuda.is_available())
+    """This process among those that `accelerate launch` started, on GPUs where there are any.
+
+    One may wait for another for hours, while it mines, say.
+    """
+    return PartialState(cpu=not torch.cuda.is_available(), timeout=timedelta(days=2))
 
 
 class Writer:

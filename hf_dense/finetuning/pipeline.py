@@ -170,12 +170,14 @@ class _Run:
             models["distilled"] = self._retriever("distilled", given.distilled, encoder, scores)
         return models
 
-    def _stage(self, name: str, settings: Mapping[str, Any], inputs: Mapping[str, Path], work: Work) -> Path:
+    def _stage(
+        self, name: str, settings: Mapping[str, Any], inputs: Mapping[str, Path], work: Work, together: bool = False
+    ) -> Path:
         logger.info("Stage %s", name)
         files = {file: Path(self.given.collection) / file for file in _COLLECTION}
         there = {file: path for file, path in files.items() if path.exists()}
         common = {"seed": self.given.seed, "split": self.given.split}
-        return self.stages.run(name, {**common, **settings}, {**there, **inputs}, work)
+        return self.stages.run(name, {**common, **settings}, {**there, **inputs}, work, together)
 
     def _encoder(self) -> Path:
         """The encoder as a retriever."""
@@ -234,11 +236,11 @@ class _Run:
             score_lists(reranker, lists, self.given.collection, out, self.given.split, depth=depth, queries=used)
 
         settings = {"depth": depth, "fraction": self.given.fraction, "tuning": self.given.tuning}
-        return self._stage("scores", settings, {"reranker": reranker, "lists": lists}, work)
+        return self._stage("scores", settings, {"reranker": reranker, "lists": lists}, work, together=True)
 
     def _trained(self, name: str, section: Mapping[str, Any], inputs: Mapping[str, Path], work: Work) -> Path:
         chosen = {key: getattr(self.given, key) for key in ("fraction", "tuning", "tuning_passages")}
-        return self._stage(name, {**section, **chosen}, inputs, work) / "model"
+        return self._stage(name, {**section, **chosen}, inputs, work, together=True) / "model"
 
     def _trainer_values(
         self, section: Mapping[str, Any], own: Mapping[str, Any], out: Path, begun: bool, chosen_by: str | None

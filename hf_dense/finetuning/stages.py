@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hf_dense.data.generation import process_state
 from hf_dense.errors import InputError
 from hf_dense.files import write_text
 
@@ -24,7 +25,12 @@ class Stages:
         self.directory = directory
 
     def run(
-        self, name: str, settings: Mapping[str, Any], inputs: Mapping[str, Path], work: Callable[[Path, bool], None]
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        inputs: Mapping[str, Path],
+        work: Callable[[Path, bool], None],
+        together: bool = False,
     ) -> Path:
         """Do a stage, unless it is done.
 
@@ -33,6 +39,7 @@ class Stages:
             settings: all that its result depends on beside the inputs, as JSON has it.
             inputs: files or directories that it reads, by what they are.
             work: writes the directory; told whether an earlier attempt was cut off, whose work can be gone on with.
+            together: whether all processes of `accelerate launch` work; otherwise the others wait for the first.
 
         Returns:
             The stage's directory.
@@ -57,10 +64,18 @@ class Stages:
                 return out
         elif out.exists():
             raise InputError(f"{out} exists and was not made by this pipeline; choose another output_dir.")
-        write_text(record, json.dumps({"made_from": made_from, "seconds": None}, indent=1))
+        state = process_state()
+        state.wait_for_everyone()
+        if state.is_main_process:
+            write_text(record, json.dumps({"made_from": made_from, "seconds": None}, indent=1))
         started = time.perf_counter()
-        work(out, before is not None)
-        write_text(record, json.dumps({"made_from": made_from, "seconds": time.perf_counter() - started}, indent=1))
+        if together or state.is_main_process:
+            work(out, before is not None)
+        state.wait_for_everyone()
+        if state.is_main_process:
+            done = {"made_from": made_from, "seconds": time.perf_counter() - started}
+            write_text(record, json.dumps(done, indent=1))
+        state.wait_for_everyone()
         return out
 
     def seconds(self, name: str) -> float:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from pyarrow import parquet
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -18,7 +22,7 @@ from transformers import ElectraConfig, ElectraForSequenceClassification
 from hf_dense.cli import main
 from hf_dense.errors import InputError
 from hf_dense.finetuning import pipeline as pipeline_module
-from hf_dense.finetuning.biencoder import _BiencoderTrainer
+from hf_dense.finetuning.biencoder import _BiencoderTrainer, load_history
 from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
 from hf_dense.finetuning.results import measure_stages
 
@@ -235,9 +239,26 @@ def test_settings_that_cannot_be(given: dict[str, Any], changes: dict[str, Any],
         Pipeline.of({**given, **changes})
 
 
-def test_from_the_command_line(given: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import yaml
+@pytest.mark.slow
+def test_two_processes_go_through_all_stages(given: dict[str, Any], tmp_path: Path) -> None:
+    for name in ("retriever1", "retriever2", "reranker", "distilled"):
+        given[name] = {**given[name], "per_device_train_batch_size": 4}
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(given))
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launch += ["--main_process_port", "0", "-m", "hf_dense.cli", "finetune", str(tmp_path / "pipeline.yaml")]
+    done = subprocess.run(launch, env=dict(os.environ), capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "| distilled |" in done.stdout
+    histories = [load_history(tmp_path / "run" / name) for name in ("retriever1", "distilled")]
+    for name in ("retriever1", "retriever2", "reranker", "distilled"):
+        given[name] = {**given[name], "per_device_train_batch_size": 8}
+    run_pipeline(Pipeline.of({**given, "output_dir": str(tmp_path / "one")}))
+    for name, history in zip(("retriever1", "distilled"), histories, strict=True):
+        alone = [row["loss"] for row in load_history(tmp_path / "one" / name) if "loss" in row]
+        assert [row["loss"] for row in history if "loss" in row] == pytest.approx(alone, rel=0.2)
 
+
+def test_from_the_command_line(given: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = {**given, "retriever2": None, "reranker": None, "distilled": None, "output_dir": "elsewhere"}
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(given))
     main(["finetune", str(tmp_path / "pipeline.yaml"), "--output_dir", str(tmp_path / "run")])
