@@ -11,6 +11,8 @@ from textwrap import fill
 
 from hf_dense.data.commands import add_data_arguments, run_data
 from hf_dense.errors import InputError, run_main
+from hf_dense.evaluation.analyse_commands import add_analyse_arguments, run_analyse
+from hf_dense.export_commands import add_export_arguments, run_export
 from hf_dense.version import __version__
 
 
@@ -118,6 +120,13 @@ def _add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         help="names of MTEB's retrieval tasks, beir, web, or DIRECTORY[:SPLIT] (split: test)",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="receives results; those there are kept")
+    parser.add_argument(
+        "--protocol",
+        choices=("passages", "documents", "answers", "candidates"),
+        default="passages",
+        help="of directories: passages; documents by their best passages (MS MARCO); answers in passages (Natural "
+        "Questions); given candidates (MIND) (default: passages)",
+    )
     parser.add_argument("--batch_size", type=int, default=64, help="texts encoded at once (default: 64)")
 
 
@@ -132,12 +141,39 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     for given in arguments.models:
         name, _, model = given.rpartition("=")
         models[name or Path(model).name] = model
-    print(format_results(evaluate_tasks(models, arguments.tasks, arguments.out, batch_size=arguments.batch_size)))
+    options = {"protocol": arguments.protocol, "batch_size": arguments.batch_size}
+    print(format_results(evaluate_tasks(models, arguments.tasks, arguments.out, **options)))
+
+
+def _add_glue_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checkpoint", help="encoder or pre-training checkpoint: a directory or Hub id")
+    parser.add_argument("--out", required=True, metavar="DIR", help="receives results; tasks that are there are kept")
+    parser.add_argument("--tasks", nargs="+", metavar="TASK", help="of cola, mrpc, stsb, qqp, mnli, qnli, sst2 (all)")
+    parser.add_argument("--data_dir", metavar="DIR", help="<task>/train.parquet ... (default: the Hub's)")
+    parser.add_argument("--max_length", type=int, default=128, help="tokens of an example (default: 128)")
+
+
+def _glue(arguments: argparse.Namespace) -> None:
+    from hf_dense.evaluation.nlu import TASKS, evaluate_glue
+
+    result = evaluate_glue(
+        arguments.checkpoint,
+        arguments.tasks or list(TASKS),
+        name=Path(arguments.checkpoint).name,
+        output_dir=arguments.out,
+        data_dir=arguments.data_dir,
+        max_length=arguments.max_length,
+    )
+    for metric, value in result.metrics.items():
+        print(f"{metric:32}{value:.4f}")
 
 
 VERBS = {
+    "analyse": Verb("Draw the papers' analyses.", add_analyse_arguments, run_analyse),
+    "export": Verb("Write a model in the form others load.", add_export_arguments, run_export),
     "data": Verb("Build corpora, contexts, word counts and negatives.", add_data_arguments, run_data),
     "evaluate": Verb("Measure retrievers on tasks.", _add_evaluate_arguments, _evaluate),
+    "glue": Verb("Fine-tune and measure an encoder on GLUE.", _add_glue_arguments, _glue),
     "finetune": Verb("Train retrievers, stage after stage, and measure each.", _add_finetune_arguments, _finetune),
     "search": Verb("Find the passages that answer a question.", _add_search_arguments, _search),
 }

@@ -125,9 +125,10 @@ def load_judged(dataset: str | os.PathLike[str], out: str | os.PathLike[str], sp
     if depth < 1:
         raise InputError(f"depth is {depth}; ask for at least one negative.")
     corpus, queries, qrels = load_corpus(dataset), load_queries(dataset), load_qrels(dataset, split)
-    texts = [f"{title} {text}".strip() for title, text in zip(corpus["title"], corpus["text"], strict=True)]
-    words = dict(zip(queries["id"], queries["text"], strict=True))
-    return Judged(split, corpus["id"][:], texts, words, _positives(qrels, words, judged_places(corpus), split))
+    rows = corpus[:]
+    texts = [f"{title} {text}".strip() for title, text in zip(rows["title"], rows["text"], strict=True)]
+    words = dict(zip(queries["id"][:], queries["text"][:], strict=True))
+    return Judged(split, rows["id"], texts, words, _positives(qrels, words, judged_places(corpus), split))
 
 
 def write_lists(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,9 @@ from huggingface_hub.errors import HfHubHTTPError
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from hf_dense.errors import InputError
+from hf_dense.evaluation.documents import evaluate_documents
+from hf_dense.evaluation.news import evaluate_candidates
+from hf_dense.evaluation.questions import evaluate_answers
 from hf_dense.evaluation.retrieval import RESULT_FILE, RetrievalResult, evaluate_retriever, load_model, measure_task
 from hf_dense.files import write_text
 from hf_dense.replacing import check_replaceable
@@ -56,7 +59,13 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     CQADUPSTACK: tuple(f"CQADupstack{forum}Retrieval" for forum in _FORUMS),
 }
 NOT_PUBLIC: Final = ("BioASQ", "Signal-1M", "TREC-NEWS", "Robust04")  # of BEIR's 18; give directories of one's own
-MAIN: Final = {"MSMARCO": "mrr@10"}  # of a task; others: nDCG@10
+MAIN: Final = {"MSMARCO": "mrr@10"}  # of a task; others: that of the protocol
+PROTOCOLS: Final[dict[str, tuple[Callable[..., RetrievalResult], str]]] = {
+    "passages": (evaluate_retriever, "ndcg@10"),
+    "documents": (evaluate_documents, "mrr@100"),
+    "answers": (evaluate_answers, "answer_recall@20"),
+    "candidates": (evaluate_candidates, "auc"),
+}  # how a local task is measured, and by what
 
 
 def expand(tasks: Sequence[str]) -> list[str]:
@@ -76,6 +85,7 @@ def evaluate_tasks(
     tasks: Sequence[str],
     output_dir: str | Path,
     *,
+    protocol: str = "passages",
     batch_size: int = 64,
 ) -> dict[str, dict[str, RetrievalResult]]:
     """Evaluate every model on every task; what is in `output_dir` already is not done again.
@@ -85,6 +95,8 @@ def evaluate_tasks(
         tasks: names of MTEB's retrieval tasks or of `GROUPS`; or `DIRECTORY:SPLIT`, a collection or a folder in BEIR
             layout (the split is `test` when it is left out).
         output_dir: receives `<model>/<task>/result.json` (and MTEB's scores, rankings), `results.json`, `results.md`.
+        protocol: how local tasks are measured: `passages` are found; `documents`, by their best passages (MS MARCO); or
+            `answers` (Natural Questions); or the `candidates` of each query are ranked (MIND).
         batch_size: texts encoded at once.
 
     Returns:
@@ -96,6 +108,8 @@ def evaluate_tasks(
     out, names = Path(output_dir), expand(tasks)
     if not models or not names:
         raise InputError("Name at least one model and one task.")
+    if protocol not in PROTOCOLS:
+        raise InputError(f"The protocol is {protocol!r}; allowed: {', '.join(PROTOCOLS)}.")
     labels = [_label(task) for task in names]
     if len({*labels}) < len(labels):
         raise InputError("Two tasks have the same name; rename a directory.")
@@ -109,7 +123,7 @@ def evaluate_tasks(
                     found[name][label] = RetrievalResult.load(place)
                 else:
                     logger.info("%s on %s", name, label)
-                    found[name][label] = _evaluate(model, task, name, place, batch_size)
+                    found[name][label] = _evaluate(model, task, name, place, protocol, batch_size)
             except InputError as error:
                 failed[f"{name} on {label}"] = str(error)
     write_text(out / "results.json", json.dumps(_facts(found, failed), indent=1))
@@ -121,10 +135,11 @@ def evaluate_tasks(
     return found
 
 
-def _evaluate(model: str | Path, task: str, name: str, place: Path, batch_size: int) -> RetrievalResult:
+def _evaluate(model: str | Path, task: str, name: str, place: Path, protocol: str, batch_size: int) -> RetrievalResult:
     directory, split = _local(task)
     if directory is not None:
-        return evaluate_retriever(model, directory, split, name=name, output_dir=place, batch_size=batch_size)
+        evaluate, _ = PROTOCOLS[protocol]
+        return evaluate(model, directory, split, name=name, output_dir=place, batch_size=batch_size)
     check_replaceable(place, marker=RESULT_FILE)
     loaded, split = _public(task)
     subset = next(iter(loaded.dataset))
@@ -169,12 +184,13 @@ def _label(task: str) -> str:
 def format_results(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
     """A Markdown table: one row for each retriever, with those that papers published, labelled as such, below.
 
-    Tasks are measured by nDCG@10, MS MARCO by MRR@10. CQADupStack's forums are shown by their mean. What was not
+    Passages are measured by nDCG@10, MS MARCO's by MRR@10. CQADupStack's forums are shown by their mean. What was not
     measured is said to be so.
     """
     ours = {name: means(results) for name, results in found.items()}
     tasks = list(dict.fromkeys(task for values in ours.values() for task in values))
-    rows = [["", *(f"{task} {MAIN.get(task, 'ndcg@10')}" for task in tasks)], ["---", *["---:"] * len(tasks)]]
+    metrics = {task: main_metric(task, result) for results in found.values() for task, result in results.items()}
+    rows = [["", *(f"{task} {metrics.get(task, 'ndcg@10')}" for task in tasks)], ["---", *["---:"] * len(tasks)]]
     for name, values in ours.items():
         rows.append([name, *(f"{values[task]:.4f}" if task in values else "not measured" for task in tasks)])
     for published in load_published():
@@ -191,11 +207,17 @@ def format_results(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
 
 def means(results: Mapping[str, RetrievalResult]) -> dict[str, float]:
     """The main metric of every task; the mean of CQADupStack's forums in their place, when all are there."""
-    values = {task: result.metrics[MAIN.get(task, "ndcg@10")] for task, result in results.items()}
+    values = {task: result.metrics[main_metric(task, result)] for task, result in results.items()}
     forums = GROUPS[CQADUPSTACK]
     if set(forums) <= set(values):
         values[CQADUPSTACK] = sum(values.pop(forum) for forum in forums) / len(forums)
     return values
+
+
+def main_metric(task: str, result: RetrievalResult) -> str:
+    """The metric that a table shows of a task."""
+    wanted = (MAIN.get(task), *(metric for _, metric in reversed(PROTOCOLS.values())))
+    return next((metric for metric in wanted if metric in result.metrics), next(iter(result.metrics)))
 
 
 def load_published() -> list[dict[str, Any]]:

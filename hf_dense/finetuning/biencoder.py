@@ -35,6 +35,8 @@ from hf_dense.files import atomic_directory
 from hf_dense.finetuning.lists import PassageLists
 from hf_dense.finetuning.losses import CONTRASTS, DISTILLATIONS, contrastive_loss, distillation_loss, own_scores
 from hf_dense.finetuning.resuming import Visits, output_directory, resume_point
+from hf_dense.hub.hybrid import save_hybrid
+from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.loading import load_retriever
 
 Features = Mapping[str, Any]
@@ -168,8 +170,11 @@ def finetune(
     trainer.save_state()
     target = output_directory(arguments) / "model"
     if trainer.is_world_process_zero():
-        with atomic_directory(target) as work:
-            retriever.save_pretrained(str(work))
+        if isinstance(retriever[-1], HybridHead):
+            save_hybrid(retriever, target)
+        else:
+            with atomic_directory(target) as work:
+                retriever.save_pretrained(str(work))
     trainer.accelerator.wait_for_everyone()
     return target
 

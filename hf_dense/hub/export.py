@@ -1,4 +1,4 @@
-"""From a pre-training checkpoint to a plain Sentence-Transformers directory."""
+"""From a checkpoint to directories that others load without our code."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import CrossEncoder, CrossEncoderModelCardData, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory
@@ -55,10 +55,10 @@ def export_sentence_transformer(
             `output_dir` that holds something else.
     """
     check_replaceable(output_dir, marker="modules.json")
-    _check_options(max_length, pooling, similarity, prompts or {})
+    _check_options(pooling, similarity, prompts or {})
     tokenizer = load_tokenizer(checkpoint)
     encoder = load_encoder(checkpoint)
-    _check_fit(tokenizer, encoder, checkpoint, max_length, pooling)
+    check_fit(tokenizer, encoder.config, checkpoint, max_length, pooling)
     target = Path(output_dir)
     with tempfile.TemporaryDirectory() as plain, atomic_directory(target) as work:
         encoder.save_pretrained(plain)
@@ -80,9 +80,75 @@ def export_sentence_transformer(
     return target
 
 
-def _check_options(max_length: int, pooling: str, similarity: str, prompts: Mapping[str, str]) -> None:
-    if max_length < 2:
-        raise InputError(f"max_length is {max_length}; it must be at least 2 tokens.")
+def export_encoder(checkpoint: str | Path, output_dir: str | Path) -> Path:
+    """Write the encoder of `checkpoint`, without pooler, as a plain transformers directory.
+
+    Args:
+        checkpoint: directory or Hub id of an hf_dense pre-training checkpoint, or of a plain encoder; its tokenizer is
+            beside it.
+        output_dir: an absent or empty directory, which appears complete or not at all.
+
+    Returns:
+        `output_dir`; `AutoModel.from_pretrained(output_dir)` loads it without hf_dense and without remote code.
+
+    Raises:
+        InputError: no checkpoint or no tokenizer there, more tokens than the encoder has, or something is in
+            `output_dir`.
+    """
+    _check_empty(output_dir)
+    tokenizer = load_tokenizer(checkpoint)
+    encoder = load_encoder(checkpoint)
+    _check_vocabulary(tokenizer, encoder.config, checkpoint)
+    with atomic_directory(output_dir) as work:
+        encoder.save_pretrained(work)
+        tokenizer.save_pretrained(work)
+    return Path(output_dir)
+
+
+def export_cross_encoder(checkpoint: str | Path, output_dir: str | Path, max_length: int | None = None) -> Path:
+    """Write a trained re-ranker, or another classifier of sequences, as a plain Sentence-Transformers directory.
+
+    Args:
+        checkpoint: directory or Hub id of a model with a head for sequences, its tokenizer beside it.
+        output_dir: an absent or empty directory, which appears complete or not at all.
+        max_length: longest pair in tokens, special tokens included; the checkpoint's own where None.
+
+    Returns:
+        `output_dir`; `CrossEncoder(output_dir)` loads it without hf_dense and gives what `CrossEncoder(checkpoint)`
+        does: raw logits for a re-ranker trained here.
+
+    Raises:
+        InputError: nothing to load, no head for sequences, a tokenizer that does not fit, more tokens than the encoder
+            has positions, or something is in `output_dir`.
+    """
+    _check_empty(output_dir)
+    tokenizer = load_tokenizer(checkpoint)
+    try:
+        config = AutoConfig.from_pretrained(str(checkpoint), trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"Cannot load a cross-encoder from {checkpoint}.") from error
+    if not any(name.endswith("ForSequenceClassification") for name in config.architectures or ()):
+        raise InputError(f"{checkpoint} has no head that scores pairs; train a re-ranker from it first.")
+    if max_length is None:
+        _check_vocabulary(tokenizer, config, checkpoint)
+    else:
+        check_fit(tokenizer, config, checkpoint, max_length, "mean")
+    card = CrossEncoderModelCardData(local_files_only=True)  # as in load_retriever
+    with quiet_loading():
+        model = CrossEncoder(str(checkpoint), max_length=max_length, model_card_data=card, device="cpu")
+    with atomic_directory(output_dir) as work:
+        model.save_pretrained(str(work))
+    return Path(output_dir)
+
+
+def _check_empty(output_dir: str | Path) -> None:
+    """Plain directories have no file that tells an earlier export from a checkpoint, so neither is replaced."""
+    target = Path(output_dir)
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise InputError(f"{output_dir} holds something already; name another place or remove it.")
+
+
+def _check_options(pooling: str, similarity: str, prompts: Mapping[str, str]) -> None:
     for name, value, allowed in (
         ("pooling", pooling, get_args(PoolingMode)),
         ("similarity", similarity, get_args(Similarity)),
@@ -92,22 +158,32 @@ def _check_options(max_length: int, pooling: str, similarity: str, prompts: Mapp
             raise InputError(f"{name} is {value!r}; it must be one of: {', '.join(allowed)}.")
 
 
-def _check_fit(
+def check_fit(
     tokenizer: PreTrainedTokenizerBase,
-    encoder: PreTrainedModel,
+    config: PreTrainedConfig,
     checkpoint: str | Path,
     max_length: int,
     pooling: str,
 ) -> None:
-    config = encoder.config
+    """Pass when tokenizer, encoder, length and pooling go together.
+
+    Raises:
+        InputError: they do not.
+    """
+    if max_length < 2:
+        raise InputError(f"max_length is {max_length}; it must be at least 2 tokens.")
     if pooling == "cls" and tokenizer("a")["input_ids"][:1] != [tokenizer.cls_token_id]:
         raise InputError(f"The tokenizer of {checkpoint} does not put [CLS] first; cls pooling needs it.")
-    if len(tokenizer) > config.vocab_size:
-        raise InputError(
-            f"The tokenizer of {checkpoint} has {len(tokenizer)} tokens, its encoder only {config.vocab_size}."
-        )
+    _check_vocabulary(tokenizer, config, checkpoint)
     longest = max_length
     if config.model_type in FAMILIES:
         longest = FAMILIES[config.model_type].shape(config).positions
     if max_length > longest:
         raise InputError(f"max_length is {max_length} tokens; the encoder of {checkpoint} takes at most {longest}.")
+
+
+def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, checkpoint: str | Path) -> None:
+    if len(tokenizer) > config.vocab_size:
+        raise InputError(
+            f"The tokenizer of {checkpoint} has {len(tokenizer)} tokens, its encoder only {config.vocab_size}."
+        )

@@ -54,6 +54,20 @@ def test_a_task_that_fails_costs_no_other(models: dict[str, str | Path], tmp_pat
     assert not (tmp_path / "out" / "mine" / "bad-test").exists()
 
 
+@pytest.mark.parametrize(("protocol", "metric"), [("documents", "mrr@100"), ("candidates", "auc")])
+def test_local_tasks_are_measured_by_other_protocols(
+    models: dict[str, str | Path], tmp_path: Path, protocol: str, metric: str
+) -> None:
+    data = write_dataset(tmp_path / "data")
+    with (data / "qrels" / "test.tsv").open("a") as stream:
+        stream.write("q1\tp7\t0\nq2\tp7\t0\n")
+    found = evaluate_tasks({"mine": models["mine"]}, [str(data)], tmp_path / "out", protocol=protocol)
+    assert 0 <= found["mine"]["data-test"].metrics[metric] <= 1
+    assert f"data-test {metric}" in (tmp_path / "out" / "results.md").read_text()
+    with pytest.raises(InputError, match="The protocol is 'books'; allowed: passages, documents"):
+        evaluate_tasks(models, [str(data)], tmp_path / "other", protocol="books")
+
+
 def test_public_tasks_need_the_hub(models: dict[str, str | Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="The task SciFact is on the Hub, which cannot be reached"):
         evaluate_tasks({"bm25": "bm25"}, ["SciFact"], tmp_path / "out")

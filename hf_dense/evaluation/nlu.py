@@ -1,0 +1,282 @@
+"""Language understanding: an encoder fine-tuned on tasks of GLUE, to see that pre-training for retrieval kept it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+import traceback
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from datasets import Dataset, Value, load_dataset
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+from torch import nn
+from transformers import (
+    AutoModelForSequenceClassification,
+    DataCollatorWithPadding,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
+
+from hf_dense.errors import InputError
+from hf_dense.evaluation.retrieval import RESULT_FILE, RetrievalResult
+from hf_dense.files import atomic_directory, begin_or_resume, write_text
+from hf_dense.hub.loading import load_encoder, load_tokenizer, quiet_loading
+from hf_dense.modeling.bottleneck_backbones import FAMILIES
+from hf_dense.replacing import check_replaceable
+
+HUB_NAME: Final = "nyu-mll/glue"
+SCHEDULE: Final[dict[str, Any]] = {
+    "learning_rate": 2e-5,
+    "num_train_epochs": 3,
+    "per_device_train_batch_size": 32,
+    "per_device_eval_batch_size": 64,
+    "warmup_steps": 0.1,  # of all
+    "weight_decay": 0.01,
+    "seed": 0,
+    "save_strategy": "no",
+    "report_to": "none",
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of GLUE.
+
+    Args:
+        texts: columns that are read together.
+        classes: how many labels there are; 1 where the label is a number.
+        validation: splits that are measured; the metrics of `validation_<end>` are named `<metric>_<end>`.
+    """
+
+    texts: tuple[str, ...]
+    classes: int = 2
+    validation: tuple[str, ...] = ("validation",)
+
+
+TASKS: Final = {
+    "cola": Task(("sentence",)),
+    "mrpc": Task(("sentence1", "sentence2")),
+    "stsb": Task(("sentence1", "sentence2"), classes=1),
+    "qqp": Task(("question1", "question2")),
+    "mnli": Task(("premise", "hypothesis"), classes=3, validation=("validation_matched", "validation_mismatched")),
+    "qnli": Task(("question", "sentence")),
+    "sst2": Task(("sentence",)),
+}
+
+
+def evaluate_glue(
+    checkpoint: str | Path,
+    tasks: Sequence[str],
+    *,
+    name: str,
+    output_dir: str | Path,
+    data_dir: str | Path | None = None,
+    max_length: int = 128,
+    arguments: Mapping[str, Any] | None = None,
+) -> RetrievalResult:
+    """Fine-tune an encoder on tasks of GLUE, each from the same start, and measure it on their validation sets.
+
+    Source: SEED-Encoder, appendix A.2, on the schedule of BERT (Devlin et al., 2019): `SCHEDULE`. BERT's best learning
+    rate of four on the validation set is the caller's to look for.
+
+    Args:
+        checkpoint: directory or Hub id of an hf_dense checkpoint, or of a plain encoder; its tokenizer is beside it.
+        tasks: of `TASKS`.
+        name: of the encoder, in results and tables.
+        output_dir: receives `<task>/result.json` as soon as a task is done, complete or not at all, and the last
+            `result.json` when all are. What is done there is not run again; the error of a task that failed is
+            `<task>-error.txt`.
+        data_dir: where the Hub's data cannot be had: a folder `<task>` with `train` and `validation` (of MNLI
+            `validation_matched` and `validation_mismatched`), `.parquet` or `.jsonl`, columns as GLUE names them.
+        max_length: longest input in tokens; longer ones are cut.
+        arguments: of `TrainingArguments`, in place of the schedule's.
+
+    Returns:
+        `<task>/<metric>` on the split `validation`. Most of these are no means over examples: `per_query` is empty.
+
+    Raises:
+        InputError: an unknown task or argument, nothing to load, `output_dir` holds something else or the tasks of
+            another encoder or other arguments, or tasks failed; the others are done by then.
+    """
+    unknown = [task for task in tasks if task not in TASKS]
+    if unknown or not tasks:
+        raise InputError(f"The tasks are {', '.join(tasks) or 'none'}; choose some of {', '.join(TASKS)}.")
+    check_replaceable(output_dir, marker="settings.json")
+    encoder, tokenizer, target = load_encoder(checkpoint), load_tokenizer(checkpoint), Path(output_dir)
+    _check_length(encoder.config, max_length)
+    with tempfile.TemporaryDirectory() as scratch:
+        schedule = {**SCHEDULE, **(arguments or {})}
+        training = _training_arguments(f"{scratch}/training", schedule)
+        start = Path(scratch) / "encoder"
+        encoder.save_pretrained(start)
+        tokenizer.save_pretrained(start)
+        settings = {"encoder": _checksum(encoder), "max_length": max_length, "arguments": schedule}
+        begin_or_resume(target, json.loads(json.dumps(settings, default=str)))
+        (target / RESULT_FILE).unlink(missing_ok=True)
+        del encoder
+        done: dict[str, RetrievalResult] = {}
+        failed: dict[str, str] = {}
+        for task in dict.fromkeys(tasks):
+            try:
+                if not (target / task).is_dir():
+                    _run_task(start, task, name, target, data_dir, max_length, training)
+                done[task] = RetrievalResult.load(target / task)
+            except Exception as error:  # whatever it is, the other tasks go on
+                failed[task] = (str(error) or type(error).__name__).strip().splitlines()[0].rstrip(".")
+                write_text(_error_file(target, task), traceback.format_exc())
+    if failed:
+        reasons = "; ".join(f"{task} ({reason})" for task, reason in failed.items())
+        raise InputError(f"{len(failed)} of {len(failed) + len(done)} tasks failed, what is done is kept: {reasons}.")
+    metrics = {f"{task}/{metric}": value for task, result in done.items() for metric, value in result.metrics.items()}
+    result = RetrievalResult(name, "validation", metrics, {}, sum(result.seconds for result in done.values()))
+    write_text(target / RESULT_FILE, json.dumps(asdict(result), indent=1))
+    return result
+
+
+def load_task(task: str, data_dir: str | Path | None = None) -> dict[str, Dataset]:
+    """The splits of a task that are trained and measured on, from `data_dir` where one is named, else from the Hub.
+
+    Raises:
+        InputError: they are not there, or a column is missing.
+    """
+    spec = TASKS[task]
+    splits = ("train", *spec.validation)
+    if data_dir is not None:
+        data = {split: _read_split(task, split, data_dir) for split in splits}
+    else:
+        try:
+            data = dict(zip(splits, load_dataset(HUB_NAME, task, split=list(splits)), strict=True))
+        except (OSError, ValueError) as error:  # the Hub cannot be reached, or does not have it in the cache
+            raise InputError(
+                f"The data of {task} cannot be had from the Hub ({HUB_NAME}); name a data_dir that has it."
+            ) from error
+    for split, rows in data.items():
+        if missing := [column for column in (*spec.texts, "label") if column not in rows.column_names]:
+            raise InputError(f"The {split} split of {task} has no column {missing[0]!r}.")
+    return data
+
+
+def score_task(task: str, predictions: Sequence[float], references: Sequence[float]) -> dict[str, float]:
+    """GLUE's metrics of a task: those of the library `evaluate` where it can be had, else the same figures.
+
+    Args:
+        predictions: classes, or numbers where the task has one for each example.
+        references: labels.
+
+    Returns:
+        `matthews_correlation` (CoLA), `accuracy` and `f1` (MRPC, QQP), `pearson` and `spearmanr` (STS-B), or
+        `accuracy`.
+    """
+    metric = _published_metric(task)
+    if metric is not None:
+        return {
+            name: float(value) for name, value in metric.compute(predictions=predictions, references=references).items()
+        }
+    if task == "cola":
+        return {"matthews_correlation": float(matthews_corrcoef(references, predictions))}
+    if task == "stsb":
+        return {
+            "pearson": float(pearsonr(predictions, references).statistic),
+            "spearmanr": float(spearmanr(predictions, references).statistic),
+        }
+    scores = {"accuracy": float(accuracy_score(references, predictions))}
+    if task in ("mrpc", "qqp"):
+        scores["f1"] = float(f1_score(references, predictions))
+    return scores
+
+
+def _run_task(
+    start: Path,
+    task: str,
+    name: str,
+    target: Path,
+    data_dir: str | Path | None,
+    max_length: int,
+    training: TrainingArguments,
+) -> None:
+    """Fine-tune on a task and write its result."""
+    clock = time.perf_counter()
+    spec, data, tokenizer = TASKS[task], load_task(task, data_dir), load_tokenizer(start)
+
+    def encode(rows: Mapping[str, list[str]]) -> Any:
+        return tokenizer(*(rows[column] for column in spec.texts), truncation=True, max_length=max_length)
+
+    kind = Value("float32" if spec.classes == 1 else "int64")
+    encoded = {
+        split: rows.select_columns([*spec.texts, "label"])
+        .cast_column("label", kind)
+        .map(encode, batched=True, remove_columns=list(spec.texts))
+        for split, rows in data.items()
+    }
+    set_seed(training.seed)  # of the head's weights
+    with quiet_loading():
+        model = AutoModelForSequenceClassification.from_pretrained(start, num_labels=spec.classes)
+    trainer = Trainer(
+        model,
+        training,
+        train_dataset=encoded["train"],
+        processing_class=tokenizer,
+        data_collator=DataCollatorWithPadding(tokenizer),
+    )
+    trainer.train()
+    metrics: dict[str, float] = {}
+    for split in spec.validation:
+        found = trainer.predict(encoded[split])
+        logits: Any = found.predictions
+        predictions = logits[:, 0] if spec.classes == 1 else logits.argmax(-1)
+        scores = score_task(task, predictions.tolist(), encoded[split]["label"][:])
+        metrics |= {metric + split.removeprefix("validation"): value for metric, value in scores.items()}
+    result = RetrievalResult(name, "validation", metrics, {}, time.perf_counter() - clock)
+    with atomic_directory(target / task) as work:
+        (work / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
+    _error_file(target, task).unlink(missing_ok=True)
+
+
+def _read_split(task: str, split: str, data_dir: str | Path) -> Dataset:
+    for suffix, read in ((".parquet", Dataset.from_parquet), (".jsonl", Dataset.from_json)):
+        file = Path(data_dir) / task / f"{split}{suffix}"
+        if file.is_file():
+            return read(str(file))
+    raise InputError(f"{Path(data_dir) / task} has no {split}.parquet or {split}.jsonl.")
+
+
+def _published_metric(task: str) -> Any:
+    """The metric of a task as the library `evaluate` has it; None where that or its code cannot be had."""
+    try:
+        return import_module("evaluate").load("glue", task)
+    except Exception:  # of a library that runs code from the Hub
+        return None
+
+
+def _training_arguments(output_dir: str, schedule: Mapping[str, Any]) -> TrainingArguments:
+    try:
+        return TrainingArguments(output_dir, **schedule)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"The arguments cannot be used: {str(error).splitlines()[0].rstrip('.')}.") from error
+
+
+def _check_length(config: Any, max_length: int) -> None:
+    positions = FAMILIES[config.model_type].shape(config).positions if config.model_type in FAMILIES else max_length
+    if not 3 <= max_length <= positions:
+        raise InputError(f"max_length is {max_length} tokens; the encoder takes from 3 to {positions}.")
+
+
+def _checksum(model: nn.Module) -> int:
+    """A number that changes with the weights."""
+    value = 0
+    for tensor in model.state_dict().values():
+        value = zlib.crc32(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy(), value)
+    return value
+
+
+def _error_file(target: Path, task: str) -> Path:
+    return target / f"{task}-error.txt"

@@ -1,0 +1,126 @@
+"""Retrievers as ONNX files, for runtimes without PyTorch."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+
+from hf_dense.errors import InputError
+from hf_dense.files import atomic_directory
+from hf_dense.hub.loading import load_retriever
+from hf_dense.replacing import check_replaceable
+
+_FILE, _OUTPUT = "model.onnx", "sentence_embedding"
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+_TOLERANCE = 1e-4
+_ONE_FILE = 2**31 - 2**20  # bytes of weights that an ONNX file holds; more go into a file beside it
+_TRACED = ["one text", "and a longer text, so that the rows differ in length"]
+_CHECKED = (["a"], ["some words", "b", "and many more words than in the text before"], ["a long text " * 1000])
+
+
+def export_onnx(retriever: str | Path, output_dir: str | Path) -> Path:
+    """Write a retriever as an ONNX file that goes from tokens to vectors, pooling and normalisation included.
+
+    The file is compared to the model, on batches and lengths other than those it was made from, before it appears.
+
+    Args:
+        retriever: directory or Hub id of a Sentence-Transformers retriever without code of its own.
+        output_dir: where the directory appears, complete or not at all; an earlier export is replaced.
+
+    Returns:
+        `output_dir`, with
+        - `model.onnx`: `input_ids`, `attention_mask` and, where the encoder reads them, `token_type_ids`, all
+          (batch, length) int64, to `sentence_embedding` (batch, dim) float32;
+        - the tokenizer, whose `model_max_length` is the longest input;
+        - `onnx.json`: names of the inputs and the output, the similarity, and the prompts that belong before texts.
+
+    Raises:
+        InputError: the packages of `hf_dense[onnx]` are absent, nothing to load, a model that PyTorch cannot export or
+            whose file gives other vectors, an `output_dir` that holds something else.
+    """
+    check_replaceable(output_dir, marker=_FILE)
+    missing = [name for name in ("onnx", "onnxruntime", "onnxscript") if find_spec(name) is None]
+    if missing:
+        raise InputError(f"ONNX files need the package {missing[0]}; install it with pip install 'hf_dense[onnx]'.")
+    model = load_retriever(retriever).to("cpu").float().eval()
+    names = _inputs(model)
+    with atomic_directory(output_dir) as work:
+        _trace(model, names, work / _FILE)
+        _compare(model, names, work / _FILE)
+        model.tokenizer.save_pretrained(work)
+        facts = {
+            "inputs": names,
+            "output": _OUTPUT,
+            "similarity": model.similarity_fn_name,
+            "prompts": {role: prompt for role, prompt in model.prompts.items() if prompt},
+        }
+        (work / "onnx.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    return Path(output_dir)
+
+
+class _Vectors(nn.Module):
+    """A retriever as a function of tensors alone."""
+
+    def __init__(self, model: SentenceTransformer, names: list[str]) -> None:
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        vectors: Tensor = self.model(dict(zip(self.names, tensors, strict=True)))[_OUTPUT]
+        return vectors
+
+
+def _inputs(model: SentenceTransformer) -> list[str]:
+    """The tensors that both the tokenizer gives and the encoder reads."""
+    encoder: Any = model[0].model
+    read = inspect.signature(encoder.forward).parameters
+    given = model.preprocess(_TRACED)
+    return [name for name in _INPUTS if name in given and name in read]
+
+
+def _trace(model: SentenceTransformer, names: list[str], file: Path) -> None:
+    features = model.preprocess(_TRACED)
+    free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    size = sum(tensor.nbytes for tensor in model.state_dict().values())
+    try:
+        with torch.no_grad():
+            torch.onnx.export(
+                _Vectors(model, names).eval(),
+                tuple(features[name] for name in names),
+                file,
+                input_names=names,
+                output_names=[_OUTPUT],
+                dynamic_shapes=(tuple(free for _ in names),),
+                dynamo=True,
+                external_data=size > _ONE_FILE,
+                verbose=False,
+            )
+    except torch.onnx.OnnxExporterError as error:
+        raise InputError(
+            "PyTorch cannot export this model to ONNX; its encoder has an operation ONNX lacks."
+        ) from error
+
+
+def _compare(model: SentenceTransformer, names: list[str], file: Path) -> None:
+    """Pass when file and model give the same vectors."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    for texts in _CHECKED:
+        features = model.preprocess(texts)
+        with torch.no_grad():
+            expected = model({name: features[name] for name in names})[_OUTPUT].numpy()
+        (found,) = session.run([_OUTPUT], {name: features[name].numpy() for name in names})
+        apart = float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
+        if not apart <= _TOLERANCE:
+            raise InputError(
+                f"The ONNX file gives vectors that differ from the model's by {apart:.1e}; none is written."
+            )

@@ -1,0 +1,283 @@
+"""GLUE: metrics by hand, tasks fine-tuned in seconds, resumed, and failing one by one."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+from datasets import Dataset
+from pyarrow import parquet
+from tiny_backbones import BACKBONES
+from tiny_retriever import LETTERS, tiny_config, tiny_tokenizer, write_encoder
+
+from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
+from hf_dense.evaluation import nlu
+from hf_dense.evaluation.nlu import TASKS, evaluate_glue, load_task, score_task
+from hf_dense.evaluation.retrieval import RetrievalResult
+
+QUICK = {"max_steps": 1, "per_device_train_batch_size": 4, "disable_tqdm": True}
+LEARN = {"learning_rate": 3e-3, "num_train_epochs": 6, "per_device_train_batch_size": 16, "disable_tqdm": True}
+METRICS = {
+    "cola/matthews_correlation",
+    "mrpc/accuracy",
+    "mrpc/f1",
+    "stsb/pearson",
+    "stsb/spearmanr",
+    "qqp/accuracy",
+    "qqp/f1",
+    "mnli/accuracy_matched",
+    "mnli/accuracy_mismatched",
+    "qnli/accuracy",
+    "sst2/accuracy",
+}
+
+
+@pytest.fixture(autouse=True)
+def without_evaluate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "evaluate", None)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_encoder(tmp_path_factory.mktemp("encoder") / "model")
+
+
+def rows_of(task: str, count: int, seed: int) -> list[dict[str, Any]]:
+    """Texts whose label can be seen: how many of the letters a and b they hold."""
+    generator, spec = random.Random(seed), TASKS[task]
+    rows = []
+    for at in range(count):
+        label = generator.random() * 5 if spec.classes == 1 else generator.randrange(spec.classes)
+        seen = round(label) if spec.classes == 1 else 3 * label
+        letters = ["a"] * seen + generator.choices(LETTERS[2:], k=8 - seen)
+        rows.append({**{column: " ".join(letters) for column in spec.texts}, "label": label, "idx": at})
+    return rows
+
+
+def write_task(folder: Path, task: str, suffix: str = ".jsonl", train: int = 16, validation: int = 12) -> None:
+    (folder / task).mkdir(parents=True, exist_ok=True)
+    for seed, split in enumerate(("train", *TASKS[task].validation)):
+        rows, file = rows_of(task, validation if seed else train, seed), folder / task / f"{split}{suffix}"
+        if suffix == ".parquet":
+            parquet.write_table(pa.Table.from_pylist(rows), file)
+        else:
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("glue")
+    for at, task in enumerate(TASKS):
+        write_task(folder, task, (".parquet", ".jsonl")[at % 2])
+    return folder
+
+
+def test_scores_by_hand() -> None:
+    predictions, references = (
+        [1, 1, 1, 0, 0, 0, 0, 1],
+        [1, 1, 0, 0, 0, 1, 0, 0],
+    )  # 2 true and 2 false of 1, 3 and 1 of 0
+    assert score_task("sst2", predictions, references) == {"accuracy": 5 / 8}
+    for task in ("mrpc", "qqp"):
+        assert score_task(task, predictions, references) == pytest.approx({"accuracy": 5 / 8, "f1": 4 / 7})
+    matthews = (2 * 3 - 2 * 1) / ((2 + 2) * (2 + 1) * (3 + 2) * (3 + 1)) ** 0.5
+    assert score_task("cola", predictions, references) == pytest.approx({"matthews_correlation": matthews})
+    assert score_task("mnli", [0, 1, 2, 2], [0, 2, 2, 1]) == {"accuracy": 0.5}
+    assert score_task("qnli", [0], [1]) == {"accuracy": 0}
+    # Deviations (-1.5, -0.5, -0.5, 2.5) and (-1.25, -1.25, 0.75, 1.75); ranks (1, 2.5, 2.5, 4) and (1.5, 1.5, 3, 4).
+    pearson = (1.875 + 0.625 - 0.375 + 4.375) / ((2.25 + 0.25 + 0.25 + 6.25) * (1.5625 * 2 + 0.5625 + 3.0625)) ** 0.5
+    spearman = (1.5 + 0 + 0 + 1.5 * 1.5) / ((2.25 + 2.25) * (1 + 1 + 0.25 + 2.25)) ** 0.5
+    found = score_task("stsb", [1.0, 2.0, 2.0, 5.0], [1.0, 1.0, 3.0, 4.0])
+    assert found == pytest.approx({"pearson": pearson, "spearmanr": spearman})
+
+
+def test_the_published_metric_is_used_where_it_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Metric:
+        def compute(self, *, predictions: list[int], references: list[int]) -> dict[str, Any]:
+            return {"matthews_correlation": torch.tensor(predictions[0] - references[0]).numpy()}
+
+    asked = []
+    fake = SimpleNamespace(load=lambda *names: asked.append(names) or Metric())
+    monkeypatch.setitem(sys.modules, "evaluate", fake)
+    assert score_task("cola", [7, 0], [3, 1]) == {"matthews_correlation": 4.0}
+    assert asked == [("glue", "cola")]
+
+
+def test_a_published_metric_that_cannot_be_had_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*names: str) -> None:
+        raise FileNotFoundError("offline")
+
+    monkeypatch.setitem(sys.modules, "evaluate", SimpleNamespace(load=load))
+    assert score_task("sst2", [1, 0], [1, 1]) == {"accuracy": 0.5}
+
+
+def test_all_tasks_of_a_pretraining_checkpoint(data: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    RetroMAEForPreTraining(RetroMAEConfig(backbone_config=tiny_config())).save_pretrained(tmp_path / "checkpoint")
+    tiny_tokenizer().save_pretrained(tmp_path / "checkpoint")
+    out = tmp_path / "out"
+    found = evaluate_glue(
+        tmp_path / "checkpoint",
+        list(TASKS),
+        name="tiny",
+        output_dir=out,
+        data_dir=data,
+        max_length=24,
+        arguments=QUICK,
+    )
+    assert set(found.metrics) == METRICS
+    assert (found.name, found.split, found.per_query) == ("tiny", "validation", {})
+    assert str(RetrievalResult.load(out)) == str(found)  # a correlation may be no number
+    for task in TASKS:
+        alone = RetrievalResult.load(out / task)
+        assert {f"{task}/{metric}" for metric in alone.metrics} <= METRICS
+    assert {path.name for path in out.iterdir()} == {*TASKS, "result.json", "settings.json"}
+
+
+def test_what_is_to_be_seen_is_learnt(encoder: Path, tmp_path: Path) -> None:
+    for task in ("mnli", "stsb"):
+        write_task(tmp_path / "data", task, train=160, validation=40)
+    found = evaluate_glue(
+        encoder,
+        ["mnli", "stsb"],
+        name="tiny",
+        output_dir=tmp_path / "out",
+        data_dir=tmp_path / "data",
+        max_length=24,
+        arguments=LEARN,
+    )
+    assert found.metrics["mnli/accuracy_matched"] > 0.9
+    assert found.metrics["mnli/accuracy_mismatched"] > 0.9
+    assert found.metrics["stsb/pearson"] > 0.8
+    assert found.metrics["stsb/spearmanr"] > 0.8
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_every_family_of_backbones_gets_a_head(backbone: str, data: Path, tmp_path: Path) -> None:
+    model = RetroMAEForPreTraining(RetroMAEConfig(backbone_config=BACKBONES[backbone](0.1)))
+    model.save_pretrained(tmp_path / "checkpoint")
+    tiny_tokenizer().save_pretrained(tmp_path / "checkpoint")
+    found = evaluate_glue(
+        tmp_path / "checkpoint",
+        ["sst2"],
+        name=backbone,
+        output_dir=tmp_path / "out",
+        data_dir=data,
+        max_length=16,
+        arguments=QUICK,
+    )
+    assert set(found.metrics) == {"sst2/accuracy"}
+
+
+def run(encoder: Path, tasks: list[str], out: Path, data: Path | None, **changes: Any) -> RetrievalResult:
+    options = {"name": "tiny", "max_length": 24, "arguments": QUICK, **changes}
+    return evaluate_glue(encoder, tasks, output_dir=out, data_dir=data, **options)
+
+
+def test_failed_tasks_do_not_lose_the_others_and_finished_ones_are_not_run_again(
+    encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, some = tmp_path / "out", tmp_path / "some"
+    write_task(some, "sst2")
+    (some / "cola").mkdir()
+    for split in ("train", "validation"):
+        (some / "cola" / f"{split}.jsonl").write_text('{"text": "a", "label": 0}\n')
+    with pytest.raises(
+        InputError, match=r"^2 of 3 tasks failed.* cola \(.*no column 'sentence'\); mrpc \(.*has no train"
+    ) as error:
+        run(encoder, ["cola", "mrpc", "sst2"], out, some)
+    assert "\n" not in str(error.value)
+    assert {path.name for path in out.iterdir()} == {"sst2", "cola-error.txt", "mrpc-error.txt", "settings.json"}
+    assert "Traceback" in (out / "mrpc-error.txt").read_text()
+    before = RetrievalResult.load(out / "sst2")
+
+    started = []
+    plain = nlu.load_task
+    monkeypatch.setattr(nlu, "load_task", lambda task, *rest: started.append(task) or plain(task, *rest))
+    found = run(encoder, ["cola", "mrpc", "sst2"], out, data)
+    assert started == ["cola", "mrpc"]
+    assert found.metrics["sst2/accuracy"] == before.metrics["accuracy"]
+    assert {path.name for path in out.iterdir()} == {"cola", "mrpc", "sst2", "result.json", "settings.json"}
+    assert str(run(encoder, ["cola", "mrpc", "sst2"], out, None)) == str(found)
+    assert started == ["cola", "mrpc"]
+
+
+def test_an_error_of_training_is_one_of_its_task(
+    encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Trainer(nlu.Trainer):
+        def train(self, *arguments: Any, **options: Any) -> Any:
+            if self.model.config.num_labels == 3:
+                raise RuntimeError("CUDA out of memory.\nMore of it.")
+            return super().train(*arguments, **options)
+
+    monkeypatch.setattr(nlu, "Trainer", Trainer)
+    with pytest.raises(InputError, match=r"1 of 2 tasks failed, what is done is kept: mnli \(CUDA out of memory\)\.$"):
+        run(encoder, ["mnli", "sst2"], tmp_path / "out", data)
+    assert (tmp_path / "out" / "sst2" / "result.json").is_file()
+
+
+def test_a_task_is_the_same_alone_and_after_others(encoder: Path, data: Path, tmp_path: Path) -> None:
+    arguments = {**QUICK, "max_steps": 6, "learning_rate": 1e-3}
+    together = run(encoder, ["mnli", "stsb"], tmp_path / "together", data, arguments=arguments)
+    alone = run(encoder, ["stsb"], tmp_path / "alone", data, arguments=arguments)
+    assert together.metrics["stsb/pearson"] == alone.metrics["stsb/pearson"]
+
+
+def test_finished_tasks_of_other_settings_are_refused(encoder: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(encoder, ["sst2"], out, data)
+    other = write_encoder(tmp_path / "other", seed=1)
+    for changed, options, word in (
+        (encoder, {"arguments": {**QUICK, "seed": 1}}, "arguments"),
+        (encoder, {"max_length": 20}, "max_length"),
+        (other, {}, "encoder"),
+    ):
+        with pytest.raises(InputError, match=f"another {word}"):
+            run(changed, ["sst2"], out, data, **options)
+    assert (out / "result.json").is_file()
+
+
+def test_the_hub_is_read_where_no_directory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str, task: str, split: list[str]) -> list[Dataset]:
+        assert (name, task) == ("nyu-mll/glue", "mnli")
+        return [Dataset.from_list([{"premise": part, "hypothesis": "b", "label": 0}]) for part in split]
+
+    monkeypatch.setattr(nlu, "load_dataset", load)
+    found = load_task("mnli")
+    assert {split: rows["premise"][0] for split, rows in found.items()} == {
+        name: name for name in ("train", "validation_matched", "validation_mismatched")
+    }
+
+
+def test_data_that_cannot_be_had(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="name a data_dir"):
+        load_task("cola")
+    with pytest.raises(InputError, match=r"has no train\.parquet or train\.jsonl"):
+        load_task("cola", tmp_path)
+    assert load_task("cola", data)["validation"].num_rows == 12
+
+
+def test_bad_input_leaves_nothing(encoder: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for tasks, options, message in (
+        (["wnli"], {}, "The tasks are wnli; choose some of cola, mrpc"),
+        ([], {}, "The tasks are none"),
+        (["cola"], {"arguments": {"nosuch": 1}}, "arguments cannot be used"),
+        (["cola"], {"max_length": 65}, "takes from 3 to 64"),
+        (["cola"], {"max_length": 2}, "takes from 3 to 64"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run(encoder, tasks, out, data, **options)
+    with pytest.raises(InputError, match="no model directory"):
+        run(tmp_path / "nosuch", ["cola"], out, data)
+    with pytest.raises(InputError, match="not an earlier output"):
+        run(encoder, ["cola"], encoder, data)
+    assert not out.exists()

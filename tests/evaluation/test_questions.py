@@ -1,0 +1,169 @@
+"""Questions answered by what is found, against loops over the whole ranking."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from datasets import Dataset
+from pyarrow import parquet
+from sentence_transformers import SentenceTransformer
+from tiny_retriever import random_words, write_dataset, write_retriever
+
+from hf_dense.data.collections import load_answers, load_corpus
+from hf_dense.data.supervision import build_collection
+from hf_dense.errors import InputError
+from hf_dense.evaluation.answers import has_answer
+from hf_dense.evaluation.first_stage import open_search
+from hf_dense.evaluation.questions import answer_ranks, evaluate_answers
+from hf_dense.evaluation.retrieval import RetrievalResult
+
+WORDS = random_words(40, seed=3)
+PASSAGES = 150
+DEPTHS = (2, 10)
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Queries q0 to q29 of which every fifth has no answer, q3 has one that is only in titles; 20 are judged."""
+    folder = tmp_path_factory.mktemp("answers") / "collection"
+    generator = random.Random(0)
+    corpus = [
+        {"id": f"p{at}", "title": "onlytitle", "text": " ".join(generator.choices(WORDS, k=6))}
+        for at in range(PASSAGES)
+    ]
+    queries = [
+        {
+            "id": f"q{at}",
+            "text": generator.choice(WORDS),
+            "answers": [] if at % 5 == 4 else [" ".join(generator.choices(WORDS, k=1 + at % 2)), "nowhere"],
+        }
+        for at in range(30)
+    ]
+    queries[3]["answers"] = ["onlytitle"]
+    judgements = [{"query-id": f"q{at}", "corpus-id": "p0", "score": 0} for at in range(20)]
+    empty = pa.schema([("query-id", pa.string()), ("corpus-id", pa.string()), ("score", pa.int32())]).empty_table()
+    for name, table in {
+        "corpus/part": pa.Table.from_pylist(corpus),
+        "queries/part": pa.Table.from_pylist(queries),
+        "qrels/test": pa.Table.from_pylist(judgements),
+        "qrels/dev": empty,
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(table, folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def retriever(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_retriever(tmp_path_factory.mktemp("retriever") / "model")
+
+
+def in_a_loop(retriever: Path, collection: Path, queries: set[str]) -> dict[str, dict[str, float]]:
+    model, corpus = SentenceTransformer(str(retriever)), load_corpus(collection)
+    vectors = model.encode([f"{row['title']} {row['text']}" for row in corpus])
+    values: dict[str, dict[str, float]] = {f"answer_recall@{depth}": {} for depth in DEPTHS}
+    for row in parquet.read_table(collection / "queries").to_pylist():
+        if row["id"] in queries and row["answers"]:
+            order = np.argsort(-(vectors @ model.encode(row["text"])))
+            for depth in DEPTHS:
+                held = [has_answer(corpus[int(place)]["text"], row["answers"]) for place in order[:depth]]
+                values[f"answer_recall@{depth}"][row["id"]] = float(any(held))
+    return values
+
+
+def test_recall_is_that_of_a_loop_over_the_judged_queries(collection: Path, retriever: Path, tmp_path: Path) -> None:
+    found = evaluate_answers(
+        retriever, collection, "test", name="tiny", output_dir=tmp_path / "out", depths=DEPTHS, batch_size=7
+    )
+    expected = in_a_loop(retriever, collection, {f"q{at}" for at in range(20)})
+    assert found.per_query == expected
+    assert len(expected["answer_recall@2"]) == 16  # the others have no answers
+    assert expected["answer_recall@10"]["q3"] == 0
+    for metric, values in expected.items():
+        assert found.metrics[metric] == pytest.approx(np.mean(list(values.values())))
+    assert 0 < found.metrics["answer_recall@2"] < found.metrics["answer_recall@10"] < 1
+    assert RetrievalResult.load(tmp_path / "out") == found
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_split_without_judgements_asks_all_queries(collection: Path, retriever: Path, tmp_path: Path) -> None:
+    found = evaluate_answers(retriever, collection, "dev", name="tiny", output_dir=tmp_path / "out", depths=DEPTHS)
+    assert found.per_query == in_a_loop(retriever, collection, set(load_answers(collection)))
+    assert len(found.per_query["answer_recall@2"]) == 24
+
+
+def test_it_takes_what_was_built_of_questions_and_answers(tmp_path: Path) -> None:
+    (tmp_path / "test.csv").write_text("what is a cat\t['an animal', 'a pet']\nwhere is rome\t['Italy']\n")
+    (tmp_path / "passages.jsonl").write_text(
+        "".join(
+            json.dumps({"id": str(at), "title": "", "text": text}) + "\n"
+            for at, text in enumerate(["A cat is a pet.", "Rome is old.", "Italy is a country."])
+        )
+    )
+    built = build_collection(
+        str(tmp_path / "test.csv"), tmp_path / "nq", "dpr", "test", corpus=str(tmp_path / "passages.jsonl")
+    )
+    found = evaluate_answers("bm25", built, "test", name="BM25", output_dir=tmp_path / "out")
+    # Nothing in the third passage is asked for: it is not found, though there is room for it.
+    assert found.metrics == {"answer_recall@20": 0.5, "answer_recall@100": 0.5}
+
+
+def test_bm25_finds_nothing_for_words_that_are_nowhere(tmp_path: Path) -> None:
+    search = open_search("bm25", ["cat dog", "dog house", "zebra"], tmp_path, 8)
+    scores, places = search(["dog", "unheard", "the"], 10)
+    assert sorted(places[0].tolist()) == [-1, 0, 1]
+    assert (places[1:] == -1).all()
+    assert (scores[1:] == 0).all()
+
+
+def test_ranks_of_answers() -> None:
+    corpus = Dataset.from_dict({"text": ["a cat", "a dog", "", "the dog and the cat"]})
+    places = np.array([[1, 0, 3], [2, 1, 0], [-1, -1, -1], [3, -1, -1]])
+    ranks = answer_ranks(places, corpus, [["cat"], ["cow", "dog"], ["cat"], ["cat and"]])
+    assert ranks == [2, 2, float("inf"), float("inf")]
+    assert answer_ranks(places[2:3], corpus, [["cat"]]) == [float("inf")]
+
+
+def test_a_killed_run_goes_on_with_its_vectors(collection: Path, retriever: Path, tmp_path: Path) -> None:
+    open_search(retriever, ["other", "texts"], tmp_path / "out.partial", 8)
+    with pytest.raises(InputError, match="another texts"):
+        evaluate_answers(retriever, collection, "test", name="tiny", output_dir=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_input_leaves_nothing(collection: Path, retriever: Path, tmp_path: Path) -> None:
+    plain = write_dataset(tmp_path / "beir")
+    cases = [
+        (retriever, collection, "train", (20,), "no relevance judgements"),
+        (retriever, plain, "test", (20,), "answers"),
+        (retriever, collection, "test", (), "depths"),
+        (retriever, collection, "test", (0, 5), "depths"),
+        (tmp_path / "nosuchmodel", collection, "test", (20,), "no model directory"),
+    ]
+    for model, folder, split, depths, message in cases:
+        with pytest.raises(InputError, match=message):
+            evaluate_answers(model, folder, split, name="bad", output_dir=tmp_path / "out", depths=depths)
+    with pytest.raises(InputError, match="not an earlier output"):
+        evaluate_answers(retriever, collection, "test", name="bad", output_dir=retriever)
+    assert [path.name for path in tmp_path.iterdir()] == ["beir"]
+
+
+def test_no_query_with_an_answer(collection: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "unanswered"
+    for name in ("corpus", "queries", "qrels"):
+        (folder / name).mkdir(parents=True)
+    parquet.write_table(parquet.read_table(collection / "corpus"), folder / "corpus" / "part.parquet")
+    parquet.write_table(
+        pa.Table.from_pylist([{"id": "q4", "query-id": "q4", "corpus-id": "p0", "score": 1}]).select(
+            ["query-id", "corpus-id", "score"]
+        ),
+        folder / "qrels" / "test.parquet",
+    )
+    parquet.write_table(parquet.read_table(collection / "queries"), folder / "queries" / "part.parquet")
+    with pytest.raises(InputError, match="No query of split 'test'"):
+        evaluate_answers("bm25", folder, "test", name="bad", output_dir=tmp_path / "out")

@@ -1,0 +1,241 @@
+"""Plain encoders and cross-encoders, and the verb `hf-dense export`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from tiny_backbones import BACKBONES
+from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder
+from transformers import BertForSequenceClassification, BertModel
+
+from hf_dense import DupMAEConfig, DupMAEForPreTraining, InputError, RetroMAEConfig, RetroMAEForPreTraining
+from hf_dense.export_commands import add_export_arguments, run_export
+from hf_dense.finetuning.reranker import load_reranker
+from hf_dense.hub.export import export_cross_encoder, export_encoder
+from hf_dense.hub.hybrid import load_hybrid
+
+TEXTS = ["a b c", "some longer words here", "zz"]
+PAIRS = [("a b", "c d e"), ("some words", "zz")]
+
+WITHOUT_HF_DENSE = """
+import json, sys
+sys.modules["hf_dense"] = None
+kind, path, texts = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+if kind == "encoder":
+    from transformers import AutoModel, AutoTokenizer
+    batch = AutoTokenizer.from_pretrained(path)(texts, padding=True, return_tensors="pt")
+    batch.pop("token_type_ids", None)
+    found = AutoModel.from_pretrained(path, trust_remote_code=False)(**batch).last_hidden_state[:, 0].tolist()
+else:
+    from sentence_transformers import CrossEncoder
+    found = CrossEncoder(path, trust_remote_code=False, device="cpu").predict([tuple(pair) for pair in texts]).tolist()
+print("RESULT" + json.dumps(found))
+"""
+
+
+def elsewhere(kind: str, path: Path, texts: list[Any]) -> Any:
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT_HF_DENSE, kind, str(path), json.dumps(texts)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.split("RESULT")[1])
+
+
+def pretrained(directory: Path, backbone: str = "bert") -> RetroMAEForPreTraining:
+    torch.manual_seed(0)
+    model = RetroMAEForPreTraining(RetroMAEConfig(backbone_config=BACKBONES[backbone](0.1))).eval()
+    model.save_pretrained(directory)
+    tiny_tokenizer().save_pretrained(directory)
+    return model
+
+
+def classifier(directory: Path, labels: int = 1) -> Path:
+    torch.manual_seed(0)
+    BertForSequenceClassification(tiny_config(num_labels=labels)).save_pretrained(directory)
+    tiny_tokenizer().save_pretrained(directory)
+    return directory
+
+
+@pytest.mark.parametrize("backbone", ["bert", "modernbert"])
+def test_an_encoder_loads_without_hf_dense_with_equal_vectors(backbone: str, tmp_path: Path) -> None:
+    model = pretrained(tmp_path / "checkpoint", backbone)
+    out = export_encoder(tmp_path / "checkpoint", tmp_path / "out")
+    batch = dict(tiny_tokenizer()(TEXTS, padding=True, return_tensors="pt"))
+    del batch["token_type_ids"]
+    with torch.no_grad():
+        expected = model.encoder(**batch).pooler_output
+    np.testing.assert_allclose(elsewhere("encoder", out, TEXTS), expected, atol=1e-6)
+    config = json.loads((out / "config.json").read_text())
+    assert config["model_type"] == backbone
+    assert "auto_map" not in config
+    assert not [name for name in load_file(out / "model.safetensors") if "pooler" in name]
+    assert not list(out.rglob("*.py"))
+
+
+def test_a_trained_reranker_gives_the_same_logits_without_hf_dense(tmp_path: Path) -> None:
+    reranker = load_reranker(classifier(tmp_path / "base"), max_length=32)
+    reranker.save_pretrained(str(tmp_path / "trained"))
+    out = export_cross_encoder(tmp_path / "trained", tmp_path / "out")
+    scores = elsewhere("cross-encoder", out, PAIRS)
+    np.testing.assert_allclose(scores, reranker.predict(PAIRS), atol=1e-6)
+    with torch.no_grad():
+        batch = tiny_tokenizer()(*map(list, zip(*PAIRS, strict=True)), padding=True, return_tensors="pt")
+        logits = BertForSequenceClassification.from_pretrained(tmp_path / "base")(**batch).logits[:, 0]
+    np.testing.assert_allclose(scores, logits, atol=1e-6)
+    assert CrossEncoder(str(out)).max_seq_length == 32
+
+
+def test_any_classifier_is_exported_and_its_length_can_be_cut(tmp_path: Path) -> None:
+    base = classifier(tmp_path / "base", labels=3)
+    out = export_cross_encoder(base, tmp_path / "out", max_length=9)
+    found = CrossEncoder(str(out), device="cpu")
+    assert found.max_seq_length == 9
+    np.testing.assert_allclose(found.predict(PAIRS[:1]), CrossEncoder(str(base), max_length=9).predict(PAIRS[:1]))
+    assert found.predict(PAIRS).shape == (2, 3)
+
+
+def without_tokenizer(directory: Path) -> Path:
+    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(directory)
+    return directory
+
+
+def with_smaller_vocabulary(directory: Path) -> Path:
+    BertForSequenceClassification(tiny_config(num_labels=1, vocab_size=40)).save_pretrained(directory)
+    tiny_tokenizer().save_pretrained(directory)
+    return directory
+
+
+@pytest.mark.parametrize("export", [export_encoder, export_cross_encoder])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: path, "There is no model directory"),
+        (without_tokenizer, "There is no tokenizer"),
+        (with_smaller_vocabulary, "has 57 tokens, its encoder only 40"),
+    ],
+)
+def test_bad_checkpoints_are_one_sentence_and_leave_nothing(
+    export: Callable[..., Path], make: Callable[[Path], Path], message: str, tmp_path: Path
+) -> None:
+    checkpoint = make(tmp_path / "checkpoint")
+    with pytest.raises(InputError, match=message):
+        export(checkpoint, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_encoder_is_no_cross_encoder_and_lengths_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no head that scores pairs"):
+        export_cross_encoder(write_encoder(tmp_path / "encoder"), tmp_path / "out")
+    for length, message in ((65, "takes at most 64"), (1, "at least 2")):
+        with pytest.raises(InputError, match=message):
+            export_cross_encoder(classifier(tmp_path / "base"), tmp_path / "out", max_length=length)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("export", [export_encoder, export_cross_encoder])
+def test_nothing_is_replaced(export: Callable[..., Path], tmp_path: Path) -> None:
+    base = classifier(tmp_path / "base")
+    before = (base / "model.safetensors").read_bytes()
+    with pytest.raises(InputError, match="holds something already"):
+        export(base, base)
+    assert (base / "model.safetensors").read_bytes() == before
+    (tmp_path / "empty").mkdir()
+    assert export(base, tmp_path / "empty") == tmp_path / "empty"
+
+
+def export(*words: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_export_arguments(parser)
+    run_export(parser.parse_args(words))
+
+
+def test_every_kind_has_its_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretrained(tmp_path / "retromae")
+    torch.manual_seed(0)
+    DupMAEForPreTraining(DupMAEConfig(backbone_config=tiny_config())).save_pretrained(tmp_path / "dupmae")
+    tiny_tokenizer().save_pretrained(tmp_path / "dupmae")
+    retromae, base = str(tmp_path / "retromae"), str(classifier(tmp_path / "base"))
+    out = {kind: str(tmp_path / kind) for kind in ("retriever", "encoder", "cross-encoder", "hybrid", "onnx")}
+    export(
+        *(retromae, "--out", out["retriever"], "--max_length", "12", "--pooling", "mean", "--normalize"),
+        *("--similarity", "cosine"),
+    )
+    export(retromae, "--out", out["encoder"], "--kind", "encoder")
+    export(base, "--out", out["cross-encoder"], "--kind", "cross-encoder", "--max_length", "14")
+    export(
+        *(str(tmp_path / "dupmae"), "--out", out["hybrid"], "--kind", "hybrid", "--max_length", "16"),
+        *("--dense", "5", "--sparse", "7"),
+    )
+    monkeypatch.setattr("hf_dense.hub.onnx.export_onnx", lambda checkpoint, path: Path(path))  # has tests of its own
+    export(out["retriever"], "--out", out["onnx"], "--kind", "onnx")
+    model = SentenceTransformer(out["retriever"])
+    assert (model.max_seq_length, model.similarity_fn_name, model[1].pooling_mode) == (12, "cosine", "mean")
+    np.testing.assert_allclose(np.linalg.norm(model.encode(TEXTS), axis=1), 1, atol=1e-6)
+    assert BertModel.from_pretrained(out["encoder"]).config.hidden_size == 32
+    assert CrossEncoder(out["cross-encoder"]).max_seq_length == 14
+    head = load_hybrid(out["hybrid"])[1]
+    assert (head.dense, head.sparse) == (5, 7)
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if line.startswith("exported to")] == [
+        f"exported to {path}" for path in out.values()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--kind", "retriever"], "--kind retriever needs --max_length"),
+        (["--kind", "hybrid", "--dense", "5"], "--kind hybrid needs --max_length"),
+        (["--kind", "encoder", "--normalize"], "--normalize does not belong to --kind encoder"),
+        (["--kind", "onnx", "--max_length", "9"], "--max_length does not belong to --kind onnx"),
+        (["--max_length", "9", "--sparse", "9"], "--sparse does not belong to --kind retriever"),
+    ],
+)
+def test_options_of_another_kind_are_refused(words: list[str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        export(str(write_encoder(tmp_path / "encoder")), "--out", str(tmp_path / "out"), *words)
+    assert not (tmp_path / "out").exists()
+
+
+PUSH = """
+import argparse, json, sys
+from hf_dense.export_commands import add_export_arguments, run_export
+parser = argparse.ArgumentParser()
+add_export_arguments(parser)
+run_export(parser.parse_args([sys.argv[1], "--out", "out", "--kind", "hybrid", "--max_length", "16", "--dense", "5",
+                              "--sparse", "7", "--push_to_hub", "someone/hybrid"]))
+from hf_dense.hub.hybrid import load_hybrid
+print(json.dumps(load_hybrid("out").encode_document(["a b c"]).tolist()))
+"""
+
+LOAD = """
+import json, sys
+sys.modules["hf_dense"] = None
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer("someone/hybrid", trust_remote_code=True)
+print(json.dumps(model.encode_document(["a b c"]).tolist()))
+"""
+
+
+def test_what_is_pushed_loads_from_the_hub(hub_client: Callable[..., Any], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    DupMAEForPreTraining(DupMAEConfig(backbone_config=tiny_config())).save_pretrained(tmp_path / "dupmae")
+    tiny_tokenizer().save_pretrained(tmp_path / "dupmae")
+    expected = hub_client(PUSH, str(tmp_path / "dupmae"))
+    np.testing.assert_allclose(hub_client(LOAD), expected, atol=1e-6)

@@ -1,0 +1,99 @@
+"""ONNX files of retrievers give the retrievers' vectors."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from tiny_backbones import BACKBONES
+from tiny_retriever import tiny_tokenizer, write_encoder, write_retriever
+from transformers import AutoTokenizer
+
+from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
+from hf_dense.hub import export_sentence_transformer
+from hf_dense.hub import onnx as ours
+from hf_dense.hub.onnx import export_onnx
+
+needs_onnx = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxruntime", "onnxscript")),
+    reason="hf_dense[onnx] is not installed",
+)
+TEXTS = ["a b c", "some longer words here", "zz", "x y z " * 30]
+
+
+@needs_onnx
+@pytest.mark.parametrize(
+    ("backbone", "pooling", "normalize"),
+    [("bert", "cls", True), ("distilbert", "mean", False), ("mpnet", "cls", False), ("modernbert", "mean", True)],
+)
+def test_the_file_gives_the_models_vectors(backbone: str, pooling: str, normalize: bool, tmp_path: Path) -> None:
+    import onnxruntime
+
+    torch.manual_seed(0)
+    config = RetroMAEConfig(backbone_config=BACKBONES[backbone](0.1))
+    RetroMAEForPreTraining(config).save_pretrained(tmp_path / "checkpoint")
+    tiny_tokenizer().save_pretrained(tmp_path / "checkpoint")
+    retriever = export_sentence_transformer(
+        tmp_path / "checkpoint",
+        tmp_path / "retriever",
+        max_length=22,
+        pooling=pooling,
+        normalize=normalize,
+        prompts={"query": "q "},
+    )
+    out = export_onnx(retriever, tmp_path / "onnx")
+
+    facts = json.loads((out / "onnx.json").read_text())
+    assert facts["similarity"] == "dot"
+    assert facts["prompts"] == {"query": "q "}
+    session = onnxruntime.InferenceSession(str(out / "model.onnx"))
+    assert [entry.name for entry in session.get_inputs()] == facts["inputs"]
+    assert ("token_type_ids" in facts["inputs"]) == (backbone == "bert")
+    tokenizer = AutoTokenizer.from_pretrained(out)
+    model = SentenceTransformer(str(retriever), device="cpu")
+    for texts in ([TEXTS[0]], TEXTS):
+        batch = tokenizer(texts, padding=True, truncation=True, return_tensors="np")
+        assert batch["input_ids"].shape[1] <= 22
+        (vectors,) = session.run(None, {name: batch[name] for name in facts["inputs"]})
+        np.testing.assert_allclose(vectors, model.encode(texts), atol=1e-5)
+
+
+@needs_onnx
+def test_a_file_with_other_vectors_never_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    retriever = write_retriever(tmp_path / "retriever")
+    real = ours._trace
+
+    def wrong(model: SentenceTransformer, *given: object) -> None:
+        real(model, *given)
+        with torch.no_grad():
+            list(model.parameters())[-1].add_(0.01)
+
+    monkeypatch.setattr(ours, "_trace", wrong)
+    with pytest.raises(InputError, match="vectors that differ from the model's by"):
+        export_onnx(retriever, tmp_path / "onnx")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["retriever", "retriever-encoder"]
+
+
+def test_the_extra_is_named_where_it_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ours, "find_spec", lambda name: None if name == "onnxscript" else object())
+    with pytest.raises(InputError, match=r"need the package onnxscript; .* pip install 'hf_dense\[onnx\]'"):
+        export_onnx(write_retriever(tmp_path / "retriever"), tmp_path / "onnx")
+    assert not (tmp_path / "onnx").exists()
+
+
+@needs_onnx
+def test_bad_input_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    for given, message in (
+        (write_encoder(tmp_path / "encoder"), "has no modules.json"),
+        (tmp_path / "nowhere", "There is no model directory"),
+    ):
+        with pytest.raises(InputError, match=message):
+            export_onnx(given, tmp_path / "onnx")
+    assert not (tmp_path / "onnx").exists()
+    with pytest.raises(InputError, match="not an earlier output"):
+        export_onnx(write_retriever(tmp_path / "retriever"), tmp_path / "encoder")
