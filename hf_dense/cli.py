@@ -12,6 +12,7 @@ from textwrap import fill
 from hf_dense.data.commands import add_data_arguments, run_data
 from hf_dense.errors import InputError, run_main
 from hf_dense.evaluation.analyse_commands import add_analyse_arguments, run_analyse
+from hf_dense.evaluation.commands import add_report_arguments, run_report
 from hf_dense.export_commands import add_export_arguments, run_export
 from hf_dense.version import __version__
 
@@ -173,6 +174,7 @@ VERBS = {
     "export": Verb("Write a model in the form others load.", add_export_arguments, run_export),
     "data": Verb("Build corpora, contexts, word counts and negatives.", add_data_arguments, run_data),
     "evaluate": Verb("Measure retrievers on tasks.", _add_evaluate_arguments, _evaluate),
+    "report": Verb("Compare evaluations on one page.", add_report_arguments, run_report),
     "glue": Verb("Fine-tune and measure an encoder on GLUE.", _add_glue_arguments, _glue),
     "finetune": Verb("Train retrievers, stage after stage, and measure each.", _add_finetune_arguments, _finetune),
     "search": Verb("Find the passages that answer a question.", _add_search_arguments, _search),

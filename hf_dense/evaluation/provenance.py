@@ -40,11 +40,18 @@ def provenance(seed: int, data: str | Path) -> dict[str, Any]:
         (None where not installed), `data` (path and content hash), `date` (UTC, ISO 8601).
     """
     return {
-        "commit": describe_commit(Path(__file__).parent),
+        **describe_run(),
         "seed": seed,
-        "hardware": describe_hardware(),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "data": {"path": str(data), "content_hash": content_hash(data)},
+    }
+
+
+def describe_run() -> dict[str, Any]:
+    """Commit, hardware and date of the run that is under way, ready for JSON."""
+    return {
+        "commit": describe_commit(Path(__file__).parent),
+        "hardware": describe_hardware(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 

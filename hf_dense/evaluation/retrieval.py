@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
+from hf_dense.evaluation.provenance import describe_run
 from hf_dense.files import atomic_directory
 from hf_dense.hub.loading import load_retriever
 from hf_dense.replacing import check_replaceable
@@ -42,6 +43,7 @@ class RetrievalResult:
         metrics: `METRICS` and `MORE_METRICS`, as trec_eval defines them: fractions, means over the queries.
         per_query: for each metric, query id -> value.
         seconds: wall-clock time of encoding, search and scoring.
+        origin: what else is known: `commit`, `hardware`, `date`, `passages` encoded, `dimensions` of a vector.
     """
 
     name: str
@@ -49,6 +51,7 @@ class RetrievalResult:
     metrics: dict[str, float]
     per_query: dict[str, dict[str, float]]
     seconds: float
+    origin: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
     def load(cls, directory: str | Path) -> RetrievalResult:
@@ -147,7 +150,10 @@ def measure_task(
         scores = results.task_results[0].scores[split][0]
         rankings = _take_rankings(work / task.prediction_file_name, subset, split)
         per_query = score_queries(qrels, rankings)
-        result = RetrievalResult(name, split, mean_metrics(per_query), per_query, seconds)
+        origin = {**describe_run(), "passages": len(task.dataset[subset][split]["corpus"])}
+        if isinstance(retriever, SentenceTransformer):
+            origin["dimensions"] = retriever.get_embedding_dimension()
+        result = RetrievalResult(name, split, mean_metrics(per_query), per_query, seconds, origin)
         write_rankings(rankings, work / RANKINGS_FILE)
         (work / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
         (work / _SCORES_FILE).write_text(json.dumps(scores, indent=1, default=float), encoding="utf-8")

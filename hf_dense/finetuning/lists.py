@@ -6,7 +6,7 @@ import logging
 import os
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ class Entry:
         query: its text.
         positives: ids of relevant passages, one or more.
         negatives: ids of others, the hardest first.
-        scores: a teacher's score by passage id; empty without a teacher.
+        scores: a teacher's score by passage id; None without a teacher.
+        place: file and row it came from, for errors.
     """
 
     id: str
@@ -38,6 +39,10 @@ class Entry:
     positives: tuple[str, ...]
     negatives: tuple[str, ...] = ()
     scores: Mapping[str, float] | None = None
+    place: str = field(default="", repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"The list of query {self.id!r}{f' ({self.place})' if self.place else ''}"
 
 
 def load_entries(path: str | os.PathLike[str], split: str = "train") -> list[Entry]:
@@ -59,21 +64,21 @@ def load_entries(path: str | os.PathLike[str], split: str = "train") -> list[Ent
         raise InputError(f"{file} is not a file of training lists: {str(error).splitlines()[0]}") from error
     if not rows:
         raise InputError(f"{file} holds no training list.")
-    return [_entry(row, f"row {number} of {file} (query {row['query_id']!r})") for number, row in enumerate(rows, 1)]
+    return [_entry(row, f"row {number} of {file}") for number, row in enumerate(rows, 1)]
 
 
 def _entry(row: dict[str, Any], place: str) -> Entry:
-    if not row["positives"]:
-        raise InputError(f"The list in {place} has no positive passage.")
-    positives, negatives = tuple(row["positives"]), tuple(row["negatives"] or ())
+    positives, negatives = tuple(row["positives"] or ()), tuple(row["negatives"] or ())
+    entry = Entry(row["query_id"], row["query"], positives, negatives, place=place)
+    if not positives:
+        raise InputError(f"{entry} has no positive passage.")
     given = [*(row["positive_scores"] or ()), *(row["negative_scores"] or ())]
-    scores = None
     if row["positive_scores"]:  # a teacher's; BM25 scores negatives alone
         if len(given) != len(positives) + len(negatives):
             missing = len(positives) + len(negatives) - len(given)
-            raise InputError(f"The list in {place} lacks the teacher's scores of {missing} passages; score it again.")
-        scores = dict(zip((*positives, *negatives), given, strict=True))
-    return Entry(row["query_id"], row["query"], positives, negatives, scores)
+            raise InputError(f"{entry} lacks the teacher's scores of {missing} passages; score it again.")
+        return replace(entry, scores=dict(zip((*positives, *negatives), given, strict=True)))
+    return entry
 
 
 def _judged(path: str | os.PathLike[str], split: str) -> list[Entry]:
@@ -146,17 +151,15 @@ class PassageLists:
         for entry in entries:
             unknown = [name for name in (*entry.positives, *entry.negatives) if name not in self.places]
             if unknown:
-                raise InputError(
-                    f"The list of query {entry.id!r} names the passage {unknown[0]!r}, which is not in the corpus."
-                )
+                raise InputError(f"{entry} names the passage {unknown[0]!r}, which is not in the corpus.")
             if self.scored and not entry.scores:
-                raise InputError(f"The list of query {entry.id!r} has no teacher's scores; score the lists first.")
+                raise InputError(f"{entry} has no teacher's scores; score the lists first.")
             if min(len(entry.negatives), self.depth) < self.passages - 1:
                 short.append(entry)
         if short and self.scored:
             raise InputError(
-                f"The list of query {short[0].id!r} has {len(short[0].negatives)} scored negatives, and "
-                f"{self.passages - 1} are asked for; ask for fewer passages, or score longer lists."
+                f"{short[0]} has {len(short[0].negatives)} scored negatives, and {self.passages - 1} are asked for; "
+                "ask for fewer passages, or score longer lists."
             )
         if short:
             logger.warning(

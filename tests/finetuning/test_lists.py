@@ -121,8 +121,8 @@ def test_steps_share_no_query_and_no_positive() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"positives": []}, r"row 1 of .*train.parquet \(query 'q'\) has no positive"),
-        ({"positive_scores": [1.0]}, r"row 1 of .* lacks the teacher's scores of 2 passages"),
+        ({"positives": []}, r"The list of query 'q' \(row 1 of .*train.parquet\) has no positive passage"),
+        ({"positive_scores": [1.0]}, r"\(row 1 of .*\) lacks the teacher's scores of 2 passages"),
     ],
 )
 def test_lists_that_lack_something(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:

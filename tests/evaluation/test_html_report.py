@@ -1,0 +1,257 @@
+"""The report on a hand-made collection: what it says, that it is right, escaped, and opens in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import asdict
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from hf_dense.errors import InputError
+from hf_dense.evaluation.commands import add_report_arguments, run_report
+from hf_dense.evaluation.html_report import RunFacts, write_html_report
+from hf_dense.evaluation.retrieval import RetrievalResult, mean_metrics, score_queries, write_rankings
+
+EVIL = "<script>alert('q1')</script> a | b"
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
+)
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Path:
+    """Nine queries; passage pN is relevant to query qN."""
+    folder = tmp_path / "hand made"
+    (folder / "qrels").mkdir(parents=True)
+    texts = {f"q{at}": EVIL if at == 1 else f"question {at}" for at in range(9)}
+    corpus = [{"_id": f"p{at}", "title": f"title {at}", "text": f"<b>passage</b> {at}"} for at in range(12)]
+    queries = [{"_id": name, "text": text} for name, text in texts.items()]
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    judged = "".join(f"q{at}\tp{at}\t1\n" for at in range(9))
+    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    return folder
+
+
+def write_run(directory: Path, ranks: list[int | None]) -> Path:
+    """An evaluation where passage pN is at the given rank for query qN, among passages relevant to none."""
+    rankings = {}
+    for at, rank in enumerate(ranks):
+        order = ["p9", "p10", "p11"]
+        if rank is not None:
+            order.insert(rank - 1, f"p{at}")
+        rankings[f"q{at}"] = {passage: float(-place) for place, passage in enumerate(order)}
+    per_query = score_queries({f"q{at}": {f"p{at}": 1} for at in range(len(ranks))}, rankings)
+    result = RetrievalResult(directory.name, "test", mean_metrics(per_query), per_query, 12.34)
+    directory.mkdir()
+    write_rankings(rankings, directory / "rankings.parquet")
+    (directory / "result.json").write_text(json.dumps(asdict(result)))
+    return directory
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> dict[str, Path]:
+    """q0 is lost altogether, q2 in part; q1 is won most, then q3; the others stay."""
+    return {
+        "before": write_run(tmp_path / "before", [1, None, 1, 3, 2, 2, 2, 2, 2]),
+        "after $x_{": write_run(tmp_path / "after", [None, 1, 2, 2, 2, 2, 2, 2, 2]),
+    }
+
+
+class Page(HTMLParser):
+    """Tags, and tables as lists of rows of cells."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.sources: list[str] = []
+        self.tables: list[list[list[str]]] = []
+        self.in_cell = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.sources += [value or "" for name, value in attributes if name in ("src", "href", "srcset")]
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+            self.in_cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.in_cell = self.in_cell and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.in_cell:
+            self.tables[-1][-1][-1] += data
+
+
+def test_what_the_page_says(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:
+    measured = {
+        "commit": {"id": "0123456789abcdef", "dirty": False},
+        "hardware": {"cuda": "GPU of a kind", "cores": 4, "cpu": "CPU", "memory_gib": 8.0},
+        "date": "2020-01-02",
+    }
+    facts = {"before": RunFacts(passages=12, dimensions=768, search_seconds=0.0021, provenance=measured)}
+    paths = write_html_report(runs, collection, tmp_path / "out", facts=facts)
+    assert [path.name for path in paths] == ["report.html", "report.md"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "report.md"]
+    what, metrics, differences, *cases, cost, origin = Page(paths[0].read_text()).tables
+    assert dict(what)["queries"] == "9"  # type: ignore[call-overload]
+    assert dict(what)["split"] == "test"  # type: ignore[call-overload]
+    before, after = (RetrievalResult.load(path).metrics for path in runs.values())
+    assert metrics[0] == ["", "nDCG@10", "MRR@10", "Recall@100", "Recall@50", "Recall@1000"]
+    assert metrics[1][:3] == ["before", f"{before['ndcg@10']:.4f}", f"{before['mrr@10']:.4f}"]
+    assert differences[2][:3] == ["after $x_{", "MRR@10", f"{after['mrr@10'] - before['mrr@10']:+.4f}"]
+    assert cost[1:] == [
+        ["before", "12.3 s", "12", "3,072 bytes", "2.1 ms"],
+        ["after $x_{", "12.3 s", "not measured", "not measured", "not measured"],
+    ]
+    assert origin[1] == ["before", "0123456789", "GPU of a kind; 4 cores of CPU, 8.0 GiB", "2020-01-02"]
+    assert origin[2][1:] == ["not recorded"] * 3
+    assert [case[0][0] for case in cases] == ["+1.0000", "+0.1309", "-1.0000", "-0.3691"]
+
+
+def test_wins_and_losses(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:
+    page, _ = write_html_report(runs, collection, tmp_path / "out")
+    won, also, lost, _ = Page(page.read_text()).tables[3:-2]
+    assert won == [
+        ["+1.0000", f"q1: {EVIL}"],
+        ["relevant", "p1: title 1 <b>passage</b> 1 (before not among its first 100, after $x_{ rank 1)"],
+        ["first of before", "p9: title 9 <b>passage</b> 9"],
+        ["first of after $x_{, relevant", "p1: title 1 <b>passage</b> 1"],
+    ]
+    assert also[1][1].endswith("(before rank 3, after $x_{ rank 2)")
+    assert lost[0] == ["-1.0000", "q0: question 0"]
+    assert lost[2][0] == "first of before, relevant"
+
+
+def test_at_most_five_of_each(collection: Path, tmp_path: Path) -> None:
+    runs = {
+        "low": write_run(tmp_path / "low", [2, 3, 4, 2, 3, 4, 2, 1, 1]),
+        "high": write_run(tmp_path / "high", [1] * 9),
+    }
+    page = write_html_report(runs, collection, tmp_path / "out")[0].read_text()
+    cases = Page(page).tables[3:-2]
+    assert [case[0][1][:2] for case in cases] == ["q2", "q5", "q1", "q4", "q0"]
+    assert "No query lost." in page
+
+
+def test_another_baseline_and_a_single_run(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:
+    page = write_html_report(runs, collection, tmp_path / "out", baseline="after $x_{")[0].read_text()
+    assert Page(page).tables[2][1][0] == "before"
+    alone = write_html_report({"before": runs["before"]}, collection, tmp_path / "out")[0].read_text()
+    assert "There is no other run to compare." in alone
+
+
+def test_texts_are_escaped_and_nothing_is_fetched(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:
+    page, markdown = (
+        path.read_text()
+        for path in write_html_report({"<i>": runs["before"], "b": runs["after $x_{"]}, collection, tmp_path / "out")
+    )
+    parsed = Page(page)
+    assert not {"script", "b", "i", "link", "iframe"} & set(parsed.tags)
+    assert parsed.sources
+    assert all(source.startswith("data:image/png;base64,") for source in parsed.sources)
+    assert not re.search(r"https?://", page)
+    assert "<script>" not in markdown
+    assert r"&lt;script&gt;alert('q1')&lt;/script&gt; a \| b" in markdown
+
+
+def test_markdown_has_the_same_tables(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:
+    page, markdown = write_html_report(runs, collection, tmp_path / "out")
+    tables = re.findall(r"(?:^\|.*\n)+", markdown.read_text(), flags=re.MULTILINE)
+    assert [len(table.splitlines()) for table in tables[1:]] == [
+        len(rows) + 1 for rows in Page(page.read_text()).tables[1:]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"baseline": "other"}, "no run 'other'"),
+        ({"facts": {"other": RunFacts()}}, "no run 'other'"),
+        ({"runs": {}}, "at least one evaluation"),
+    ],
+)
+def test_what_is_refused(
+    runs: dict[str, Path], collection: Path, tmp_path: Path, change: dict[str, object], sentence: str
+) -> None:
+    given: dict[str, object] = {"runs": runs, "collection": collection, "output_dir": tmp_path / "out", **change}
+    with pytest.raises(InputError, match=sentence):
+        write_html_report(**given)  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
+def test_runs_that_do_not_belong_together(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:
+    short = write_run(tmp_path / "short", [1, 1])
+    with pytest.raises(InputError, match="cover different queries"):
+        write_html_report({**runs, "short": short}, collection, tmp_path / "out")
+    (collection / "corpus.jsonl").write_text('{"_id": "p0", "text": "alone"}\n')
+    with pytest.raises(InputError, match="not the collection of these evaluations"):
+        write_html_report(runs, collection, tmp_path / "out")
+    (runs["before"] / "rankings.parquet").unlink()
+    with pytest.raises(InputError, match=r"has no rankings\.parquet; evaluate before again"):
+        write_html_report(runs, collection, tmp_path / "out")
+
+
+def test_from_the_command_line(
+    runs: dict[str, Path], collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    add_report_arguments(parser)
+    given = [f"{name}={path}" for name, path in runs.items()]
+    options = ["--collection", str(collection), "--out", str(tmp_path / "out"), "--baseline", "before"]
+    run_report(parser.parse_args([*given, *options]))
+    assert capsys.readouterr().out.splitlines() == [str(tmp_path / "out" / f"report.{end}") for end in ("html", "md")]
+    for wrong, sentence in (([given[0], given[0]], "Two runs are called 'before'"), (["x"], "'x' is not NAME=DIR")):
+        with pytest.raises(InputError, match=sentence):
+            run_report(parser.parse_args([*wrong, *options]))
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="NOT TESTED IN A BROWSER: no chromium here; apt-get install chromium")
+def test_it_opens_in_a_browser(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:
+    page, _ = write_html_report(runs, collection, tmp_path / "out")
+    shown = browse(page, tmp_path)
+    assert "CONSOLE" not in shown
+    image = imread(tmp_path / "shot.png")[..., :3]
+    colours = np.unique((image[::4, ::4] * 255).astype(np.uint8).reshape(-1, 3), axis=0)
+    assert len(colours) > 20, "the plots have colours, the text has shades"
+    assert 0.01 < (image.mean(axis=-1) < 0.9).mean() < 0.5
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="NOT TESTED IN A BROWSER: no chromium here; apt-get install chromium")
+def test_the_browser_would_have_told(tmp_path: Path) -> None:
+    page = tmp_path / "bad.html"
+    page.write_text("<script>console.error('wrong')</script>")
+    assert "CONSOLE" in browse(page, tmp_path)
+
+
+def browse(page: Path, tmp_path: Path) -> str:
+    """Take a screenshot, and give what the browser logged."""
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr"]
+    done = subprocess.run(
+        [
+            CHROMIUM,
+            *options,
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--window-size=1100,3000",
+            f"--screenshot={tmp_path / 'shot.png'}",
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return done.stderr
