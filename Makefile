@@ -25,6 +25,7 @@ check: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/collation.py
 	$(BIN)/python benchmarks/corpora.py
+	$(BIN)/python benchmarks/mining.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -48,9 +50,7 @@ def near_hashes(texts: Sequence[str]) -> Hashes:
     """
     if not texts:
         return np.empty((0, BANDS), dtype=np.uint64)
-    runs = [_runs(text) for text in texts]
-    starts = np.cumsum([0, *(len(run) for run in runs[:-1])])
-    flat = np.concatenate(runs)
+    flat, starts = _runs(texts)
     bands = np.empty((len(texts), BANDS), dtype=np.uint64)
     for band in range(BANDS):  # one band at a time: its products are what takes memory
         part = slice(band * _ROWS, (band + 1) * _ROWS)
@@ -85,15 +85,26 @@ def repeats(hashes: Hashes) -> NDArray[np.bool_]:
     return found
 
 
-def _runs(text: str) -> Hashes:
-    """(runs,) hashes of the text's runs of words; of the whole text where it is shorter than a run."""
-    words = _WORD.findall(text.casefold())
-    codes = np.array([zlib.crc32(word.encode("utf-8", "surrogatepass")) for word in words] or [0], dtype=np.uint64)
-    size = min(SHINGLE, len(codes))
-    joint = np.zeros(len(codes) - size + 1, dtype=np.uint64)
-    for at in range(size):
-        joint = _scatter(joint * _MIX + codes[at : len(codes) - size + 1 + at])
-    return joint
+def _runs(texts: Sequence[str]) -> tuple[Hashes, NDArray[np.int64]]:
+    """Hashes of all texts' runs of words, and where each text's begin; a text shorter than a run is one run."""
+    words = [_WORD.findall(text.casefold()) or [""] for text in texts]
+    counts = np.array([len(found) for found in words])
+    codes = np.fromiter(map(_code, chain.from_iterable(words)), dtype=np.uint64, count=int(counts.sum()))
+    sizes = np.minimum(counts, SHINGLE)
+    runs = counts - sizes + 1
+    starts = np.cumsum(runs) - runs
+    places = np.arange(int(runs.sum())) + np.repeat(np.cumsum(counts) - counts - starts, runs)
+    length = np.repeat(sizes, runs)
+    joint = np.zeros(len(places), dtype=np.uint64)
+    for at in range(SHINGLE):
+        longer = length > at
+        joint[longer] = _scatter(joint[longer] * _MIX + codes[places[longer] + at])
+    return joint, starts
+
+
+@lru_cache(maxsize=1 << 20)
+def _code(word: str) -> int:
+    return zlib.crc32(word.encode("utf-8", "surrogatepass"))
 
 
 def _scatter(bits: Hashes) -> Hashes:
