@@ -128,6 +128,13 @@ def _add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         help="of directories: passages; documents by their best passages (MS MARCO); answers in passages (Natural "
         "Questions); given candidates (MIND) (default: passages)",
     )
+    parser.add_argument(
+        "--rerank",
+        nargs="+",
+        default=[],
+        metavar="[NAME=]MODEL",
+        help="cross-encoders or retrievers that order the first 100 passages anew, on directories",
+    )
     parser.add_argument("--batch_size", type=int, default=64, help="texts encoded at once (default: 64)")
 
 
@@ -138,12 +145,15 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("hf_dense").setLevel(logging.INFO)
-    models = {}
-    for given in arguments.models:
-        name, _, model = given.rpartition("=")
-        models[name or Path(model).name] = model
-    options = {"protocol": arguments.protocol, "batch_size": arguments.batch_size}
+    models, rerankers = (_named(words) for words in (arguments.models, arguments.rerank))
+    options = {"protocol": arguments.protocol, "rerankers": rerankers, "batch_size": arguments.batch_size}
     print(format_results(evaluate_tasks(models, arguments.tasks, arguments.out, **options)))
+
+
+def _named(words: Sequence[str]) -> dict[str, str]:
+    """`NAME=MODEL` as a mapping; a model without a name has that of its directory."""
+    pairs = [(name or Path(model).name, model) for name, _, model in (word.rpartition("=") for word in words)]
+    return dict(pairs)
 
 
 def _add_glue_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,15 @@ from hf_dense.errors import InputError
 from hf_dense.evaluation.documents import evaluate_documents
 from hf_dense.evaluation.news import evaluate_candidates
 from hf_dense.evaluation.questions import evaluate_answers
-from hf_dense.evaluation.retrieval import RESULT_FILE, RetrievalResult, evaluate_retriever, load_model, measure_task
+from hf_dense.evaluation.reranking import evaluate_reranker
+from hf_dense.evaluation.retrieval import (
+    RANKINGS_FILE,
+    RESULT_FILE,
+    RetrievalResult,
+    evaluate_retriever,
+    load_model,
+    measure_task,
+)
 from hf_dense.files import write_text
 from hf_dense.replacing import check_replaceable
 
@@ -86,6 +94,7 @@ def evaluate_tasks(
     output_dir: str | Path,
     *,
     protocol: str = "passages",
+    rerankers: Mapping[str, str | Path] | None = None,
     batch_size: int = 64,
 ) -> dict[str, dict[str, RetrievalResult]]:
     """Evaluate every model on every task; what is in `output_dir` already is not done again.
@@ -97,6 +106,8 @@ def evaluate_tasks(
         output_dir: receives `<model>/<task>/result.json` (and MTEB's scores, rankings), `results.json`, `results.md`.
         protocol: how local tasks are measured: `passages` are found; `documents`, by their best passages (MS MARCO); or
             `answers` (Natural Questions); or the `candidates` of each query are ranked (MIND).
+        rerankers: cross-encoders, or retrievers, by name, which order the first 100 passages of every model on local
+            tasks anew; rows of their own, `model + name`.
         batch_size: texts encoded at once.
 
     Returns:
@@ -124,6 +135,9 @@ def evaluate_tasks(
                 else:
                     logger.info("%s on %s", name, label)
                     found[name][label] = _evaluate(model, task, name, place, protocol, batch_size)
+                for other, reranker in (rerankers or {}).items():
+                    both = f"{name} + {other}"
+                    found.setdefault(both, {})[label] = _rerank(reranker, task, both, place, out / both / label)
             except InputError as error:
                 failed[f"{name} on {label}"] = str(error)
     write_text(out / "results.json", json.dumps(_facts(found, failed), indent=1))
@@ -146,6 +160,16 @@ def _evaluate(model: str | Path, task: str, name: str, place: Path, protocol: st
     return measure_task(
         load_model(model, name), loaded, subset, split, name=name, output_dir=place, batch_size=batch_size
     )
+
+
+def _rerank(reranker: str | Path, task: str, name: str, first_stage: Path, place: Path) -> RetrievalResult:
+    if (place / RESULT_FILE).is_file():
+        return RetrievalResult.load(place)
+    directory, _ = _local(task)
+    if directory is None or not (first_stage / RANKINGS_FILE).is_file():
+        raise InputError(f"{task} cannot be re-ranked; that is for the passages of directories.")
+    logger.info("%s on %s", name, task)
+    return evaluate_reranker(reranker, first_stage, directory, name=name, output_dir=place)
 
 
 def _local(task: str) -> tuple[Path | None, str]:

@@ -1,12 +1,15 @@
-"""What a cross-encoder makes of another retriever's ranking."""
+"""What a cross-encoder, or another retriever, makes of a retriever's ranking."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
 from pyarrow import parquet
 from sentence_transformers import CrossEncoder
 
@@ -22,7 +25,9 @@ from hf_dense.evaluation.retrieval import (
 )
 from hf_dense.files import atomic_directory
 from hf_dense.finetuning.scoring import rerank
+from hf_dense.hub.loading import load_retriever
 from hf_dense.replacing import check_replaceable
+from hf_dense.vectors import encode_corpus, encode_queries
 
 
 def evaluate_reranker(
@@ -38,7 +43,8 @@ def evaluate_reranker(
     """Order the best passages of an earlier evaluation anew, and measure that.
 
     Args:
-        reranker: a directory, a Hub id or a loaded cross-encoder.
+        reranker: a cross-encoder (a directory, a Hub id or a loaded one), or the directory of a retriever, whose
+            similarities order the passages then (SEED-Encoder's columns "Rerank").
         first_stage: what `evaluate_retriever` wrote; its split is measured.
         dataset_dir: the collection that was searched.
         name: of the result, in tables.
@@ -70,7 +76,10 @@ def evaluate_reranker(
         for passage, title, text in zip(places, rows["title"], rows["text"], strict=True)
     }
     words = dict(zip(queries["id"], queries["text"], strict=True))
-    rankings = rerank(reranker, words, candidates, texts, batch_size)
+    if _is_retriever(reranker):
+        rankings = _order(str(reranker), words, candidates, texts, batch_size)
+    else:
+        rankings = rerank(reranker, words, candidates, texts, batch_size)
     judged = load_qrels(dataset_dir, before.split)
     qrels = {query: judged[query] for query in before.per_query["mrr@10"]}
     per_query = score_queries(qrels, rankings)
@@ -79,3 +88,32 @@ def evaluate_reranker(
         write_rankings(rankings, work / RANKINGS_FILE)
         (work / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
     return result
+
+
+def _is_retriever(model: str | Path | CrossEncoder) -> bool:
+    if isinstance(model, CrossEncoder):
+        return False
+    config = Path(str(model)) / "config_sentence_transformers.json"
+    found = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    return bool(found.get("model_type") == "SentenceTransformer")
+
+
+def _order(
+    model: str,
+    queries: Mapping[str, str],
+    candidates: Mapping[str, Sequence[str]],
+    texts: Mapping[str, str],
+    batch_size: int,
+) -> dict[str, dict[str, float]]:
+    """Candidates of each query with a retriever's similarities; every text is encoded once."""
+    retriever = load_retriever(model)
+    names = list(texts)
+    rows = {name: at for at, name in enumerate(names)}
+    with TemporaryDirectory() as folder:
+        vectors = encode_corpus(retriever, [texts[name] for name in names], Path(folder), batch_size)
+        asked = encode_queries(retriever, [queries[query] for query in candidates], batch_size)
+        found = {}
+        for vector, (query, passages) in zip(asked, candidates.items(), strict=True):
+            scores = vectors.take(np.array([rows[passage] for passage in passages])) @ vector
+            found[query] = dict(zip(passages, scores.tolist(), strict=True))
+    return found

@@ -68,6 +68,19 @@ def test_local_tasks_are_measured_by_other_protocols(
         evaluate_tasks(models, [str(data)], tmp_path / "other", protocol="books")
 
 
+def test_rankings_are_ordered_anew(models: dict[str, str | Path], tmp_path: Path) -> None:
+    """BM25 finds everything here; a random retriever that orders what it found ranks like itself among those."""
+    data, other = write_dataset(tmp_path / "data"), write_retriever(tmp_path / "other", seed=5)
+    both = {"again": models["mine"], "other": other}
+    found = evaluate_tasks({"mine": models["mine"]}, [str(data)], tmp_path / "out", rerankers=both)
+    assert list(found) == ["mine", "mine + again", "mine + other"]
+    first, same, worse = (results["data-test"] for results in found.values())
+    assert same.per_query["mrr@10"] == first.per_query["mrr@10"], "a retriever does not change its own order"
+    assert worse.per_query["mrr@10"] != first.per_query["mrr@10"]
+    with pytest.raises(InputError, match="cannot be re-ranked"):
+        evaluate_tasks({"mine": models["mine"]}, [str(data)], tmp_path / "more", protocol="documents", rerankers=both)
+
+
 def test_public_tasks_need_the_hub(models: dict[str, str | Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="The task SciFact is on the Hub, which cannot be reached"):
         evaluate_tasks({"bm25": "bm25"}, ["SciFact"], tmp_path / "out")
