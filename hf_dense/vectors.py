@@ -21,6 +21,7 @@ from tqdm.auto import tqdm
 
 from hf_dense.errors import InputError
 from hf_dense.files import begin_or_resume
+from hf_dense.fingerprints import weights_fingerprint
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.int64]
@@ -277,11 +278,7 @@ def _check_similarity(retriever: SentenceTransformer) -> None:
 def _fingerprint_model(retriever: SentenceTransformer) -> str:
     """A hash of what decides on the vectors: weights, modules with their settings, length, prompts, similarity."""
     facts = [retriever.max_seq_length, retriever.prompts, retriever.default_prompt_name, retriever.similarity_fn_name]
-    digest = hashlib.sha256(json.dumps([str(retriever), *facts]).encode())
-    for name, tensor in sorted(retriever.state_dict().items()):
-        digest.update(f"\0{name} {tensor.dtype} {tuple(tensor.shape)}\0".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
+    return hashlib.sha256(json.dumps([str(retriever), *facts, weights_fingerprint(retriever)]).encode()).hexdigest()
 
 
 def _fingerprint_texts(texts: Sequence[str]) -> str:

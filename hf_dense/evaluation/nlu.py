@@ -6,18 +6,15 @@ import json
 import tempfile
 import time
 import traceback
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 from datasets import Dataset, Value, load_dataset
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
-from torch import nn
 from transformers import (
     AutoModelForSequenceClassification,
     DataCollatorWithPadding,
@@ -29,6 +26,7 @@ from transformers import (
 from hf_dense.errors import InputError
 from hf_dense.evaluation.retrieval import RESULT_FILE, RetrievalResult
 from hf_dense.files import atomic_directory, begin_or_resume, write_text
+from hf_dense.fingerprints import weights_fingerprint
 from hf_dense.hub.loading import load_encoder, load_tokenizer, quiet_loading
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
 from hf_dense.replacing import check_replaceable
@@ -119,7 +117,7 @@ def evaluate_glue(
         start = Path(scratch) / "encoder"
         encoder.save_pretrained(start)
         tokenizer.save_pretrained(start)
-        settings = {"encoder": _checksum(encoder), "max_length": max_length, "arguments": schedule}
+        settings = {"encoder": weights_fingerprint(encoder), "max_length": max_length, "arguments": schedule}
         begin_or_resume(target, json.loads(json.dumps(settings, default=str)))
         (target / RESULT_FILE).unlink(missing_ok=True)
         del encoder
@@ -268,14 +266,6 @@ def _check_length(config: Any, max_length: int) -> None:
     positions = FAMILIES[config.model_type].shape(config).positions if config.model_type in FAMILIES else max_length
     if not 3 <= max_length <= positions:
         raise InputError(f"max_length is {max_length} tokens; the encoder takes from 3 to {positions}.")
-
-
-def _checksum(model: nn.Module) -> int:
-    """A number that changes with the weights."""
-    value = 0
-    for tensor in model.state_dict().values():
-        value = zlib.crc32(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy(), value)
-    return value
 
 
 def _error_file(target: Path, task: str) -> Path:

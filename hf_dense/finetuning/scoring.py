@@ -30,6 +30,7 @@ from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory, begin_or_resume
 from hf_dense.finetuning.lists import Entry, PassageLists, load_lists
 from hf_dense.finetuning.reranker import load_reranker
+from hf_dense.fingerprints import weights_fingerprint
 from hf_dense.replacing import check_replaceable
 
 _PIECE: Final = 100  # queries
@@ -84,7 +85,12 @@ def score_lists(
     state = process_state()
     model.to(state.device)
     target, pieces = Path(out), Path(f"{out}.partial")
-    settings = {"weights": _checksum(model), "max_length": model.max_seq_length, "split": split, "depth": depth}
+    settings = {
+        "weights": weights_fingerprint(model),
+        "max_length": model.max_seq_length,
+        "split": split,
+        "depth": depth,
+    }
     settings |= {"lists": zlib.crc32(repr(entries).encode()), "collection": content_hash(collection)}
     begin_or_resume(pieces, settings)
     state.wait_for_everyone()
@@ -215,14 +221,6 @@ def _size(entry: Entry) -> int:
 def _check_batch(batch_size: int) -> None:
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; at least one pair is read at once.")
-
-
-def _checksum(model: nn.Module) -> int:
-    """A number that changes with the weights."""
-    value = 0
-    for tensor in model.state_dict().values():
-        value = zlib.crc32(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy(), value)
-    return value
 
 
 def _piece(pieces: Path, start: int) -> Path:
