@@ -45,5 +45,6 @@ def test_master_and_query_as_context_read_what_was_written(tmp_path: Path) -> No
         quick = ("--save_strategy", "no", "--eval_strategy", "no", "--use_cpu", "true", "--disable_tqdm", "true")
         config = ROOT / "examples" / "configs" / f"{method}_demo.yaml"
         run(ROOT / "examples" / "pretrain.py", "--config", config, *given, *quick)
-        losses = [row["loss"] for row in json.loads((out / "trainer_state.json").read_text())["log_history"][:-1]]
+        history = json.loads((out / "trainer_state.json").read_text())["log_history"]
+        losses = [row["loss"] for row in history if "loss" in row]
         assert losses[-1] < losses[0], method
