@@ -44,6 +44,7 @@ _COLLECTION: Final = ("corpus", "queries", "qrels", "corpus.jsonl", "queries.jso
 _DEPTH: Final = 200
 _RANKED: Final = 50  # negatives that a re-ranker is chosen by
 _RERANKER: Final = "google/electra-base-discriminator"
+_STARTS: Final = {"retriever1": None, "retriever2": "retriever1", "distilled": "retriever2"}
 _OPTIONS: Final = ("passages", "depth", "start", "refresh")  # of a retriever's section, beside the Trainer's arguments
 
 
@@ -69,7 +70,7 @@ class Pipeline:
         retriever2: as `retriever1`; `start: retriever1` goes on from it, where others start from the encoder;
             `refresh: N` mines again every N visits (ANCE).
         reranker: `RerankerTrainingArguments`, and `base`, `max_length`, `depth`.
-        distilled: as `retriever1`, with a `distillation`.
+        distilled: as `retriever1`, with a `distillation`; `start: retriever2` goes on from that.
 
     Raises:
         InputError: an option that is none, a section without the one it builds on, or a share outside its range.
@@ -107,13 +108,13 @@ class Pipeline:
         _check_keys(
             "mined", self.mined, {"depth", "kind", "skip", "margin", "filter_by", "filter_margin", "batch_size"}
         )
-        for name in ("retriever1", "distilled"):
-            if {"start", "refresh"} & set(getattr(self, name) or ()):
-                raise InputError(f"start and refresh belong to the section retriever2, not to {name}.")
-        if (self.retriever2 or {}).get("start", "encoder") not in ("encoder", "retriever1"):
-            raise InputError(
-                "retriever2 starts from the encoder or from retriever1; write start: retriever1, or leave it out."
-            )
+        for name, before in _STARTS.items():
+            section = getattr(self, name) or {}
+            if "refresh" in section and name != "retriever2":
+                raise InputError(f"refresh belongs to the section retriever2, not to {name}.")
+            if section.get("start", "encoder") not in ("encoder", before):
+                also = f" or from {before}; write start: {before}, or leave it out" if before else "; leave start out"
+                raise InputError(f"{name} starts from the encoder{also}.")
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Pipeline:
@@ -159,7 +160,7 @@ class _Run:
         self._stage("bm25", given.bm25, {}, lambda out, _: self._lexical(out))
         models = {"retriever1": self._retriever("retriever1", given.retriever1, encoder, self.bm25)}
         if given.retriever2 is not None:
-            start = encoder if given.retriever2.get("start", "encoder") == "encoder" else models["retriever1"]
+            start = models.get(given.retriever2.get("start", "encoder"), encoder)
             mined = self._mined("mined1", models["retriever1"])
             models["retriever2"] = self._retriever("retriever2", given.retriever2, start, mined)
         if given.reranker is not None:
@@ -167,7 +168,8 @@ class _Run:
             models["reranker"] = self._reranker(given.reranker, mined)
         if given.distilled is not None:
             scores = self._scores(models["reranker"], mined, given.distilled.get("depth", _DEPTH))
-            models["distilled"] = self._retriever("distilled", given.distilled, encoder, scores)
+            start = models.get(given.distilled.get("start", "encoder"), encoder)
+            models["distilled"] = self._retriever("distilled", given.distilled, start, scores)
         return models
 
     def _stage(

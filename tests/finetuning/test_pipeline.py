@@ -223,7 +223,7 @@ def test_another_runs_stages_are_left_alone(given: dict[str, Any], tmp_path: Pat
         ({"reranker": None}, "The section distilled needs reranker"),
         ({"retriever1": {"learning": 1}}, "The section retriever1 has the key 'learning', which is no option of it"),
         ({"mined": {"width": 1}}, "The section mined has the key 'width'"),
-        ({"retriever1": {"refresh": 1}}, "belong to the section retriever2, not to retriever1"),
+        ({"retriever1": {"refresh": 1}}, "refresh belongs to the section retriever2, not to retriever1"),
         (
             {"retriever2": {"start": "bm25"}, "reranker": None, "distilled": None},
             "starts from the encoder or from retriever1",
