@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,3 +83,14 @@ def begin_or_resume(work: Path, settings: dict[str, Any]) -> None:
                 f"{settings.get(other[0])!r}); finish that one, or remove the directory."
             )
     write_text(file, json.dumps(settings, indent=1))
+
+
+def hash_files(files: Iterable[Path], root: Path) -> str:
+    """SHA-256 (hexadecimal) of the names, from `root`, and the bytes of some files."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(root).as_posix()}\0{file.stat().st_size}\0".encode())
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

@@ -8,7 +8,6 @@ BEIR folder: `corpus.jsonl` (`_id`, `title`, `text`), `queries.jsonl` (`_id`, `t
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from pyarrow import csv, json, parquet
 
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
 from hf_dense.errors import InputError
+from hf_dense.files import hash_files
 
 _REQUIRED_OF_CORPUS: Final = ("id", "text")
 _PATTERNS: Final = (
@@ -143,13 +143,7 @@ def content_hash(path: str | os.PathLike[str]) -> str:
     files = sorted({file for pattern in _PATTERNS for file in folder.glob(pattern)})
     if not files:
         raise InputError(f"{path} is not a collection: it holds neither corpus/*.parquet nor corpus.jsonl")
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.relative_to(folder).as_posix()}\0{file.stat().st_size}\0".encode())
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
+    return hash_files(files, folder)
 
 
 def push_collection(path: str | os.PathLike[str], repository: str, private: bool = False) -> None:

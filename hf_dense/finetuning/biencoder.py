@@ -32,6 +32,7 @@ from transformers import (
 
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory
+from hf_dense.finetuning.careful import CarefulTraining
 from hf_dense.finetuning.lists import PassageLists
 from hf_dense.finetuning.losses import CONTRASTS, DISTILLATIONS, contrastive_loss, distillation_loss, own_scores
 from hf_dense.finetuning.resuming import Visits, output_directory, resume_point
@@ -179,11 +180,8 @@ def finetune(
     return target
 
 
-class _BiencoderTrainer(SentenceTransformerTrainer):
-    """The trainer of Sentence-Transformers, less the card that quotes training texts, whose licence we do not know."""
-
-    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Add nothing."""
+class _BiencoderTrainer(CarefulTraining, SentenceTransformerTrainer):
+    """The trainer of Sentence-Transformers, with batches of lists."""
 
     lists: PassageLists | None = None
 
@@ -192,16 +190,6 @@ class _BiencoderTrainer(SentenceTransformerTrainer):
         if self.lists is None or dataset is not self.train_dataset:
             return super().get_batch_sampler(dataset, batch_size, drop_last, *given, **named)
         return ListSampler(self.lists, batch_size, self.args.world_size)
-
-    def training_step(self, *given: Any, **named: Any) -> Tensor:
-        """One step; a loss that is no number ends the training, with the last checkpoint in place."""
-        loss = super().training_step(*given, **named)
-        if not torch.isfinite(loss):
-            raise InputError(
-                f"The loss is {loss.item()} at step {self.state.global_step + 1}; lower learning_rate, and start again "
-                "from the checkpoint before."
-            )
-        return loss
 
 
 class ListLoss(nn.Module):

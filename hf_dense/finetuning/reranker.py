@@ -18,6 +18,7 @@ from transformers import AutoConfig, set_seed
 
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory
+from hf_dense.finetuning.careful import CarefulTraining
 from hf_dense.finetuning.lists import PassageLists
 from hf_dense.finetuning.resuming import Visits, output_directory, resume_point
 from hf_dense.hub.loading import load_tokenizer, quiet_loading
@@ -173,21 +174,8 @@ def _load(base: str, new_head: bool) -> CrossEncoder:
     return reranker
 
 
-class _RerankerTrainer(CrossEncoderTrainer):
-    """The trainer of Sentence-Transformers, less the card that quotes training texts, whose licence we do not know."""
-
-    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Add nothing."""
-
-    def training_step(self, *given: Any, **named: Any) -> Tensor:
-        """One step; a loss that is no number ends the training, with the last checkpoint in place."""
-        loss = super().training_step(*given, **named)
-        if not torch.isfinite(loss):
-            raise InputError(
-                f"The loss is {loss.item()} at step {self.state.global_step + 1}; lower learning_rate, and start again "
-                "from the checkpoint before."
-            )
-        return loss
+class _RerankerTrainer(CarefulTraining, CrossEncoderTrainer):
+    """The trainer of Sentence-Transformers."""
 
 
 class ListwiseLoss(nn.Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 from hf_dense.data.generation import process_state
 from hf_dense.errors import InputError
-from hf_dense.files import write_text
+from hf_dense.files import hash_files, write_text
 
 
 class Stages:
@@ -85,7 +84,8 @@ class Stages:
 
 
 def content_hash(path: Path) -> str:
-    """SHA-256 of a file, or of the names and bytes of a directory's files; cards and checkpoints have no part in it.
+    """SHA-256 of a file, or of the names and bytes of a directory's files; cards, checkpoints and indexes
+    have no part in it.
 
     Raises:
         InputError: nothing is there.
@@ -96,18 +96,13 @@ def content_hash(path: Path) -> str:
         files = sorted(
             file
             for file in path.rglob("*")
-            if file.is_file() and file.name != "README.md" and not _is_checkpoint(file.relative_to(path))
+            if file.is_file() and file.name != "README.md" and not _is_by_the_way(file.relative_to(path))
         )
     else:
         raise InputError(f"There is no file or directory {path}.")
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.relative_to(path).as_posix()}\0{file.stat().st_size}\0".encode())
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
+    return hash_files(files, path)
 
 
-def _is_checkpoint(file: Path) -> bool:
-    return any(part.startswith("checkpoint-") for part in file.parts)
+def _is_by_the_way(file: Path) -> bool:
+    """Checkpoints of a training, and the index that `hf-dense search` puts beside a model."""
+    return any(part.startswith("checkpoint-") or part == "index" for part in file.parts)
