@@ -3,6 +3,8 @@
 Importing the package registers its models with transformers' Auto classes.
 """
 
+import atexit
+
 from hf_dense.errors import InputError
 from hf_dense.methods import METHODS, get_method, register
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, Decoder, Encoder, View
@@ -29,6 +31,7 @@ from hf_dense.modeling.modeling_query_as_context import (
 from hf_dense.modeling.modeling_retromae import RetroMAEConfig, RetroMAEForPreTraining, RetroMAEModel
 from hf_dense.modeling.modeling_seed import SEEDConfig, SEEDForPreTraining, SEEDModel
 from hf_dense.modeling.modeling_simlm import SimLMConfig, SimLMForPreTraining, SimLMModel
+from hf_dense.process_group import leave_process_group
 from hf_dense.version import __version__
 
 __all__ = [
@@ -76,3 +79,4 @@ __all__ = [
 ]
 
 register()
+atexit.register(leave_process_group)

@@ -96,10 +96,10 @@ def _add_finetune_arguments(parser: argparse.ArgumentParser) -> None:
 def _finetune(arguments: argparse.Namespace) -> None:
     import logging
 
-    from hf_dense.data.generation import process_state
     from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
     from hf_dense.finetuning.results import measure_stages
     from hf_dense.options import read_yaml
+    from hf_dense.process_group import process_state
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("hf_dense").setLevel(logging.INFO)

@@ -201,8 +201,8 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
 
 
 def _scores(arguments: argparse.Namespace) -> None:
-    from hf_dense.data.generation import process_state
     from hf_dense.finetuning.scoring import score_lists
+    from hf_dense.process_group import process_state
 
     score_lists(
         arguments.model,
@@ -239,8 +239,9 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 
 def _generate(arguments: argparse.Namespace) -> None:
-    from hf_dense.data.generation import Writing, generate, process_state
+    from hf_dense.data.generation import Writing, generate
     from hf_dense.pretraining.corpus import load_passages
+    from hf_dense.process_group import process_state
 
     names = ["kind", "model", "template", "candidates", "deduplicate", "top_k", "top_p"]
     names += ["input_length", "output_length", "seed"]

@@ -12,13 +12,11 @@ import shutil
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import pyarrow as pa
 import torch
-from accelerate import PartialState
 from datasets import Dataset
 from pyarrow import parquet
 from torch import Tensor
@@ -37,6 +35,7 @@ from hf_dense.data.cards import write_card
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory, begin_or_resume
+from hf_dense.process_group import process_state
 from hf_dense.replacing import check_replaceable
 
 Kind = Literal["queries", "continuation"]
@@ -150,14 +149,6 @@ def generate(
         shutil.rmtree(pieces)
     state.wait_for_everyone()
     return target
-
-
-def process_state() -> PartialState:
-    """This process among those that `accelerate launch` started, on GPUs where there are any.
-
-    One may wait for another for hours, while it mines, say.
-    """
-    return PartialState(cpu=not torch.cuda.is_available(), timeout=timedelta(days=2))
 
 
 class Writer:

@@ -24,13 +24,13 @@ from tqdm.auto import tqdm
 
 from hf_dense.data.cards import write_card
 from hf_dense.data.collections import content_hash
-from hf_dense.data.generation import process_state
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory, begin_or_resume
 from hf_dense.finetuning.lists import Entry, PassageLists, load_lists
 from hf_dense.finetuning.reranker import load_reranker
 from hf_dense.fingerprints import weights_fingerprint
+from hf_dense.process_group import process_state
 from hf_dense.replacing import check_replaceable
 
 _PIECE: Final = 100  # queries

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hf_dense.data.generation import process_state
 from hf_dense.errors import InputError
 from hf_dense.files import hash_files, write_text
+from hf_dense.process_group import process_state
 
 
 class Stages:
