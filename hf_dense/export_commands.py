@@ -21,10 +21,11 @@ class Kind:
     needed: tuple[str, ...] = ()
 
 
-def _retriever(checkpoint: str, out: str, **options: Any) -> Path:
+def _retriever(checkpoint: str, out: str, query_prompt: str = "", document_prompt: str = "", **options: Any) -> Path:
     from hf_dense.hub.export import export_sentence_transformer
 
-    return export_sentence_transformer(checkpoint, out, **options)
+    prompts = {"query": query_prompt, "document": document_prompt}
+    return export_sentence_transformer(checkpoint, out, prompts=prompts, **options)
 
 
 def _encoder(checkpoint: str, out: str) -> Path:
@@ -55,7 +56,10 @@ _LENGTH = ("max_length",)
 
 KINDS = {
     "retriever": Kind(
-        "for SentenceTransformer", _retriever, (*_LENGTH, "pooling", "normalize", "similarity"), needed=_LENGTH
+        "for SentenceTransformer",
+        _retriever,
+        (*_LENGTH, "pooling", "normalize", "similarity", "query_prompt", "document_prompt"),
+        needed=_LENGTH,
     ),
     "encoder": Kind("for AutoModel", _encoder),
     "cross-encoder": Kind("for CrossEncoder", _cross_encoder, _LENGTH),
@@ -83,6 +87,10 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--normalize", action="store_true", help="retriever: vectors of length 1", default=argparse.SUPPRESS
     )
+    for role in ("query", "document"):
+        parser.add_argument(
+            f"--{role}_prompt", metavar="TEXT", help=f"retriever: put before every {role}", default=argparse.SUPPRESS
+        )
     parser.add_argument("--push_to_hub", metavar="REPO", help="also publish it under this name")
 
 

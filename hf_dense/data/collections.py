@@ -23,6 +23,7 @@ from hf_dense.errors import InputError
 from hf_dense.files import hash_files
 
 _REQUIRED_OF_CORPUS: Final = ("id", "text")
+_IN_MEMORY: Final = 2**30  # bytes of Parquet files that are read at once
 _PATTERNS: Final = (
     "corpus/*.parquet",
     "queries/*.parquet",
@@ -37,9 +38,14 @@ def load_corpus(path: str | os.PathLike[str]) -> Dataset:
     """Passages of a collection: columns `id`, `title` ("" where there is none), `text`, and those of `document`,
     `position` and `split` that are there.
 
+    Parquet files above 1 GB are read from disk as needed, from a copy that `datasets` keeps in its cache.
+
     Raises:
         InputError: the directory, its corpus or a column is missing, or the corpus is empty.
     """
+    files = sorted(_existing(Path(path)).glob("corpus/*.parquet"))
+    if sum(file.stat().st_size for file in files) > _IN_MEMORY:
+        return _open_corpus(files)
     table = _read_table(Path(path), "corpus", _REQUIRED_OF_CORPUS)
     if table.num_rows == 0:
         raise InputError(f"the corpus of {path} is empty; it needs at least one passage")
@@ -205,8 +211,12 @@ def _parse(file: Path, types: dict[str, pa.DataType]) -> pa.Table:
 
 def _check_columns(table: pa.Table, required: Sequence[str], origin: Path) -> None:
     for name in required:
-        if name not in table.column_names:
-            raise InputError(f"{origin} has no column {name!r}; its columns are {_listed(table.column_names)}")
+        _check_column(name, table.column_names, origin)
+
+
+def _check_column(name: str, names: Sequence[str], origin: Path) -> None:
+    if name not in names:
+        raise InputError(f"{origin} has no column {name!r}; its columns are {_listed(names)}")
 
 
 def _check_known(names: Sequence[str], known: Mapping[str, object], what: str, where: str, split: str) -> None:
@@ -218,14 +228,40 @@ def _check_known(names: Sequence[str], known: Mapping[str, object], what: str, w
         )
 
 
+def _open_corpus(files: Sequence[Path]) -> Dataset:
+    """The corpus in Parquet files, on disk."""
+    names = parquet.read_schema(files[0]).names
+    for name in _REQUIRED_OF_CORPUS:
+        _check_column(name, names, files[0])
+    features = Features({name: CORPUS[name] for name in CORPUS if name in {*names, "title"}})
+    stored = Dataset.from_parquet([str(file) for file in files])
+    assert isinstance(stored, Dataset)
+
+    def complete(rows: pa.Table) -> pa.Table:
+        if "title" not in names:
+            rows = rows.append_column("title", pa.array([""] * rows.num_rows, pa.string()))
+        return _select(rows, features)
+
+    # Arrow to Arrow: no row becomes an object of Python's.
+    return (
+        stored.with_format("arrow")
+        .map(complete, batched=True, features=features, remove_columns=names, desc="Opening the corpus")
+        .with_format(None)
+    )
+
+
 def _to_dataset(table: pa.Table, features: Features) -> Dataset:
     """Those columns of `table` that `features` name, as strings or integers, no text absent."""
+    return Dataset(_select(table, features))
+
+
+def _select(table: pa.Table, features: Features) -> pa.Table:
     columns = {}
     for name, feature in features.items():
         assert isinstance(feature, Value)
         column = table.column(name).cast(feature.pa_type)
-        columns[name] = (column.fill_null("") if feature.dtype == "string" else column).to_pylist()
-    return Dataset.from_dict(columns, features=features)
+        columns[name] = column.fill_null("") if feature.dtype == "string" else column
+    return pa.table(columns, schema=features.arrow_schema)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -17,7 +17,14 @@ from sentence_transformers import SentenceTransformer
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
 from hf_dense.evaluation.first_stage import Search, open_search, passage_texts
-from hf_dense.evaluation.retrieval import RESULT_FILE, RetrievalResult, mean_metrics
+from hf_dense.evaluation.retrieval import (
+    RANKINGS_FILE,
+    RESULT_FILE,
+    RetrievalResult,
+    check_asked,
+    mean_metrics,
+    write_rankings,
+)
 from hf_dense.files import atomic_directory
 from hf_dense.replacing import check_replaceable
 
@@ -45,16 +52,16 @@ def evaluate_documents(
             what is searched is title + " " + text of every passage.
         split: of the judgements; queries with a relevant document are asked.
         name: of the retriever, in results and tables.
-        output_dir: receives `result.json`, complete or not at all. The vectors of the corpus stand in
-            `<output_dir>.partial` until then; a run that was killed goes on with them.
+        output_dir: receives `result.json` and `rankings.parquet` (of documents), complete or not at all. The vectors of
+            the corpus stand in `<output_dir>.partial` until then; a run that was killed goes on with them.
         batch_size: texts encoded at once.
 
     Returns:
         `mrr@100`, `recall@100` and `ndcg@10` of documents: fractions, means over the queries, and per query.
 
     Raises:
-        InputError: nothing to load, no query has a relevant document, judgements name an unknown query or document,
-            or an `output_dir` that holds something else.
+        InputError: nothing to load, no query has a relevant document, one is empty, judgements name an unknown query or
+            document, or an `output_dir` that holds something else.
     """
     check_replaceable(output_dir, marker=RESULT_FILE)
     corpus, queries = load_corpus(collection), load_queries(collection)
@@ -62,13 +69,16 @@ def evaluate_documents(
     qrels = {query: grades for query, grades in load_qrels(collection, split).items() if max(grades.values()) > 0}
     texts = dict(zip(queries["id"], queries["text"], strict=True))
     _check_judgements(qrels, texts, documents, split)
+    asked = {query: texts[query] for query in qrels}
+    check_asked(asked, collection)
     work = Path(f"{output_dir}.partial")
     started = time.perf_counter()
     search = open_search(model, passage_texts(corpus), work, batch_size)
-    rankings = rank_documents(search, {query: texts[query] for query in qrels}, documents)
+    rankings = rank_documents(search, asked, documents)
     per_query = score_documents(qrels, rankings)
     result = RetrievalResult(name, split, mean_metrics(per_query), per_query, time.perf_counter() - started)
     with atomic_directory(output_dir) as target:
+        write_rankings(rankings, target / RANKINGS_FILE)
         (target / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
     shutil.rmtree(work)
     return result

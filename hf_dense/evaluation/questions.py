@@ -18,7 +18,14 @@ from hf_dense.data.collections import load_answers, load_corpus, load_qrels, loa
 from hf_dense.errors import InputError
 from hf_dense.evaluation.answers import has_answer
 from hf_dense.evaluation.first_stage import open_search, passage_texts
-from hf_dense.evaluation.retrieval import RESULT_FILE, RetrievalResult, mean_metrics
+from hf_dense.evaluation.retrieval import (
+    RANKINGS_FILE,
+    RESULT_FILE,
+    RetrievalResult,
+    check_asked,
+    mean_metrics,
+    write_rankings,
+)
 from hf_dense.files import atomic_directory
 from hf_dense.replacing import check_replaceable
 from hf_dense.vectors import Places
@@ -47,8 +54,8 @@ def evaluate_answers(
         split: the queries of its judgements are asked, relevant passages or not, and all queries where it has no
             judgement; queries without answers are left out.
         name: of the retriever, in results and tables.
-        output_dir: receives `result.json`, complete or not at all. The vectors of the corpus stand in
-            `<output_dir>.partial` until then; a run that was killed goes on with them.
+        output_dir: receives `result.json` and `rankings.parquet`, complete or not at all. The vectors of the corpus
+            stand in `<output_dir>.partial` until then; a run that was killed goes on with them.
         depths: numbers k of passages that are read.
         batch_size: texts encoded at once.
 
@@ -56,8 +63,8 @@ def evaluate_answers(
         `answer_recall@k` for every depth: 1 for a query with an answer in its first k passages, else 0, and the mean.
 
     Raises:
-        InputError: nothing to load, no answers are known, a depth below 1, or an `output_dir` that holds something
-            else.
+        InputError: nothing to load, no answers are known, an empty question, a depth below 1, or an `output_dir` that
+            holds something else.
     """
     check_replaceable(output_dir, marker=RESULT_FILE)
     if not depths or min(depths) < 1:
@@ -67,18 +74,22 @@ def evaluate_answers(
     work = Path(f"{output_dir}.partial")
     started = time.perf_counter()
     search = open_search(model, passage_texts(corpus), work, batch_size)
-    names = list(questions)
+    names, passages = list(questions), corpus["id"][:]
     first: dict[str, float] = {}
+    rankings: dict[str, dict[str, float]] = {}
     for start in range(0, len(names), _QUERIES):
         part = names[start : start + _QUERIES]
-        _, places = search([questions[query][0] for query in part], max(depths))
+        scores, places = search([questions[query][0] for query in part], max(depths))
         answers = [questions[query][1] for query in part]
+        for query, row, found in zip(part, scores.tolist(), places.tolist(), strict=True):
+            rankings[query] = {passages[place]: score for place, score in zip(found, row, strict=True) if place >= 0}
         first |= zip(part, answer_ranks(places, corpus, answers), strict=True)
     per_query = {
         f"answer_recall@{depth}": {query: float(rank <= depth) for query, rank in first.items()} for depth in depths
     }
     result = RetrievalResult(name, split, mean_metrics(per_query), per_query, time.perf_counter() - started)
     with atomic_directory(output_dir) as target:
+        write_rankings(rankings, target / RANKINGS_FILE)
         (target / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
     shutil.rmtree(work)
     return result
@@ -114,4 +125,5 @@ def _questions(collection: str | Path, split: str) -> dict[str, tuple[str, list[
     if not answers:
         raise InputError(f"No query of split {split!r} in {collection} has an answer.")
     texts = dict(zip(queries["id"], queries["text"], strict=True))
+    check_asked({query: texts[query] for query in answers}, collection)
     return {query: (texts[query], strings) for query, strings in answers.items()}

@@ -164,7 +164,8 @@ def build_task(dataset_dir: str | Path, split: str) -> AbsTaskRetrieval:
     """Make an MTEB retrieval task of one split of a dataset directory, loaded and ready to evaluate.
 
     Raises:
-        InputError: no such dataset or split, or no query of the split has a relevant passage.
+        InputError: no such dataset or split, no query of the split has a relevant passage, one of them is empty, or a
+            relevant passage is not in the corpus.
     """
     directory = Path(dataset_dir)
     qrels = {
@@ -177,12 +178,30 @@ def build_task(dataset_dir: str | Path, split: str) -> AbsTaskRetrieval:
     if len(queries) < len(qrels):
         raise InputError(f"{directory} lacks the text of {len(qrels) - len(queries)} queries of split {split!r}.")
     corpus = load_corpus(directory).select_columns(["id", "title", "text"])
+    check_asked(dict(zip(queries["id"], queries["text"], strict=True)), directory)
+    relevant = {passage: query for query, grades in qrels.items() for passage, grade in grades.items() if grade > 0}
+    for passage in relevant.keys() - set(corpus["id"][:]):
+        raise InputError(
+            f"The judgements of split {split!r} in {directory} name {passage!r} for query {relevant[passage]!r}, which "
+            "is not in the corpus; complete the corpus or remove the judgement."
+        )
     task = _LocalRetrieval(split)
     task.dataset = {
         "default": {split: {"corpus": corpus, "queries": queries, "relevant_docs": qrels, "top_ranked": None}}
     }
     task.data_loaded = True
     return task
+
+
+def check_asked(queries: Mapping[str, str], origin: str | Path) -> None:
+    """Refuse queries without words.
+
+    Raises:
+        InputError: one is empty.
+    """
+    for query, text in queries.items():
+        if not text.strip():
+            raise InputError(f"The query {query!r} of {origin} is empty; give its text or remove its judgements.")
 
 
 def score_queries(
@@ -256,9 +275,9 @@ def write_rankings(rankings: Mapping[str, Mapping[str, float]], path: Path) -> N
             sorted(((score, passage) for passage, score in ranking.items()), reverse=True)[:_RANKS_KEPT], start=1
         )
     ]
-    names = ("query-id", "corpus-id", "rank", "score")
-    columns = (list(column) for column in zip(*rows, strict=True))
-    parquet.write_table(pa.table(dict(zip(names, columns, strict=True))), path)
+    names = {"query-id": pa.string(), "corpus-id": pa.string(), "rank": pa.int32(), "score": pa.float64()}
+    table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], pa.schema(list(names.items())))
+    parquet.write_table(table, path)
 
 
 def _slug(name: str) -> str:

@@ -49,8 +49,7 @@ def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(checkpoint), trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise InputError(f"Cannot load a tokenizer from {checkpoint}: {_first_line(error)}") from error
-    if len(tokenizer) <= len(tokenizer.all_special_ids):
-        raise InputError(f"There is no tokenizer in {checkpoint}; save one there with tokenizer.save_pretrained.")
+    _check_vocabulary(tokenizer, checkpoint)
     return tokenizer
 
 
@@ -58,7 +57,8 @@ def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransform
     """Load a Sentence-Transformers model without the pooler that nothing reads; a loaded one is passed through.
 
     Raises:
-        InputError: nothing there, or a bare encoder, which Sentence-Transformers would give mean pooling in silence.
+        InputError: nothing there, no tokenizer, or a bare encoder, which Sentence-Transformers would give mean pooling
+            in silence.
     """
     if isinstance(model, SentenceTransformer):
         retriever = model
@@ -73,10 +73,17 @@ def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransform
                 retriever = SentenceTransformer(str(model), trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise InputError(f"Cannot load a retriever from {model}: {_first_line(error)}") from error
+        _check_vocabulary(retriever.tokenizer, model)
     drop_pooler(retriever)
     # Else saving asks the Hub whether the name of our directory is a model there, and cites it as the base model.
     retriever.model_card_data.local_files_only = True
     return retriever
+
+
+def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, origin: str | Path) -> None:
+    """Refuse the empty tokenizer that transformers makes where there is none."""
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise InputError(f"There is no tokenizer in {origin}; save one there with tokenizer.save_pretrained.")
 
 
 def drop_pooler(model: nn.Module) -> None:

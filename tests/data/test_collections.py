@@ -147,3 +147,21 @@ def test_judgements_of_unknown_rows_are_counted(tmp_path: Path) -> None:
     qrels.write_text("query-id\tcorpus-id\tscore\nq1\td#0\t0\n")
     with pytest.raises(InputError, match="no relevant passage to train on"):
         training_pairs(folder)
+
+
+@pytest.mark.parametrize("titles", [True, False])
+def test_a_large_corpus_stays_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, titles: bool) -> None:
+    folder = write_published(tmp_path / "c")
+    if not titles:
+        for file in (folder / "corpus").glob("*.parquet"):
+            Dataset.from_parquet(str(file)).remove_columns("title").to_parquet(file)
+    read = load_corpus(folder)
+    monkeypatch.setattr("hf_dense.data.collections._IN_MEMORY", 0)
+    opened = load_corpus(folder)
+    assert opened.to_list() == read.to_list()
+    assert opened.features == read.features
+    assert opened.cache_files
+    assert not read.cache_files
+    Dataset.from_dict({"id": ["a"]}).to_parquet(folder / "corpus" / "part-0.parquet")
+    with pytest.raises(InputError, match="has no column 'text'"):
+        load_corpus(folder)

@@ -18,7 +18,7 @@ from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
 from hf_dense.evaluation.documents import evaluate_documents, rank_documents, score_documents
 from hf_dense.evaluation.first_stage import Search
-from hf_dense.evaluation.retrieval import RetrievalResult
+from hf_dense.evaluation.retrieval import RANKINGS_FILE, RetrievalResult
 from hf_dense.vectors import Floats, Places
 
 METRICS = ("mrr@100", "recall@100", "ndcg@10")
@@ -83,6 +83,11 @@ def test_metrics_are_those_of_a_loop(collection: Path, retriever: Path, tmp_path
         assert found.metrics[metric] == pytest.approx(np.mean([values[at] for values in expected.values()]))
     assert 0 < found.metrics["recall@100"] < 1
     assert RetrievalResult.load(tmp_path / "out") == found
+    kept = parquet.read_table(tmp_path / "out" / RANKINGS_FILE).to_pylist()
+    assert len(kept) == 19 * 100
+    assert {row["corpus-id"] for row in kept if row["rank"] == 1 and row["query-id"] == "q0"} == {
+        max(rankings["q0"], key=lambda name: rankings["q0"][name])
+    }
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

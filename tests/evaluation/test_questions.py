@@ -14,13 +14,13 @@ from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import random_words, write_dataset, write_retriever
 
-from hf_dense.data.collections import load_answers, load_corpus
+from hf_dense.data.collections import load_answers, load_corpus, load_queries
 from hf_dense.data.supervision import build_collection
 from hf_dense.errors import InputError
 from hf_dense.evaluation.answers import has_answer
 from hf_dense.evaluation.first_stage import open_search
 from hf_dense.evaluation.questions import answer_ranks, evaluate_answers
-from hf_dense.evaluation.retrieval import RetrievalResult
+from hf_dense.evaluation.retrieval import RANKINGS_FILE, RetrievalResult
 
 WORDS = random_words(40, seed=3)
 PASSAGES = 150
@@ -88,6 +88,14 @@ def test_recall_is_that_of_a_loop_over_the_judged_queries(collection: Path, retr
         assert found.metrics[metric] == pytest.approx(np.mean(list(values.values())))
     assert 0 < found.metrics["answer_recall@2"] < found.metrics["answer_recall@10"] < 1
     assert RetrievalResult.load(tmp_path / "out") == found
+    kept = parquet.read_table(tmp_path / "out" / RANKINGS_FILE).to_pylist()
+    assert len(kept) == 16 * max(DEPTHS)
+    best = next(row["corpus-id"] for row in kept if row["query-id"] == "q0" and row["rank"] == 1)
+    model, corpus = SentenceTransformer(str(retriever)), load_corpus(collection)
+    similar = model.encode([f"onlytitle {text}" for text in corpus["text"]]) @ model.encode(
+        load_queries(collection)[0]["text"]
+    )
+    assert best == corpus["id"][int(np.argmax(similar))]
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

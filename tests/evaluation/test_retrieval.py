@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -129,3 +130,26 @@ def test_an_evaluation_does_not_replace_a_model(retriever: Path, dataset: Path) 
 def test_no_result_to_load(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no evaluation result"):
         RetrievalResult.load(tmp_path)
+
+
+def test_queries_without_words_and_judgements_of_unknown_passages_are_named(dataset: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "beir"
+    shutil.copytree(dataset, folder)
+    lines = (folder / "queries.jsonl").read_text().splitlines()
+    first = json.loads(lines[0])
+    (folder / "queries.jsonl").write_text("\n".join([json.dumps({**first, "text": " "}), *lines[1:]]))
+    with pytest.raises(InputError, match=f"The query '{first['_id']}' of .* is empty"):
+        build_task(folder, "test")
+    (folder / "queries.jsonl").write_text("\n".join(lines))
+    with (folder / "qrels" / "test.tsv").open("a") as qrels:
+        qrels.write(f"\n{first['_id']}\tnowhere\t1\n")
+    with pytest.raises(InputError, match=f"name 'nowhere' for query '{first['_id']}', which is not in the corpus"):
+        build_task(folder, "test")
+
+
+def test_a_retriever_without_a_tokenizer_is_refused(retriever: Path, dataset: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    shutil.copytree(retriever, bare, ignore=shutil.ignore_patterns("tokenizer*", "vocab*", "special_tokens*"))
+    with pytest.raises(InputError, match="tokenizer"):
+        evaluate_retriever(bare, dataset, "test", name="bare", output_dir=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

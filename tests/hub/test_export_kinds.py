@@ -174,7 +174,7 @@ def test_every_kind_has_its_command(
     out = {kind: str(tmp_path / kind) for kind in ("retriever", "encoder", "cross-encoder", "hybrid", "onnx")}
     export(
         *(retromae, "--out", out["retriever"], "--max_length", "12", "--pooling", "mean", "--normalize"),
-        *("--similarity", "cosine"),
+        *("--similarity", "cosine", "--query_prompt", "a b "),
     )
     export(retromae, "--out", out["encoder"], "--kind", "encoder")
     export(base, "--out", out["cross-encoder"], "--kind", "cross-encoder", "--max_length", "14")
@@ -186,6 +186,7 @@ def test_every_kind_has_its_command(
     export(out["retriever"], "--out", out["onnx"], "--kind", "onnx")
     model = SentenceTransformer(out["retriever"])
     assert (model.max_seq_length, model.similarity_fn_name, model[1].pooling_mode) == (12, "cosine", "mean")
+    assert model.prompts == {"query": "a b ", "document": ""}
     np.testing.assert_allclose(np.linalg.norm(model.encode(TEXTS), axis=1), 1, atol=1e-6)
     assert BertModel.from_pretrained(out["encoder"]).config.hidden_size == 32
     assert CrossEncoder(out["cross-encoder"]).max_seq_length == 14
