@@ -69,7 +69,8 @@ def mine_negatives(
 
     Raises:
         InputError: a model or the collection cannot be read, judgements name unknown queries or passages, an option is
-            out of range, or `<out>.partial` holds the vectors of another model or corpus.
+            out of range, the cross-encoder gives no number, or `<out>.partial` holds the vectors of another model or
+            corpus.
     """
     judged = load_judged(collection, out, split, depth)
     check_kind(kind, len(judged.texts))
@@ -160,6 +161,8 @@ def _denoised(cross_encoder: CrossEncoder, margin: float, judged: Judged, batch_
         device = cross_encoder.device.type
         with torch.autocast(device, torch.float16, enabled=device == "cuda"):
             found = cross_encoder.predict(pairs, batch_size=batch_size, show_progress_bar=False)
+        if not np.isfinite(found).all():
+            raise InputError(f"The cross-encoder's score of a passage for query {name!r} is no number; train it again.")
         kept: NDArray[np.bool_] = found[: len(places)] < found[len(places) :].max() - margin
         return kept
 

@@ -181,6 +181,17 @@ def test_a_cross_encoder_leaves_out_what_it_finds_relevant(
     assert 0 < left_out(tmp_path / "out", "cross-encoder's score") == total - sum(map(len, kept.values())) < total
 
 
+def test_a_cross_encoder_that_gives_no_number_ends_it(
+    retriever: SentenceTransformer, collection: Path, tmp_path: Path
+) -> None:
+    broken = CrossEncoder(str(write_cross_encoder(tmp_path / "reader")))
+    torch.nn.init.constant_(broken.model.classifier.bias, float("nan"))
+    broken.save_pretrained(str(tmp_path / "broken"))
+    with pytest.raises(InputError, match="is no number; train it again"):
+        mine_negatives(retriever, collection, tmp_path / "out", filter_by=tmp_path / "broken")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_judgement_may_name_a_document(retriever: SentenceTransformer, tmp_path: Path) -> None:
     data = write_collection(tmp_path / "data", judged=[("q1", "d5", 1)])
     rows = mine(retriever, data, tmp_path / "out", depth=100, margin=0.0)
