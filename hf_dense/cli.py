@@ -13,6 +13,7 @@ from hf_dense.data.commands import add_data_arguments, run_data
 from hf_dense.errors import InputError, run_main
 from hf_dense.evaluation.analyse_commands import add_analyse_arguments, run_analyse
 from hf_dense.evaluation.commands import add_report_arguments, run_report
+from hf_dense.evaluation.evaluate_commands import add_evaluate_arguments, run_evaluate
 from hf_dense.export_commands import add_export_arguments, run_export
 from hf_dense.version import __version__
 
@@ -111,51 +112,6 @@ def _finetune(arguments: argparse.Namespace) -> None:
         print(measure_stages(pipeline, models, arguments.measure_on))
 
 
-def _add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help="directories or Hub ids, or bm25")
-    parser.add_argument(
-        "--tasks",
-        nargs="+",
-        required=True,
-        metavar="TASK",
-        help="names of MTEB's retrieval tasks, beir, web, or DIRECTORY[:SPLIT] (split: test)",
-    )
-    parser.add_argument("--out", required=True, metavar="DIR", help="receives results; those there are kept")
-    parser.add_argument(
-        "--protocol",
-        choices=("passages", "documents", "answers", "candidates"),
-        default="passages",
-        help="of directories: passages; documents by their best passages (MS MARCO); answers in passages (Natural "
-        "Questions); given candidates (MIND) (default: passages)",
-    )
-    parser.add_argument(
-        "--rerank",
-        nargs="+",
-        default=[],
-        metavar="[NAME=]MODEL",
-        help="cross-encoders or retrievers that order the first 100 passages anew, on directories",
-    )
-    parser.add_argument("--batch_size", type=int, default=64, help="texts encoded at once (default: 64)")
-
-
-def _evaluate(arguments: argparse.Namespace) -> None:
-    import logging
-
-    from hf_dense.evaluation.benchmark import evaluate_tasks, format_results
-
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    logging.getLogger("hf_dense").setLevel(logging.INFO)
-    models, rerankers = (_named(words) for words in (arguments.models, arguments.rerank))
-    options = {"protocol": arguments.protocol, "rerankers": rerankers, "batch_size": arguments.batch_size}
-    print(format_results(evaluate_tasks(models, arguments.tasks, arguments.out, **options)))
-
-
-def _named(words: Sequence[str]) -> dict[str, str]:
-    """`NAME=MODEL` as a mapping; a model without a name has that of its directory."""
-    pairs = [(name or Path(model).name, model) for name, _, model in (word.rpartition("=") for word in words)]
-    return dict(pairs)
-
-
 def _add_glue_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", help="encoder or pre-training checkpoint: a directory or Hub id")
     parser.add_argument("--out", required=True, metavar="DIR", help="receives results; tasks that are there are kept")
@@ -183,7 +139,7 @@ VERBS = {
     "analyse": Verb("Draw the papers' analyses.", add_analyse_arguments, run_analyse),
     "export": Verb("Write a model in the form others load.", add_export_arguments, run_export),
     "data": Verb("Build corpora, contexts, word counts and negatives.", add_data_arguments, run_data),
-    "evaluate": Verb("Measure retrievers on tasks.", _add_evaluate_arguments, _evaluate),
+    "evaluate": Verb("Measure retrievers on tasks.", add_evaluate_arguments, run_evaluate),
     "report": Verb("Compare evaluations on one page.", add_report_arguments, run_report),
     "glue": Verb("Fine-tune and measure an encoder on GLUE.", _add_glue_arguments, _glue),
     "finetune": Verb("Train retrievers, stage after stage, and measure each.", _add_finetune_arguments, _finetune),

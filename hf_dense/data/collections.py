@@ -23,7 +23,7 @@ from hf_dense.errors import InputError
 from hf_dense.files import hash_files
 
 _REQUIRED_OF_CORPUS: Final = ("id", "text")
-_IN_MEMORY: Final = 2**30  # bytes of Parquet files that are read at once
+_IN_MEMORY: Final = 2**28  # bytes of Parquet files that are read at once
 _PATTERNS: Final = (
     "corpus/*.parquet",
     "queries/*.parquet",
@@ -38,7 +38,7 @@ def load_corpus(path: str | os.PathLike[str]) -> Dataset:
     """Passages of a collection: columns `id`, `title` ("" where there is none), `text`, and those of `document`,
     `position` and `split` that are there.
 
-    Parquet files above 1 GB are read from disk as needed, from a copy that `datasets` keeps in its cache.
+    Parquet files above 256 MB are read from disk as needed, from a copy that `datasets` keeps in its cache.
 
     Raises:
         InputError: the directory, its corpus or a column is missing, or the corpus is empty.

@@ -5,27 +5,29 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import mteb
-from datasets.exceptions import DatasetNotFoundError
-from huggingface_hub.errors import HfHubHTTPError
+from datasets.exceptions import DatasetsError
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.documents import evaluate_documents
 from hf_dense.evaluation.news import evaluate_candidates
+from hf_dense.evaluation.plots import plot_metrics
 from hf_dense.evaluation.questions import evaluate_answers
 from hf_dense.evaluation.reranking import evaluate_reranker
 from hf_dense.evaluation.retrieval import (
-    RANKINGS_FILE,
     RESULT_FILE,
     RetrievalResult,
     evaluate_retriever,
     load_model,
     measure_task,
 )
+from hf_dense.evaluation.significance import compare_paired
 from hf_dense.files import write_text
 from hf_dense.replacing import check_replaceable
 
@@ -75,6 +77,8 @@ PROTOCOLS: Final[dict[str, tuple[Callable[..., RetrievalResult], str]]] = {
     "candidates": (evaluate_candidates, "auc"),
 }  # how a local task is measured, and by what
 
+_Load = Callable[[str], tuple[AbsTaskRetrieval, str]]  # `_public`
+
 
 def expand(tasks: Sequence[str]) -> list[str]:
     """Names of groups (`beir`, `web`, `CQADupstackRetrieval`) as those of their tasks, each once, in order.
@@ -103,12 +107,13 @@ def evaluate_tasks(
         models: directories or Hub ids, or `bm25`, by the name they have in tables.
         tasks: names of MTEB's retrieval tasks or of `GROUPS`; or `DIRECTORY:SPLIT`, a collection or a folder in BEIR
             layout (the split is `test` when it is left out).
-        output_dir: receives `<model>/<task>/result.json` (and MTEB's scores, rankings), `results.json`, `results.md`.
+        output_dir: receives `<model>/<task>/result.json` (and MTEB's scores, rankings), `results.json`, `results.md`
+            (the table, and each model against the one before) and `results.png`.
         protocol: how local tasks are measured: `passages` are found; `documents`, by their best passages (MS MARCO); or
             `answers` (Natural Questions); or the `candidates` of each query are ranked (MIND).
-        rerankers: cross-encoders, or retrievers, by name, which order the first 100 passages of every model on local
-            tasks anew; rows of their own, `model + name`.
-        batch_size: texts encoded at once.
+        rerankers: cross-encoders, or retrievers, by name, which order the first 100 passages of every model anew; rows
+            of their own, `model + name`.
+        batch_size: texts, or pairs, encoded at once.
 
     Returns:
         Results by the names of model and task.
@@ -124,6 +129,7 @@ def evaluate_tasks(
     labels = [_label(task) for task in names]
     if len({*labels}) < len(labels):
         raise InputError("Two tasks have the same name; rename a directory.")
+    load = lru_cache(maxsize=1)(_public)  # a task's data, once for all that measure it
     found: dict[str, dict[str, RetrievalResult]] = {name: {} for name in models}
     failed: dict[str, str] = {}
     for task, label in zip(names, labels, strict=True):
@@ -134,14 +140,16 @@ def evaluate_tasks(
                     found[name][label] = RetrievalResult.load(place)
                 else:
                     logger.info("%s on %s", name, label)
-                    found[name][label] = _evaluate(model, task, name, place, protocol, batch_size)
+                    found[name][label] = _evaluate(model, task, load, name, place, protocol, batch_size)
                 for other, reranker in (rerankers or {}).items():
                     both = f"{name} + {other}"
-                    found.setdefault(both, {})[label] = _rerank(reranker, task, both, place, out / both / label)
+                    after = out / both / label
+                    found.setdefault(both, {})[label] = _rerank(reranker, task, load, both, place, after, batch_size)
             except InputError as error:
                 failed[f"{name} on {label}"] = str(error)
     write_text(out / "results.json", json.dumps(_facts(found, failed), indent=1))
-    write_text(out / "results.md", format_results(found) + "\n")
+    write_text(out / "results.md", "\n".join([format_results(found), "", *compare_models(found), ""]))
+    _plot(found, out / "results.png")
     if failed:
         first, reason = next(iter(failed.items()))
         more = f" ({len(failed) - 1} more failed: {', '.join(list(failed)[1:])})" if len(failed) > 1 else ""
@@ -149,27 +157,29 @@ def evaluate_tasks(
     return found
 
 
-def _evaluate(model: str | Path, task: str, name: str, place: Path, protocol: str, batch_size: int) -> RetrievalResult:
+def _evaluate(
+    model: str | Path, task: str, load: _Load, name: str, place: Path, protocol: str, batch_size: int
+) -> RetrievalResult:
     directory, split = _local(task)
     if directory is not None:
         evaluate, _ = PROTOCOLS[protocol]
         return evaluate(model, directory, split, name=name, output_dir=place, batch_size=batch_size)
     check_replaceable(place, marker=RESULT_FILE)
-    loaded, split = _public(task)
+    loaded, split = load(task)
     subset = next(iter(loaded.dataset))
     return measure_task(
         load_model(model, name), loaded, subset, split, name=name, output_dir=place, batch_size=batch_size
     )
 
 
-def _rerank(reranker: str | Path, task: str, name: str, first_stage: Path, place: Path) -> RetrievalResult:
+def _rerank(
+    reranker: str | Path, task: str, load: _Load, name: str, first_stage: Path, place: Path, batch_size: int
+) -> RetrievalResult:
     if (place / RESULT_FILE).is_file():
         return RetrievalResult.load(place)
-    directory, _ = _local(task)
-    if directory is None or not (first_stage / RANKINGS_FILE).is_file():
-        raise InputError(f"{task} cannot be re-ranked; that is for the passages of directories.")
     logger.info("%s on %s", name, task)
-    return evaluate_reranker(reranker, first_stage, directory, name=name, output_dir=place)
+    dataset = _local(task)[0] or load(task)[0]
+    return evaluate_reranker(reranker, first_stage, dataset, name=name, output_dir=place, batch_size=batch_size)
 
 
 def _local(task: str) -> tuple[Path | None, str]:
@@ -192,10 +202,11 @@ def _public(name: str) -> tuple[AbsTaskRetrieval, str]:
         raise InputError(f"The task {name} of MTEB is not one of retrieval.")
     try:
         task.load_data()
-    except (OSError, ValueError, DatasetNotFoundError, HfHubHTTPError) as error:
+    except (OSError, ValueError, DatasetsError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
         raise InputError(
-            f"The task {name} is on the Hub, which cannot be reached; give a directory with its corpus, queries and "
-            "judgements instead."
+            f"The data of {name} ({task.metadata.dataset['path']} on the Hub) cannot be loaded: {reason}; give a "
+            "directory with its corpus, queries and judgements instead."
         ) from error
     return task, task.metadata.eval_splits[0]
 
@@ -227,6 +238,32 @@ def format_results(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
             label = f"{published['name']} (published: {published['source']})"
             rows.append([label, *(f"{values[task]:.3f}" if task in values else "-" for task in tasks)])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def compare_models(found: Mapping[str, Mapping[str, RetrievalResult]]) -> list[str]:
+    """A line for each task and each model after the first: how its main metric differs from that of the one before.
+
+    Differences are those of paired randomisation, with 95 % intervals.
+    """
+    lines = []
+    for (first, before), (second, after) in pairwise(found.items()):
+        for task in before.keys() & after.keys():
+            metric = main_metric(task, after[task])
+            values = [results[task].per_query.get(metric, {}) for results in (after, before)]
+            if values[0].keys() == values[1].keys() and len(values[0]) > 1:
+                test = compare_paired(*values)
+                interval = f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})"
+                lines.append(
+                    f"- {task} {metric}, {second} - {first}: {interval}, p = {test.p_value:.4f}, {test.queries} queries"
+                )
+    return sorted(lines)
+
+
+def _plot(found: Mapping[str, Mapping[str, RetrievalResult]], path: Path) -> None:
+    """Bars of the tasks that every model was measured on."""
+    values = {name: means(results) for name, results in found.items()}
+    if tasks := [task for task in next(iter(values.values())) if all(task in measured for measured in values.values())]:
+        plot_metrics([{"name": name, **{task: values[name][task] for task in tasks}} for name in values], path)
 
 
 def means(results: Mapping[str, RetrievalResult]) -> dict[str, float]:

@@ -12,23 +12,22 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
 from hf_dense.evaluation.first_stage import passage_texts
+from hf_dense.evaluation.reranking import rank_candidates
 from hf_dense.evaluation.retrieval import RESULT_FILE, RetrievalResult, mean_metrics
 from hf_dense.files import atomic_directory
-from hf_dense.hub.loading import load_retriever
 from hf_dense.replacing import check_replaceable
-from hf_dense.vectors import encode_corpus, encode_queries
 
 METRICS: Final = ("auc", "mrr", "ndcg@5", "ndcg@10")
 COUNTS_FILE: Final = "counts.json"
 
 
 def evaluate_candidates(
-    model: str | Path | SentenceTransformer,
+    model: str | Path | SentenceTransformer | CrossEncoder,
     collection: str | Path,
     split: str,
     *,
@@ -41,11 +40,11 @@ def evaluate_candidates(
     Source: the official setting and metrics of MIND (Wu et al., 2020), as SEED-Encoder reports them (section 4.2).
 
     Args:
-        model: an exported directory, a Hub id or a loaded model.
+        model: a retriever (an exported directory, a Hub id or a loaded one), or a cross-encoder.
         collection: every query is an impression; its candidates are the passages that are judged for it, relevant
             (grade above 0) or not. A passage's text is title + " " + text.
         split: of the judgements. A query whose candidates are all relevant, or none, is left out.
-        name: of the retriever, in results and tables.
+        name: of the model, in results and tables.
         output_dir: receives `result.json` and `counts.json` (`impressions` that were measured, and those that were
             `left_out`), complete or not at all. The vectors of the candidates stand in `<output_dir>.partial` until
             then; a run that was killed goes on with them.
@@ -63,24 +62,21 @@ def evaluate_candidates(
     impressions = {query: grades for query, grades in qrels.items() if len({g > 0 for g in grades.values()}) == 2}
     if not impressions:
         raise InputError(f"No query of split {split!r} has candidates that are relevant and candidates that are not.")
-    places, passages = _passages(collection, impressions, split)
+    passages = _passages(collection, impressions, split)
     queries = _queries(collection, impressions, split)
-    retriever, work = load_retriever(model), Path(f"{output_dir}.partial")
+    work = Path(f"{output_dir}.partial")
     started = time.perf_counter()
-    news = np.concatenate(list(encode_corpus(retriever, passages, work, batch_size)))
-    texts = list(dict.fromkeys(queries.values()))  # a reader comes more than once
-    readers = dict(zip(texts, encode_queries(retriever, texts, batch_size), strict=True))
+    scores = rank_candidates(model, queries, impressions, passages, work, batch_size)
     per_query: dict[str, dict[str, float]] = {metric: {} for metric in METRICS}
     for query, grades in impressions.items():
-        scores = news[[places[passage] for passage in grades]] @ readers[queries[query]]
-        for metric, value in score_candidates(grades, dict(zip(grades, scores.tolist(), strict=True))).items():
+        for metric, value in score_candidates(grades, scores[query]).items():
             per_query[metric][query] = value
     result = RetrievalResult(name, split, mean_metrics(per_query), per_query, time.perf_counter() - started)
     counts = {"impressions": len(impressions), "left_out": len(qrels) - len(impressions)}
     with atomic_directory(output_dir) as target:
         (target / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
         (target / COUNTS_FILE).write_text(json.dumps(counts, indent=1), encoding="utf-8")
-    shutil.rmtree(work)
+    shutil.rmtree(work, ignore_errors=True)
     return result
 
 
@@ -117,18 +113,15 @@ def _ndcg(relevant: NDArray[np.bool_], depth: int) -> float:
     return float(gained / discounts[: relevant.sum()].sum())
 
 
-def _passages(
-    collection: str | Path, impressions: Mapping[str, Mapping[str, int]], split: str
-) -> tuple[dict[str, int], list[str]]:
-    """The candidates: place in the list of texts by id, and texts."""
+def _passages(collection: str | Path, impressions: Mapping[str, Mapping[str, int]], split: str) -> dict[str, str]:
+    """Texts of the candidates by id."""
     candidates = {passage for grades in impressions.values() for passage in grades}
     corpus = load_corpus(collection)
-    rows = [row for row, passage in enumerate(corpus["id"]) if passage in candidates]
-    chosen = corpus.select(rows)
-    places = {passage: place for place, passage in enumerate(chosen["id"])}
-    if unknown := candidates - places.keys():
+    chosen = corpus.select([row for row, passage in enumerate(corpus["id"]) if passage in candidates])
+    texts = dict(zip(chosen["id"], passage_texts(chosen), strict=True))
+    if unknown := candidates - texts.keys():
         raise InputError(f"The judgements of split {split!r} name the passage {min(unknown)!r}; the corpus lacks it.")
-    return places, passage_texts(chosen)
+    return texts
 
 
 def _queries(collection: str | Path, impressions: Mapping[str, object], split: str) -> dict[str, str]:

@@ -149,6 +149,9 @@ def measure_task(
         seconds = time.perf_counter() - started
         scores = results.task_results[0].scores[split][0]
         rankings = _take_rankings(work / task.prediction_file_name, subset, split)
+        if task.ignore_identical_ids:  # MTEB drops them when it scores, after it has written its predictions
+            for query, ranking in rankings.items():
+                ranking.pop(query, None)
         per_query = score_queries(qrels, rankings)
         origin = {**describe_run(), "passages": len(task.dataset[subset][split]["corpus"])}
         if isinstance(retriever, SentenceTransformer):

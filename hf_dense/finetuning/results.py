@@ -61,7 +61,8 @@ def measure_stages(pipeline: Pipeline, models: Mapping[str, Path], split: str) -
     out = Path(pipeline.output_dir)
     facts = {"split": split, "results": rows, "pipeline": asdict(pipeline)}
     write_text(out / "results.json", json.dumps({**facts, **provenance(pipeline.seed, pipeline.collection)}, indent=1))
-    plot_metrics([{"name": row["name"], **row["metrics"]} for row in rows], out / "metrics.png")
+    shown = [{"name": row["name"], **{metric: row["metrics"][metric] for metric in _SHOWN}} for row in rows]
+    plot_metrics(shown, out / "metrics.png")
     plot_losses({name: load_history(out / name) for name in models}, out / "losses.png")
     return _table(rows)
 

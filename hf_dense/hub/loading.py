@@ -6,10 +6,11 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeGuard
 
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import CrossEncoder, SentenceTransformer
 from torch import nn
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import logging as transformers_logging
 
 from hf_dense.errors import InputError
@@ -78,6 +79,19 @@ def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransform
     # Else saving asks the Hub whether the name of our directory is a model there, and cites it as the base model.
     retriever.model_card_data.local_files_only = True
     return retriever
+
+
+def is_cross_encoder(
+    model: str | Path | SentenceTransformer | CrossEncoder,
+) -> TypeGuard[str | Path | CrossEncoder]:
+    """Whether a model, loaded or by directory or Hub id, is a classifier of sequences, which reads pairs."""
+    if not isinstance(model, str | Path):
+        return isinstance(model, CrossEncoder)
+    try:
+        config = AutoConfig.from_pretrained(str(model), trust_remote_code=False)
+    except (OSError, ValueError):
+        return False
+    return any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
 
 
 def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, origin: str | Path) -> None:

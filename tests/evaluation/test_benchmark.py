@@ -82,7 +82,8 @@ def test_rankings_are_ordered_anew(models: dict[str, str | Path], tmp_path: Path
 
 
 def test_public_tasks_need_the_hub(models: dict[str, str | Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="The task SciFact is on the Hub, which cannot be reached"):
+    said = r"The data of SciFact \(mteb/scifact on the Hub\) cannot be loaded: Couldn't reach .* give a directory"
+    with pytest.raises(InputError, match=said):
         evaluate_tasks({"bm25": "bm25"}, ["SciFact"], tmp_path / "out")
 
 
@@ -142,4 +143,11 @@ def test_from_the_command_line(
     data = write_dataset(tmp_path / "data")
     given: list[Any] = ["evaluate", "bm25", f"mine={models['mine']}", "--tasks", str(data), "--out", tmp_path / "out"]
     main([str(word) for word in given])
-    assert "| mine |" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "| mine |" in printed
+    assert f"- {data.name}-test ndcg@10, mine - bm25: -" in printed
+    assert printed.strip() == (tmp_path / "out" / "results.md").read_text().strip()
+    assert (tmp_path / "out" / "results.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SystemExit, match="2"):
+        main(["evaluate", "a/model", "b/model", "--tasks", str(data), "--out", str(tmp_path / "two")])
+    assert "Two models are called 'model'" in capsys.readouterr().err

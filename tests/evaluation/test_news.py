@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sentence_transformers import SentenceTransformer
+import torch
+from sentence_transformers import CrossEncoder, SentenceTransformer
 from sklearn.metrics import ndcg_score, roc_auc_score  # type: ignore[import-untyped]
-from tiny_retriever import random_words, write_dataset, write_retriever
+from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_dataset, write_retriever
+from transformers import BertForSequenceClassification
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.data.supervision import build_collection
@@ -125,6 +127,22 @@ def test_candidates_are_ranked_by_the_model(collection: Path, similarity: str, t
     assert RetrievalResult.load(tmp_path / "out") == found
     assert json.loads((tmp_path / "out" / "counts.json").read_text()) == {"impressions": 23, "left_out": 2}
     assert not (tmp_path / "out.partial").exists()
+
+
+def test_candidates_are_ranked_by_a_cross_encoder(collection: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(tmp_path / "base")
+    tiny_tokenizer().save_pretrained(tmp_path / "base")
+    found = evaluate_candidates(tmp_path / "base", collection, "dev", name="tiny", output_dir=tmp_path / "out")
+    model = CrossEncoder(str(tmp_path / "base"), activation_fn=torch.nn.Identity())
+    texts = {row["id"]: f"{row['title']} {row['text']}" for row in load_corpus(collection)}
+    queries = {row["id"]: row["text"] for row in load_queries(collection)}
+    grades = load_qrels(collection, "dev")
+    for query, auc in found.per_query["auc"].items():
+        scores = model.predict([(queries[query], texts[name]) for name in grades[query]])
+        expected = in_a_loop(grades[query], dict(zip(grades[query], scores.tolist(), strict=True)))
+        assert auc == pytest.approx(expected["auc"], abs=1e-6)
+    assert len(found.per_query["auc"]) == 23
 
 
 def test_every_text_is_encoded_once(

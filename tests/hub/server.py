@@ -42,7 +42,9 @@ class Repository:
         self.commits[self.main] = files
 
     def files(self, revision: str) -> Files | None:
-        return self.commits.get(self.main if revision == "main" else revision)
+        """Files of `main` or of a commit; a commit of the real Hub (MTEB pins those) stands for `main`."""
+        pinned = re.fullmatch("[0-9a-f]{40}", revision) and revision not in self.commits
+        return self.commits.get(self.main if pinned or revision == "main" else revision)
 
 
 class Hub:

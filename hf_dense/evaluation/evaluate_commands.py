@@ -1,0 +1,65 @@
+"""The verb `hf-dense evaluate`. Heavy imports belong inside the function that runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from hf_dense.errors import InputError
+
+
+def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `hf-dense evaluate` to its parser."""
+    parser.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help="directories or Hub ids, or bm25")
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        required=True,
+        metavar="TASK",
+        help="names of MTEB's retrieval tasks, beir, web, or DIRECTORY[:SPLIT] (split: test)",
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="receives results; those there are kept")
+    parser.add_argument(
+        "--protocol",
+        choices=("passages", "documents", "answers", "candidates"),
+        default="passages",
+        help="of directories: passages; documents by their best passages (MS MARCO); answers in passages (Natural "
+        "Questions); given candidates (MIND) (default: passages)",
+    )
+    parser.add_argument(
+        "--rerank",
+        nargs="+",
+        default=[],
+        metavar="[NAME=]MODEL",
+        help="cross-encoders or retrievers that order the first 100 passages anew",
+    )
+    parser.add_argument("--batch_size", type=int, default=64, help="texts encoded at once (default: 64)")
+
+
+def run_evaluate(arguments: argparse.Namespace) -> None:
+    """Evaluate what the arguments name, print the table, and compare the models of each task.
+
+    Raises:
+        InputError: two models have the same name; or what an evaluation raises.
+    """
+    import logging
+
+    from hf_dense.evaluation.benchmark import compare_models, evaluate_tasks, format_results
+
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("hf_dense").setLevel(logging.INFO)
+    models, rerankers = (_named(words) for words in (arguments.models, arguments.rerank))
+    options = {"protocol": arguments.protocol, "rerankers": rerankers, "batch_size": arguments.batch_size}
+    found = evaluate_tasks(models, arguments.tasks, arguments.out, **options)
+    print("\n".join([format_results(found), "", *compare_models(found)]))
+
+
+def _named(words: Sequence[str]) -> dict[str, str]:
+    """`NAME=MODEL` as a mapping; a model without a name has that of its directory."""
+    pairs = [(name or Path(model).name, model) for name, _, model in (word.rpartition("=") for word in words)]
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"Two models are called {name!r}; name them: NAME=MODEL.")
+    return dict(pairs)
