@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, PreTrainedTokeniz
 
 from hf_dense.data.collections import content_hash, load_corpus, training_pairs
 from hf_dense.errors import InputError
-from hf_dense.evaluation.retrieval import BM25, RetrievalResult, evaluate_retriever
+from hf_dense.evaluation.retrieval import BM25, METRICS, RetrievalResult, evaluate_retriever
 from hf_dense.files import atomic_directory, write_text
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
+from hf_dense.finetuning.lists import Entry, share
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.pretraining.pretrain import PretrainingOptions, pretrain
 from hf_dense.pretraining.vocabulary import train_tokenizer
@@ -42,6 +44,9 @@ class Settings:
             hundreds of steps (docs/evidence.md).
         dropout: of the encoder and the decoders; none by default, as few small models see their data twice here.
         labelled: training queries used, drawn at random; None takes all.
+        fraction: share of them that is used, drawn by `seed`; a smaller share is among a larger one.
+        backbone: encoder that pre-training starts from, directory or Hub id, with its own tokenizer; None starts from
+            random weights of the shape above.
         pretraining: `TrainingArguments` of pre-training (`max_steps`, `learning_rate`, ...).
         finetuning: `BiencoderTrainingArguments` of fine-tuning.
         split: queries the result is measured on.
@@ -57,6 +62,8 @@ class Settings:
     initializer: float = 0.05
     dropout: float = 0.0
     labelled: int | None = None
+    fraction: float = 1.0
+    backbone: str | None = None
     pretraining: dict[str, Any] = field(default_factory=dict)
     finetuning: dict[str, Any] = field(default_factory=dict)
     split: str = "test"
@@ -70,13 +77,15 @@ class Variant:
 
     Args:
         name: in tables, and of the directory.
-        method: pre-training method; None starts from random weights.
+        method: pre-training method; None starts from the backbone or from random weights.
+        options: changes to the `PretrainingOptions`, e.g. to the method's `decoders`.
         pretraining: changes to the shared pre-training; CoT-MAE reads two texts per row, so half the rows are as much.
         finetuning: changes to the shared fine-tuning, e.g. more steps.
     """
 
     name: str
     method: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
     pretraining: dict[str, Any] = field(default_factory=dict)
     finetuning: dict[str, Any] = field(default_factory=dict)
 
@@ -108,7 +117,9 @@ def run_bm25(settings: Settings, output_dir: Path) -> VariantResult:
     return VariantResult("BM25", None, retrieval, [], [], {"evaluation": retrieval.seconds})
 
 
-def run_variant(settings: Settings, variant: Variant, output_dir: Path) -> VariantResult:
+def run_variant(
+    settings: Settings, variant: Variant, output_dir: Path, start: str | Path | None = None
+) -> VariantResult:
     """Initialise or pre-train, export, fine-tune and evaluate one variant.
 
     Args:
@@ -116,6 +127,7 @@ def run_variant(settings: Settings, variant: Variant, output_dir: Path) -> Varia
         variant: how this one starts.
         output_dir: its directory. A stage that is complete there is not run again, a half-finished one continues from
             its last checkpoint.
+        start: encoder or checkpoint that is fine-tuned as it is; by default what `make_start` gives.
 
     Returns:
         The result.
@@ -126,13 +138,9 @@ def run_variant(settings: Settings, variant: Variant, output_dir: Path) -> Varia
     _claim(output_dir, settings, variant)
     seconds: dict[str, float] = {}
     clock = time.perf_counter()
-    tokenizer = shared_tokenizer(settings, output_dir.parent / f"tokenizer-{settings.vocabulary}")
-    start = output_dir / "start"
     history: list[dict[str, Any]] = []
-    if variant.method is None:
-        _random_encoder(settings, tokenizer, start)
-    else:
-        history = _pretrain(settings, variant, tokenizer, start)
+    if start is None:
+        start, history = make_start(settings, variant, output_dir)
     seconds["pretraining"] = time.perf_counter() - clock
     clock = time.perf_counter()
     model = output_dir / "finetuned" / "model"
@@ -155,13 +163,47 @@ def run_variant(settings: Settings, variant: Variant, output_dir: Path) -> Varia
     return VariantResult(variant.name, str(model), retrieval, history, log, seconds)
 
 
+def make_start(settings: Settings, variant: Variant, output_dir: Path) -> tuple[str | Path, list[dict[str, Any]]]:
+    """Initialise or pre-train the encoder of one variant; see `run_variant`.
+
+    Returns:
+        The encoder, in `output_dir/start` unless it is the backbone as it is, and the log of its pre-training.
+    """
+    _claim(output_dir, settings, variant)
+    start = output_dir / "start"
+    if settings.backbone is not None:
+        return (start, _pretrain(settings, variant, None, start)) if variant.method else (settings.backbone, [])
+    tokenizer = shared_tokenizer(settings, output_dir.parent / f"tokenizer-{settings.vocabulary}")
+    if variant.method is not None:
+        return start, _pretrain(settings, variant, tokenizer, start)
+    _random_encoder(settings, tokenizer, start)
+    return start, []
+
+
+def mean_per_query(results: Sequence[VariantResult]) -> dict[str, dict[str, float]]:
+    """Metric -> query -> mean over the results, which differ in their seeds."""
+    return {
+        metric: {
+            query: sum(result.retrieval.per_query[metric][query] for result in results) / len(results)
+            for query in results[0].retrieval.per_query[metric]
+        }
+        for metric in METRICS
+    }
+
+
 def pairs_of(settings: Settings) -> Dataset:
-    """Training pairs, the passage with its title; the same queries for every seed."""
+    """Training pairs, the passage with its title; the same queries for every seed, but for a `fraction` of them."""
     pairs = training_pairs(settings.dataset, "train")
     if settings.labelled is not None:
         queries = sorted(set(pairs["query_id"]))
         chosen = set(random.Random(0).sample(queries, min(settings.labelled, len(queries))))
         pairs = pairs.select([row for row, query in enumerate(pairs["query_id"]) if query in chosen])
+    if settings.fraction < 1:
+        queries = sorted(set(pairs["query_id"]))
+        kept = {
+            entry.id for entry in share([Entry(name, "", ()) for name in queries], settings.fraction, settings.seed)
+        }
+        pairs = pairs.select([row for row, query in enumerate(pairs["query_id"]) if query in kept])
     return pairs.select_columns(["query", "passage"])
 
 
@@ -201,16 +243,18 @@ def _random_encoder(settings: Settings, tokenizer_dir: Path, output_dir: Path) -
         tokenizer.save_pretrained(work)
 
 
-def _pretrain(settings: Settings, variant: Variant, tokenizer: Path, output_dir: Path) -> list[dict[str, Any]]:
+def _pretrain(settings: Settings, variant: Variant, tokenizer: Path | None, output_dir: Path) -> list[dict[str, Any]]:
     state = output_dir / "trainer_state.json"
     if not state.is_file():
-        options = PretrainingOptions(
-            method=variant.method or "",
-            corpus=settings.dataset,
-            backbone_config=encoder_shape(settings),
-            tokenizer=str(tokenizer),
-            max_length=settings.max_length,
-        )
+        shared = {
+            "method": variant.method or "",
+            "corpus": settings.dataset,
+            "backbone": settings.backbone,
+            "backbone_config": encoder_shape(settings),
+            "tokenizer": tokenizer and str(tokenizer),
+            "max_length": settings.max_length,
+        }
+        options = PretrainingOptions(**{**shared, **variant.options})
         resume = "last" if any(output_dir.glob("checkpoint-*/trainer_state.json")) else None
         arguments = {"save_strategy": "no", "report_to": "none", **settings.pretraining, **variant.pretraining}
         pretrain(
@@ -237,11 +281,12 @@ def _evaluate(model: str, settings: Settings, name: str, output_dir: Path) -> Re
 
 def _claim(output_dir: Path, settings: Settings, variant: Variant) -> None:
     """Write what this directory is for, or refuse it when it is for something else."""
-    described = {
-        "settings": asdict(replace(settings, dataset=content_hash(settings.dataset), split="")),
-        "variant": asdict(variant),
-    }
+    settings = replace(settings, dataset=content_hash(settings.dataset), split="")
     path = output_dir / _DESCRIPTION
-    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != described:
-        raise InputError(f"{output_dir} holds a run with other settings or data; remove it or use another directory.")
-    write_text(path, json.dumps(described, indent=1))
+    if path.is_file():
+        before = json.loads(path.read_text(encoding="utf-8"))  # an earlier version's lacks the newer fields
+        if (Settings(**before["settings"]), Variant(**before["variant"])) != (settings, variant):
+            raise InputError(
+                f"{output_dir} holds a run with other settings or data; remove it or use another directory."
+            )
+    write_text(path, json.dumps({"settings": asdict(settings), "variant": asdict(variant)}, indent=1))

@@ -240,14 +240,19 @@ def curves(
             asked = asked or set(scores)
             if set(scores) != asked or len(scores) < 2:
                 raise InputError(f"{directory} does not cover the queries of the other results, or only one.")
-            values = np.array([scores[query] for query in sorted(scores)])
-            interval = bootstrap(
-                (values,), np.mean, method="percentile", batch=256, rng=np.random.default_rng(seed)
-            ).confidence_interval
-            points.append(CurvePoint(name, x, float(values.mean()), float(interval.low), float(interval.high)))
+            points.append(curve_point(name, x, scores, seed))
     if not points:
         raise InputError("There is no curve to draw; give at least two results.")
     return points
+
+
+def curve_point(curve: str, x: float, scores: Mapping[str, float], seed: int = 0) -> CurvePoint:
+    """The point of a curve that the scores of two or more queries give; `seed` is the bootstrap's."""
+    values = np.array([scores[query] for query in sorted(scores)])
+    interval = bootstrap(
+        (values,), np.mean, method="percentile", batch=256, rng=np.random.default_rng(seed)
+    ).confidence_interval
+    return CurvePoint(curve, x, float(values.mean()), float(interval.low), float(interval.high))
 
 
 def unit_vectors(retriever: SentenceTransformer, texts: Sequence[str], *, queries: bool = False) -> Floats:
