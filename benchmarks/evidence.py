@@ -30,6 +30,7 @@ from hf_dense.comparison import (
     Variant,
     VariantResult,
     encoder_shape,
+    mean_per_query,
     pairs_of,
     run_bm25,
     run_variant,
@@ -220,17 +221,6 @@ def report(
     histories |= {f"{name}: pre-training": results[name, SEEDS[0]].pretraining_history for name in METHODS}
     plot_losses(histories, output_dir / "losses.png")
     print(json.dumps({"means": means, "mrr@10_tests": tests}, indent=1))
-
-
-def mean_per_query(results: list[VariantResult]) -> dict[str, dict[str, float]]:
-    """Metric -> query -> mean over seeds."""
-    return {
-        metric: {
-            query: sum(result.retrieval.per_query[metric][query] for result in results) / len(results)
-            for query in results[0].retrieval.per_query[metric]
-        }
-        for metric in METRICS
-    }
 
 
 def read_or(path: Path, make: Callable[[], dict[str, float]]) -> dict[str, float]:

@@ -22,7 +22,9 @@ from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
 from hf_dense.hub.loading import load_encoder
 from hf_dense.methods import METHODS, get_method
 from hf_dense.pretraining.pretrain import PretrainingOptions
-from hf_dense.sweep import UNTRAINED, SweepOptions, format_rows, masked_at, plan_sweep, run_sweep
+from hf_dense.sweep import run_sweep
+from hf_dense.sweep_plan import UNTRAINED, SweepOptions, masked_at, plan_sweep
+from hf_dense.sweep_results import format_rows
 
 FEW = {"max_steps": 2, "per_device_train_batch_size": 4, "use_cpu": True, "disable_tqdm": True}
 
