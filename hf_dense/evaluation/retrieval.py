@@ -83,8 +83,8 @@ def evaluate_retriever(
         dataset_dir: a dataset directory, published form or BEIR folder; a document's text is title + " " + text.
         split: which qrels: train, dev or test.
         name: of the retriever, in results and tables.
-        output_dir: receives `result.json`, MTEB's own `scores.json` and `rankings.parquet` (`query-id`, `corpus-id`,
-            `rank` from 1 to 100, `score`), complete or not at all.
+        output_dir: receives `result.json`, MTEB's `TaskResult` in `scores.json`, and `rankings.parquet` (`query-id`,
+            `corpus-id`, `rank` from 1 to 100, `score`), complete or not at all.
         batch_size: texts encoded at once.
 
     Returns:
@@ -147,7 +147,6 @@ def measure_task(
             encode_kwargs={"batch_size": batch_size},
         )
         seconds = time.perf_counter() - started
-        scores = results.task_results[0].scores[split][0]
         rankings = _take_rankings(work / task.prediction_file_name, subset, split)
         if task.ignore_identical_ids:  # MTEB drops them when it scores, after it has written its predictions
             for query, ranking in rankings.items():
@@ -159,7 +158,7 @@ def measure_task(
         result = RetrievalResult(name, split, mean_metrics(per_query), per_query, seconds, origin)
         write_rankings(rankings, work / RANKINGS_FILE)
         (work / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
-        (work / _SCORES_FILE).write_text(json.dumps(scores, indent=1, default=float), encoding="utf-8")
+        results.task_results[0].to_disk(work / _SCORES_FILE)
     return result
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mteb.results import TaskResult
 from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_dataset, write_retriever
@@ -86,7 +87,7 @@ def test_rankings_and_mtebs_scores_are_kept(retriever: Path, dataset: Path, tmp_
         "result.json",
         "scores.json",
     ]
-    found = json.loads((tmp_path / "out" / "scores.json").read_text())
+    found = TaskResult.from_disk(tmp_path / "out" / "scores.json").scores["test"][0]
     for metric in (*METRICS, "recall@1000"):
         assert found[metric.replace("@", "_at_")] == pytest.approx(result.metrics[metric], abs=1e-5), metric
     rankings: dict[str, dict[str, float]] = {}
