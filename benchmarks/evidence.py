@@ -26,6 +26,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerBase
 
 from hf_dense.comparison import (
+    FINETUNING,
+    PRETRAINING,
     Settings,
     Variant,
     VariantResult,
@@ -57,24 +59,6 @@ METHODS = {
     "CoT-MAE": Variant("CoT-MAE", method="cotmae", pretraining={"per_device_train_batch_size": 8}),  # pairs: 16 texts
 }
 BASELINE, LONGER = "no pre-training", "no pre-training, equal compute"
-PRETRAINING = {
-    "max_steps": 4000,
-    "per_device_train_batch_size": 16,
-    "learning_rate": 2e-3,
-    "warmup_steps": 0.1,
-    "weight_decay": 0.01,
-    "logging_steps": 50,
-    "save_strategy": "steps",
-    "save_steps": 500,
-    "save_total_limit": 1,
-}
-FINETUNING = {
-    "max_steps": 300,
-    "per_device_train_batch_size": 64,
-    "learning_rate": 1e-3,
-    "temperature": 0.05,
-    "logging_steps": 20,
-}
 
 
 def main() -> None:

@@ -14,7 +14,16 @@ from pathlib import Path
 
 from transformers.utils.logging import disable_progress_bar
 
-from hf_dense.comparison import Settings, Variant, VariantResult, run_bm25, run_variant, shared_tokenizer
+from hf_dense.comparison import (
+    FINETUNING,
+    PRETRAINING,
+    Settings,
+    Variant,
+    VariantResult,
+    run_bm25,
+    run_variant,
+    shared_tokenizer,
+)
 from hf_dense.data import build_python_docs, load_corpus
 from hf_dense.errors import run_main
 from hf_dense.evaluation.report import compare_to, format_table, write_report
@@ -36,27 +45,7 @@ LONGEST_FIRST = ("CoT-MAE", "RetroMAE", "no pre-training")
 
 
 def demo_settings(dataset: Path) -> Settings:
-    return Settings(
-        dataset=str(dataset),
-        pretraining={
-            "max_steps": 2500,
-            "per_device_train_batch_size": 16,  # small batches, many steps: large ones stay on a plateau for long
-            "learning_rate": 2e-3,
-            "warmup_steps": 0.1,
-            "weight_decay": 0.01,
-            "logging_steps": 50,
-            "save_strategy": "steps",
-            "save_steps": 500,
-            "save_total_limit": 1,
-        },
-        finetuning={
-            "max_steps": 300,
-            "per_device_train_batch_size": 64,
-            "learning_rate": 1e-3,
-            "temperature": 0.05,
-            "logging_steps": 20,
-        },
-    )
+    return Settings(dataset=str(dataset), pretraining={**PRETRAINING, "max_steps": 2500}, finetuning=FINETUNING)
 
 
 def main() -> None:

@@ -29,6 +29,25 @@ from hf_dense.pretraining.vocabulary import train_tokenizer
 
 _DESCRIPTION = "variant.json"
 
+PRETRAINING: dict[str, Any] = {  # of small encoders from random weights; docs/evidence.md
+    "max_steps": 4000,
+    "per_device_train_batch_size": 16,  # small batches, many steps: large ones stay on a plateau for long
+    "learning_rate": 2e-3,
+    "warmup_steps": 0.1,
+    "weight_decay": 0.01,
+    "logging_steps": 50,
+    "save_strategy": "steps",
+    "save_steps": 500,
+    "save_total_limit": 1,
+}
+FINETUNING: dict[str, Any] = {
+    "max_steps": 300,
+    "per_device_train_batch_size": 64,
+    "learning_rate": 1e-3,
+    "temperature": 0.05,
+    "logging_steps": 20,
+}
+
 
 @dataclass(frozen=True)
 class Settings:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hf_dense.comparison import Settings, Variant, encoder_shape
+from hf_dense.comparison import FINETUNING, PRETRAINING, Settings, Variant, encoder_shape
 from hf_dense.errors import InputError
 from hf_dense.evaluation.retrieval import METRICS
 from hf_dense.methods import get_method
@@ -21,23 +21,6 @@ SWEEPS = {
     "fraction": "share of the training queries",
 }
 UNTRAINED = "no pre-training"
-PRETRAINING: dict[str, Any] = {  # of small encoders; docs/evidence.md
-    "max_steps": 4000,
-    "per_device_train_batch_size": 16,
-    "learning_rate": 2e-3,
-    "warmup_steps": 0.1,
-    "weight_decay": 0.01,
-    "logging_steps": 50,
-    "save_strategy": "steps",
-    "save_steps": 500,
-    "save_total_limit": 1,
-}
-FINETUNING: dict[str, Any] = {
-    "max_steps": 300,
-    "per_device_train_batch_size": 64,
-    "learning_rate": 1e-3,
-    "temperature": 0.05,
-}
 
 
 @dataclass
