@@ -23,12 +23,12 @@ def run_report(arguments: argparse.Namespace) -> None:
         InputError: a run without a name, a name given twice, or what `write_html_report` raises.
     """
     runs = _by_name(arguments.runs)
-    from hf_dense.evaluation.html_report import RunFacts, write_html_report
+    from hf_dense.evaluation.html_report import MEASURED, RunFacts, write_html_report
     from hf_dense.evaluation.retrieval import RetrievalResult
 
     known = {name: RetrievalResult.load(directory).origin for name, directory in runs.items()}
     facts = {
-        name: RunFacts(origin.get("passages"), origin.get("dimensions"), provenance=origin)
+        name: RunFacts(**{fact: origin.get(fact) for fact in MEASURED}, provenance=origin)
         for name, origin in known.items()
     }
     given = (runs, arguments.collection, arguments.out)

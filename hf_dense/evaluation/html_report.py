@@ -48,14 +48,24 @@ class RunFacts:
     Attributes:
         passages: encoded for the search.
         dimensions: of a vector, stored as 32-bit floats.
+        tokens: read of passages and queries.
+        peak_memory: bytes.
+        query_seconds: mean time of encoding one query.
         search_seconds: mean time of one query's search.
         provenance: of the evaluation, as `provenance` describes it.
     """
 
     passages: int | None = None
     dimensions: int | None = None
+    tokens: int | None = None
+    peak_memory: int | None = None
+    query_seconds: float | None = None
     search_seconds: float | None = None
     provenance: Mapping[str, Any] | None = None
+
+
+_COSTS = ("passages encoded", "tokens read", "index per passage", "encoding a query", "search per query")
+MEASURED = ("passages", "dimensions", "tokens", "peak_memory", "query_seconds")  # by every evaluation
 
 
 @dataclass(frozen=True)
@@ -291,19 +301,20 @@ def _cost(runs: Sequence[_Run], known: Mapping[str, RunFacts]) -> list[_Block]:
     rows = []
     for run in runs:
         facts = known[run.name]
-        rows.append(
-            (
-                run.name,
-                f"{run.result.seconds:.1f} s",
-                _UNKNOWN if facts.passages is None else f"{facts.passages:,}",
-                _UNKNOWN if facts.dimensions is None else f"{4 * facts.dimensions:,} bytes",
-                _UNKNOWN if facts.search_seconds is None else f"{1000 * facts.search_seconds:.1f} ms",
-            )
+        shown = (
+            (facts.peak_memory, 1e-9, "{:.2f} GB"),
+            (facts.passages, 1, "{:,}"),
+            (facts.tokens, 1, "{:,}"),
+            (facts.dimensions, 4, "{:,} bytes"),
+            (facts.query_seconds, 1000, "{:.1f} ms"),
+            (facts.search_seconds, 1000, "{:.1f} ms"),
         )
+        cells = [_UNKNOWN if value is None else form.format(unit * value) for value, unit, form in shown]
+        rows.append((run.name, f"{run.result.seconds:.1f} s", *cells))
     return [
         _Heading("Cost"),
-        "Wall-clock time of the whole evaluation: encoding, search and scoring.",
-        _Table(("", "evaluation", "passages encoded", "index per passage", "search per query"), rows),
+        "Wall-clock time of the whole evaluation: encoding, search and scoring; memory of the process at its peak.",
+        _Table(("", "evaluation", "memory", *_COSTS), rows),
     ]
 
 

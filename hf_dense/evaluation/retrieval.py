@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
 from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
@@ -31,6 +33,7 @@ MORE_METRICS = ("recall@50", "recall@1000")
 RESULT_FILE, RANKINGS_FILE = "result.json", "rankings.parquet"
 _SCORES_FILE = "scores.json"
 _RANKS_KEPT = 100
+_TIMED = 20  # queries
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,9 @@ class RetrievalResult:
         metrics: `METRICS` and `MORE_METRICS`, as trec_eval defines them: fractions, means over the queries.
         per_query: for each metric, query id -> value.
         seconds: wall-clock time of encoding, search and scoring.
-        origin: what else is known: `commit`, `hardware`, `date`, `passages` encoded, `dimensions` of a vector.
+        origin: what else is known: `commit`, `hardware`, `date`, `passages` encoded, `dimensions` of a vector, `tokens`
+            read, `query_seconds` that one query takes to encode, and `peak_memory`, bytes of main memory that the
+            process ever had.
     """
 
     name: str
@@ -135,6 +140,7 @@ def measure_task(
         for query, graded in task.dataset[subset][split]["relevant_docs"].items()
         if any(grade > 0 for grade in graded.values())
     }
+    tokens = _count_tokens(retriever) if isinstance(retriever, SentenceTransformer) else None
     started = time.perf_counter()
     with atomic_directory(output_dir) as work:
         # No cache: MTEB's is keyed by model name, and would hand one local model the scores of another.
@@ -153,13 +159,40 @@ def measure_task(
                 ranking.pop(query, None)
         per_query = score_queries(qrels, rankings)
         origin = {**describe_run(), "passages": len(task.dataset[subset][split]["corpus"])}
-        if isinstance(retriever, SentenceTransformer):
-            origin["dimensions"] = retriever.get_embedding_dimension()
+        if tokens is not None:
+            origin |= {"dimensions": retriever.get_embedding_dimension(), "tokens": tokens()}
+            origin["query_seconds"] = _time_queries(retriever, task.dataset[subset][split]["queries"][:_TIMED]["text"])
+        origin["peak_memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         result = RetrievalResult(name, split, mean_metrics(per_query), per_query, seconds, origin)
         write_rankings(rankings, work / RANKINGS_FILE)
         (work / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
         results.task_results[0].to_disk(work / _SCORES_FILE)
     return result
+
+
+def _count_tokens(retriever: SentenceTransformer) -> Callable[[], int]:
+    """Count the tokens that a retriever reads from now on, without padding; to call for their number, once."""
+    read = [0]
+
+    def count(_: nn.Module, given: tuple[dict[str, Tensor]]) -> None:
+        mask = given[0].get("attention_mask")
+        read[0] += 0 if mask is None else int(mask.sum())
+
+    hook = retriever[0].register_forward_pre_hook(count)
+
+    def finish() -> int:
+        hook.remove()
+        return read[0]
+
+    return finish
+
+
+def _time_queries(retriever: SentenceTransformer, queries: Sequence[str]) -> float:
+    """Seconds that a query takes to encode, one at a time, in the mean."""
+    started = time.perf_counter()
+    for query in queries:
+        retriever.encode_query(query, show_progress_bar=False)
+    return (time.perf_counter() - started) / len(queries)
 
 
 def build_task(dataset_dir: str | Path, split: str) -> AbsTaskRetrieval:

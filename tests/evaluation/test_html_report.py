@@ -102,7 +102,7 @@ def test_what_the_page_says(runs: dict[str, Path], collection: Path, tmp_path: P
         "hardware": {"cuda": "GPU of a kind", "cores": 4, "cpu": "CPU", "memory_gib": 8.0},
         "date": "2020-01-02",
     }
-    facts = {"before": RunFacts(passages=12, dimensions=768, search_seconds=0.0021, provenance=measured)}
+    facts = {"before": RunFacts(12, 768, 3_456, 2_340_000_000, 0.0105, 0.0021, provenance=measured)}
     paths = write_html_report(runs, collection, tmp_path / "out", facts=facts)
     assert [path.name for path in paths] == ["report.html", "report.md"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "report.md"]
@@ -114,8 +114,8 @@ def test_what_the_page_says(runs: dict[str, Path], collection: Path, tmp_path: P
     assert metrics[1][:3] == ["before", f"{before['ndcg@10']:.4f}", f"{before['mrr@10']:.4f}"]
     assert differences[2][:3] == ["after $x_{", "MRR@10", f"{after['mrr@10'] - before['mrr@10']:+.4f}"]
     assert cost[1:] == [
-        ["before", "12.3 s", "12", "3,072 bytes", "2.1 ms"],
-        ["after $x_{", "12.3 s", "not measured", "not measured", "not measured"],
+        ["before", "12.3 s", "2.34 GB", "12", "3,456", "3,072 bytes", "10.5 ms", "2.1 ms"],
+        ["after $x_{", "12.3 s", *["not measured"] * 6],
     ]
     assert origin[1] == ["before", "0123456789", "GPU of a kind; 4 cores of CPU, 8.0 GiB", "2020-01-02"]
     assert origin[2][1:] == ["not recorded"] * 3

@@ -56,6 +56,16 @@ def test_metrics_per_query_equal_their_definition_and_average_to_mtebs(
     assert 0.2 < result.metrics["recall@100"] < 1
     assert len(result.per_query["mrr@10"]) == 40
     assert RetrievalResult.load(tmp_path / "out") == result
+    tokenizer, passages, asked = (
+        SentenceTransformer(str(retriever)).tokenizer,
+        load_corpus(dataset),
+        load_queries(dataset),
+    )
+    read = [*(f"{row['title']} {row['text']}".strip() for row in passages), *asked["text"]]
+    lengths = [len(ids) for ids in tokenizer(read, truncation=True, max_length=32)["input_ids"]]
+    assert result.origin["tokens"] == sum(lengths)
+    assert 0 < result.origin["query_seconds"] < result.seconds
+    assert 2**26 < result.origin["peak_memory"] < 2**36
 
 
 def test_bm25_finds_the_passages_that_share_a_word(dataset: Path, tmp_path: Path) -> None:
