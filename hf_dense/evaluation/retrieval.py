@@ -6,7 +6,8 @@ import json
 import re
 import resource
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -140,9 +141,8 @@ def measure_task(
         for query, graded in task.dataset[subset][split]["relevant_docs"].items()
         if any(grade > 0 for grade in graded.values())
     }
-    tokens = _count_tokens(retriever) if isinstance(retriever, SentenceTransformer) else None
     started = time.perf_counter()
-    with atomic_directory(output_dir) as work:
+    with atomic_directory(output_dir) as work, _counted_tokens(retriever) as tokens:
         # No cache: MTEB's is keyed by model name, and would hand one local model the scores of another.
         results = mteb.evaluate(
             retriever,
@@ -159,8 +159,8 @@ def measure_task(
                 ranking.pop(query, None)
         per_query = score_queries(qrels, rankings)
         origin = {**describe_run(), "passages": len(task.dataset[subset][split]["corpus"])}
-        if tokens is not None:
-            origin |= {"dimensions": retriever.get_embedding_dimension(), "tokens": tokens()}
+        if isinstance(retriever, SentenceTransformer):
+            origin |= {"dimensions": retriever.get_embedding_dimension(), "tokens": sum(tokens)}
             origin["query_seconds"] = _time_queries(retriever, task.dataset[subset][split]["queries"][:_TIMED]["text"])
         origin["peak_memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         result = RetrievalResult(name, split, mean_metrics(per_query), per_query, seconds, origin)
@@ -170,21 +170,21 @@ def measure_task(
     return result
 
 
-def _count_tokens(retriever: SentenceTransformer) -> Callable[[], int]:
-    """Count the tokens that a retriever reads from now on, without padding; to call for their number, once."""
-    read = [0]
+@contextmanager
+def _counted_tokens(retriever: Any) -> Iterator[list[int]]:
+    """The tokens of each batch that a retriever reads meanwhile, without padding; BM25 reads none."""
+    read: list[int] = []
 
     def count(_: nn.Module, given: tuple[dict[str, Tensor]]) -> None:
-        mask = given[0].get("attention_mask")
-        read[0] += 0 if mask is None else int(mask.sum())
+        if "attention_mask" in given[0]:
+            read.append(int(given[0]["attention_mask"].sum()))
 
-    hook = retriever[0].register_forward_pre_hook(count)
-
-    def finish() -> int:
-        hook.remove()
-        return read[0]
-
-    return finish
+    hook = retriever[0].register_forward_pre_hook(count) if isinstance(retriever, SentenceTransformer) else None
+    try:
+        yield read
+    finally:
+        if hook is not None:
+            hook.remove()
 
 
 def _time_queries(retriever: SentenceTransformer, queries: Sequence[str]) -> float:
