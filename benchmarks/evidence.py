@@ -40,9 +40,9 @@ from hf_dense.comparison import (
 )
 from hf_dense.data import build_python_docs
 from hf_dense.errors import run_main
+from hf_dense.evaluation.measures import METRICS
 from hf_dense.evaluation.plots import plot_losses, plot_metrics
 from hf_dense.evaluation.provenance import provenance
-from hf_dense.evaluation.retrieval import METRICS
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.files import write_text
 from hf_dense.methods import get_method

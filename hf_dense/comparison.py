@@ -19,7 +19,10 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, PreTrainedTokeniz
 
 from hf_dense.data.collections import content_hash, load_corpus, training_pairs
 from hf_dense.errors import InputError
-from hf_dense.evaluation.retrieval import BM25, METRICS, RetrievalResult, evaluate_retriever
+from hf_dense.evaluation.first_stage import BM25
+from hf_dense.evaluation.measures import METRICS
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.files import atomic_directory, write_text
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
 from hf_dense.finetuning.lists import Entry, share

@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory
-from hf_dense.hub.hybrid import load_hybrid
+from hf_dense.hub.hybrid import hybrid_head, load_hybrid
 from hf_dense.replacing import check_replaceable
 
 Floats = NDArray[np.float32]
@@ -82,8 +82,8 @@ def build_hybrid_index(
     if not texts:
         raise InputError("There are no passages to index.")
     encoder = model if isinstance(model, SentenceTransformer) else load_hybrid(model)
-    head: Any = encoder[-1]
-    if type(head).__name__ != "HybridHead":  # a class of another name space where it came with remote code
+    head = hybrid_head(encoder)
+    if head is None:
         raise InputError("This model gives no hybrid vectors; load one with load_hybrid.")
     rows, part = len(texts), 16 * batch_size
     types = {"dense": np.dtype(precision), "values": np.dtype(precision), "tokens": _id_type(head.vocabulary)}
@@ -175,7 +175,7 @@ class HybridIndex:
             )
         best = torch.full((len(queries), k), -torch.inf)
         places = torch.full((len(queries), k), -1, dtype=torch.int64)
-        for start in tqdm(range(0, len(self), _BLOCK), desc="Comparing", unit=" blocks", leave=False):
+        for start in tqdm(range(0, len(self), _BLOCK), desc="Comparing", unit=" blocks", leave=False, delay=1):
             dense, words = self._block(start)
             for first in range(0, len(queries), _QUERIES):
                 rows = slice(first, first + _QUERIES)

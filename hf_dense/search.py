@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import faiss
-import numpy as np
 import pyarrow as pa
 from datasets import Dataset
-from numpy.typing import NDArray
 from pyarrow import parquet
-from sentence_transformers import SentenceTransformer, SimilarityFunction
+from sentence_transformers import SentenceTransformer
 
+from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.files import atomic_directory
+from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
 from hf_dense.replacing import check_replaceable
+from hf_dense.vectors import encode_corpus, encode_queries
 
 _COLUMNS = ("id", "title", "text")
 _VECTORS, _PASSAGES, _FACTS = "vectors.faiss", "passages.parquet", "index.json"
@@ -37,20 +39,22 @@ class Hit:
 def build_index(
     model: str | Path | SentenceTransformer, corpus: Dataset, output_dir: str | Path, *, batch_size: int = 64
 ) -> Path:
-    """Encode a corpus, with a progress bar, and write its index.
+    """Encode a corpus, with a progress bar and an ETA, and write its index.
 
     Args:
         model: an exported directory, a Hub id or a loaded model.
         corpus: columns `id`, `title`, `text`; title + " " + text is what is encoded.
         output_dir: receives vectors (exact inner-product search, 4 bytes per dimension), passages and facts,
-            complete or not at all.
+            complete or not at all. The vectors stand in `<output_dir>.partial` until then; a run that was killed goes
+            on with them.
         batch_size: texts encoded at once.
 
     Returns:
         `output_dir`.
 
     Raises:
-        InputError: nothing to load, an empty corpus, a column absent, an `output_dir` that holds something else.
+        InputError: nothing to load, a model of hybrid vectors, an empty corpus, a column absent, an `output_dir` that
+            holds something else.
     """
     check_replaceable(output_dir, marker=_FACTS)
     missing = [column for column in _COLUMNS if column not in corpus.column_names]
@@ -59,18 +63,21 @@ def build_index(
     if len(corpus) == 0:
         raise InputError("The corpus has no passages.")
     retriever = load_retriever(model)
-    texts = [f"{title} {text}".strip() for title, text in zip(corpus["title"], corpus["text"], strict=True)]
-    vectors = _unit_if_cosine(
-        retriever,
-        retriever.encode_document(texts, batch_size=batch_size, show_progress_bar=True, convert_to_numpy=True),
-    )
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors)
-    facts = {"passages": len(corpus), "dimensions": vectors.shape[1], "similarity": retriever.similarity_fn_name}
+    if hybrid_head(retriever):
+        raise InputError(
+            "This model gives hybrid vectors; index them with build_hybrid_index (hf_dense.hybrid_search)."
+        )
+    encoded = Path(f"{output_dir}.partial")
+    vectors = encode_corpus(retriever, PassageTexts(corpus), encoded, batch_size)
+    index = faiss.IndexFlatIP(next(iter(vectors)).shape[1])
+    for block in vectors:
+        index.add(block)
+    facts = {"passages": len(corpus), "dimensions": index.d, "similarity": retriever.similarity_fn_name}
     with atomic_directory(output_dir) as work:
         faiss.write_index(index, str(work / _VECTORS))
         parquet.write_table(pa.table({name: list(corpus[name]) for name in _COLUMNS}), work / _PASSAGES)
         (work / _FACTS).write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    shutil.rmtree(encoded)
     return Path(output_dir)
 
 
@@ -119,18 +126,6 @@ class SearchIndex:
             raise InputError("The question is empty.")
         if top_k < 1:
             raise InputError(f"top_k is {top_k}; it must be at least 1.")
-        vector = self.retriever.encode_query([query], show_progress_bar=False, convert_to_numpy=True)
-        scores, rows = self.vectors.search(_unit_if_cosine(self.retriever, vector), min(top_k, len(self)))
+        scores, rows = self.vectors.search(encode_queries(self.retriever, [query]), min(top_k, len(self)))
         found = self.passages.take(rows[0]).to_pylist()
         return [Hit(float(score), **passage) for score, passage in zip(scores[0], found, strict=True)]
-
-
-def _unit_if_cosine(retriever: SentenceTransformer, vectors: NDArray[Any]) -> NDArray[np.float32]:
-    """Give contiguous float32 vectors whose inner product is the model's similarity."""
-    name = retriever.similarity_fn_name
-    result = np.array(vectors, dtype=np.float32, order="C")
-    if name == SimilarityFunction.COSINE.value:
-        faiss.normalize_L2(result)
-    elif name != SimilarityFunction.DOT_PRODUCT.value:
-        raise InputError(f"The model's similarity is {name!r}; search needs dot or cosine.")
-    return result

@@ -11,7 +11,7 @@ from typing import Any
 
 from hf_dense.comparison import FINETUNING, PRETRAINING, Settings, Variant, encoder_shape
 from hf_dense.errors import InputError
-from hf_dense.evaluation.retrieval import METRICS
+from hf_dense.evaluation.measures import METRICS
 from hf_dense.methods import get_method
 from hf_dense.modeling.configuration_bottleneck import Decoder, merge
 

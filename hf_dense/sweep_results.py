@@ -10,8 +10,8 @@ from pathlib import Path
 from hf_dense.comparison import VariantResult, mean_per_query
 from hf_dense.evaluation.analyses import CurvePoint, curve_point
 from hf_dense.evaluation.analysis_plots import draw_curves
+from hf_dense.evaluation.measures import METRICS
 from hf_dense.evaluation.provenance import provenance
-from hf_dense.evaluation.retrieval import METRICS
 from hf_dense.evaluation.significance import Comparison, compare_paired
 from hf_dense.files import write_text
 from hf_dense.sweep_plan import SWEEPS, UNTRAINED, Run, SweepOptions, shown

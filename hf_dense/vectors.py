@@ -168,7 +168,7 @@ def search(
     places = torch.full((len(queries), k), -1, dtype=torch.int64, device=device)
     memory = torch.empty(_QUERIES * BLOCK, device=device)  # taken once: fresh pages cost as much as sorting
     seen = 0
-    for block in tqdm(blocks, desc="Comparing", unit=" blocks", leave=False):
+    for block in tqdm(blocks, desc="Comparing", unit=" blocks", leave=False, delay=1):
         for start in range(0, len(block), BLOCK):
             part = torch.from_numpy(block[start : start + BLOCK]).to(device)
             for first in range(0, len(queries), _QUERIES):
@@ -264,6 +264,8 @@ def _finished(retriever: SentenceTransformer, vectors: NDArray[np.floating]) -> 
     """Vectors whose inner product is the model's similarity."""
     _check_similarity(retriever)
     found = np.array(vectors, dtype=np.float32, order="C")
+    if not np.isfinite(found).all():
+        raise InputError("The model's vectors hold numbers that are none (NaN or infinite); train it again.")
     if retriever.similarity_fn_name == SimilarityFunction.COSINE.value:
         faiss.normalize_L2(found)
     return found

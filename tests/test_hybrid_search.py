@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from tiny_backbones import BACKBONES
-from tiny_retriever import random_words, tiny_tokenizer, write_retriever
+from tiny_retriever import random_words, write_hybrid, write_retriever
 
-from hf_dense import DupMAEConfig, DupMAEForPreTraining, InputError, hybrid_search
-from hf_dense.hub.hybrid import export_hybrid, load_hybrid
+from hf_dense import InputError, hybrid_search
+from hf_dense.hub.hybrid import load_hybrid
 from hf_dense.hybrid_search import HybridIndex, build_hybrid_index, bytes_per_passage
 from hf_dense.modeling.modeling_dupmae import HybridOutput, PassageVectors, hybrid_scores
 
@@ -23,17 +22,7 @@ QUERIES = [word[:3] for word in random_words(7, seed=1)]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
-    folder = tmp_path_factory.mktemp("hybrid")
-    torch.manual_seed(0)
-    source = DupMAEForPreTraining(DupMAEConfig(backbone_config=BACKBONES["bert"](0.0)))
-    with torch.no_grad():
-        for parameter in source.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    source.save_pretrained(folder / "dupmae")
-    tiny_tokenizer().save_pretrained(folder / "dupmae")
-    return load_hybrid(export_hybrid(folder / "dupmae", folder / "out", max_length=22, dense=DENSE, sparse=SPARSE)).to(
-        "cpu"
-    )
+    return load_hybrid(write_hybrid(tmp_path_factory.mktemp("hybrid"), DENSE, SPARSE)).to("cpu")
 
 
 def expected_scores(model: SentenceTransformer) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
-from tiny_retriever import write_dataset, write_retriever
+from tiny_retriever import write_dataset, write_hybrid, write_retriever
 
 from hf_dense import InputError
 from hf_dense.data.collections import load_corpus
@@ -50,6 +50,8 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(corpus: Dataset, tmp_path:
     assert not (tmp_path / "index").exists()
     with pytest.raises(InputError, match="not an earlier output"):
         build_index(model, corpus, model)
+    with pytest.raises(InputError, match="gives hybrid vectors"):
+        build_index(write_hybrid(tmp_path / "dupmae", 8, 20), corpus, tmp_path / "index")
     with pytest.raises(InputError, match="no search index"):
         SearchIndex.load(tmp_path / "index", model)
 

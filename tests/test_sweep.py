@@ -16,7 +16,8 @@ from transformers import TrainingArguments
 import hf_dense.comparison
 from hf_dense.comparison import Settings, pairs_of
 from hf_dense.errors import InputError
-from hf_dense.evaluation.retrieval import METRICS, RESULT_FILE, RetrievalResult
+from hf_dense.evaluation.measures import METRICS
+from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.files import write_text
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
 from hf_dense.hub.loading import load_encoder

@@ -98,6 +98,14 @@ def test_other_similarities_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "vectors").exists()
 
 
+def test_vectors_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    retriever = retriever_of(tmp_path / "model")
+    with torch.no_grad():
+        next(retriever.parameters()).fill_(torch.nan)
+    with pytest.raises(InputError, match="numbers that are none"):
+        encode_queries(retriever, TEXTS[:1])
+
+
 def test_a_killed_run_goes_on_after_the_last_whole_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors_module, "BLOCK", 10)
     retriever = retriever_of(tmp_path / "model")

@@ -7,10 +7,13 @@ import random
 from pathlib import Path
 
 import torch
+from tiny_backbones import BACKBONES
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedTokenizerFast
 
+from hf_dense import DupMAEConfig, DupMAEForPreTraining
 from hf_dense.hub import export_sentence_transformer
+from hf_dense.hub.hybrid import export_hybrid
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -68,6 +71,18 @@ def tiny_config(**changes: int) -> BertConfig:
         **changes,
     }
     return BertConfig(**fields)
+
+
+def write_hybrid(directory: Path, dense: int, sparse: int) -> Path:
+    """Write a random DupMAE as a model of hybrid vectors, some words of which score below 0."""
+    torch.manual_seed(0)
+    source = DupMAEForPreTraining(DupMAEConfig(backbone_config=BACKBONES["bert"](0.0)))
+    with torch.no_grad():
+        for parameter in source.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    source.save_pretrained(directory / "dupmae")
+    tiny_tokenizer().save_pretrained(directory / "dupmae")
+    return export_hybrid(directory / "dupmae", directory / "hybrid", max_length=22, dense=dense, sparse=sparse)
 
 
 def write_encoder(directory: Path, seed: int = 0) -> Path:

@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.contexts import CONTEXTS
 from hf_dense.errors import InputError
-from hf_dense.evaluation.retrieval import RetrievalResult
+from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
 

@@ -20,13 +20,8 @@ from hf_dense.evaluation.news import evaluate_candidates
 from hf_dense.evaluation.plots import plot_metrics
 from hf_dense.evaluation.questions import evaluate_answers
 from hf_dense.evaluation.reranking import evaluate_reranker
-from hf_dense.evaluation.retrieval import (
-    RESULT_FILE,
-    RetrievalResult,
-    evaluate_retriever,
-    load_model,
-    measure_task,
-)
+from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
+from hf_dense.evaluation.retrieval import evaluate_retriever, measure_task
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.files import write_text
 from hf_dense.replacing import check_replaceable
@@ -166,10 +161,13 @@ def _evaluate(
         return evaluate(model, directory, split, name=name, output_dir=place, batch_size=batch_size)
     check_replaceable(place, marker=RESULT_FILE)
     loaded, split = load(task)
-    subset = next(iter(loaded.dataset))
-    return measure_task(
-        load_model(model, name), loaded, subset, split, name=name, output_dir=place, batch_size=batch_size
-    )
+    subset, *more = loaded.dataset
+    if more:
+        raise InputError(
+            f"{task} has {len(more) + 1} parts ({subset}, {more[0]}, ...), each a collection of its own; give "
+            "directories of those that are meant."
+        )
+    return measure_task(model, loaded, subset, split, name=name, output_dir=place, batch_size=batch_size)
 
 
 def _rerank(

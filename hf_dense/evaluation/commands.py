@@ -24,7 +24,7 @@ def run_report(arguments: argparse.Namespace) -> None:
     """
     runs = _by_name(arguments.runs)
     from hf_dense.evaluation.html_report import MEASURED, RunFacts, write_html_report
-    from hf_dense.evaluation.retrieval import RetrievalResult
+    from hf_dense.evaluation.result import RetrievalResult
 
     known = {name: RetrievalResult.load(directory).origin for name, directory in runs.items()}
     facts = {

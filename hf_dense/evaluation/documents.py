@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -15,17 +12,15 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
+from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
-from hf_dense.evaluation.first_stage import Search, open_search, passage_texts
-from hf_dense.evaluation.retrieval import (
-    RANKINGS_FILE,
-    RESULT_FILE,
-    RetrievalResult,
-    check_asked,
-    mean_metrics,
-    write_rankings,
-)
+from hf_dense.evaluation.costs import CostMeter
+from hf_dense.evaluation.first_stage import BM25, Search, open_search
+from hf_dense.evaluation.measures import mean_metrics
+from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
+from hf_dense.evaluation.retrieval import check_asked
 from hf_dense.files import atomic_directory
+from hf_dense.hub.loading import load_retriever
 from hf_dense.replacing import check_replaceable
 
 DEPTH: Final = 100  # documents ranked for each query
@@ -72,14 +67,15 @@ def evaluate_documents(
     asked = {query: texts[query] for query in qrels}
     check_asked(asked, collection)
     work = Path(f"{output_dir}.partial")
-    started = time.perf_counter()
-    search = open_search(model, passage_texts(corpus), work, batch_size)
-    rankings = rank_documents(search, asked, documents)
-    per_query = score_documents(qrels, rankings)
-    result = RetrievalResult(name, split, mean_metrics(per_query), per_query, time.perf_counter() - started)
+    retriever = model if model == BM25 else load_retriever(model)
+    with CostMeter(retriever) as meter:
+        search = open_search(retriever, PassageTexts(corpus), work, batch_size)
+        rankings = rank_documents(search, asked, documents)
+        per_query = score_documents(qrels, rankings)
+    origin = meter.describe(len(corpus), list(asked.values()), search)
+    result = RetrievalResult(name, split, mean_metrics(per_query), per_query, meter.seconds, origin)
     with atomic_directory(output_dir) as target:
-        write_rankings(rankings, target / RANKINGS_FILE)
-        (target / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
+        result.save(target, rankings)
     shutil.rmtree(work)
     return result
 

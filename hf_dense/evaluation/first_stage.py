@@ -1,18 +1,22 @@
-"""Exact search over a corpus, dense or lexical, for evaluations that need more than a ranking of passages."""
+"""Exact search over a corpus, dense, hybrid or lexical: what every evaluation of a retriever starts with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
-from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.negatives import LexicalIndex
-from hf_dense.evaluation.retrieval import BM25
+from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
+from hf_dense.hybrid_search import HybridIndex, build_hybrid_index
 from hf_dense.vectors import Floats, Places, encode_corpus, encode_queries, searcher
+
+BM25: Final = "bm25"
+_QUERIES: Final = 1_000  # hybrid vectors at once: 120 MB
 
 Search = Callable[[Sequence[str], int], tuple[Floats, Places]]
 
@@ -42,10 +46,23 @@ def open_search(model: str | Path | SentenceTransformer, texts: Sequence[str], f
 
         return find_words
     retriever = load_retriever(model)
+    if hybrid_head(retriever):
+        return _open_hybrid(retriever, texts, folder, batch_size)
     find = searcher(encode_corpus(retriever, texts, folder, batch_size))
     return lambda queries, k: find(encode_queries(retriever, queries, batch_size), k)
 
 
-def passage_texts(corpus: Dataset) -> list[str]:
-    """What is searched of each passage: title + " " + text."""
-    return [f"{title} {text}".strip() for title, text in zip(corpus["title"], corpus["text"], strict=True)]
+def _open_hybrid(retriever: SentenceTransformer, texts: Sequence[str], folder: Path, batch_size: int) -> Search:
+    """Search by DupMAE's relevance: vectors of the vocabulary's length would not fit in memory."""
+    place = build_hybrid_index(retriever, texts, folder / "hybrid", precision="float32", batch_size=batch_size)
+    index = HybridIndex.load(place)
+
+    def find(queries: Sequence[str], k: int) -> tuple[Floats, Places]:
+        found = [
+            index.search(retriever.encode_query(list(part), batch_size=batch_size, show_progress_bar=False), k)
+            for part in (queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES))
+        ]
+        scores, places = zip(*found, strict=True)
+        return np.concatenate(scores), np.concatenate(places)
+
+    return find

@@ -7,7 +7,7 @@ import html
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from io import BytesIO
 from pathlib import Path
 from textwrap import shorten
@@ -18,9 +18,10 @@ from pyarrow import parquet
 
 from hf_dense.data.collections import content_hash, judged_places, load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
+from hf_dense.evaluation.measures import METRICS, MORE_METRICS
 from hf_dense.evaluation.plots import plot_metrics
 from hf_dense.evaluation.provenance import describe_run
-from hf_dense.evaluation.retrieval import METRICS, MORE_METRICS, RANKINGS_FILE, RetrievalResult
+from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.files import write_text
 
@@ -47,16 +48,16 @@ class RunFacts:
 
     Attributes:
         passages: encoded for the search.
-        dimensions: of a vector, stored as 32-bit floats.
+        bytes_per_passage: of an index.
         tokens: read of passages and queries.
         peak_memory: bytes.
         query_seconds: mean time of encoding one query.
-        search_seconds: mean time of one query's search.
+        search_seconds: mean time of one query's exact search, its encoding included.
         provenance: of the evaluation, as `provenance` describes it.
     """
 
     passages: int | None = None
-    dimensions: int | None = None
+    bytes_per_passage: int | None = None
     tokens: int | None = None
     peak_memory: int | None = None
     query_seconds: float | None = None
@@ -64,8 +65,8 @@ class RunFacts:
     provenance: Mapping[str, Any] | None = None
 
 
-_COSTS = ("passages encoded", "tokens read", "index per passage", "encoding a query", "search per query")
-MEASURED = ("passages", "dimensions", "tokens", "peak_memory", "query_seconds")  # by every evaluation
+_COSTS = ("passages encoded", "tokens read", "index per passage", "encoding a query", "answering a query")
+MEASURED = tuple(fact.name for fact in fields(RunFacts) if fact.name != "provenance")  # that evaluations tell of
 
 
 @dataclass(frozen=True)
@@ -305,7 +306,7 @@ def _cost(runs: Sequence[_Run], known: Mapping[str, RunFacts]) -> list[_Block]:
             (facts.peak_memory, 1e-9, "{:.2f} GB"),
             (facts.passages, 1, "{:,}"),
             (facts.tokens, 1, "{:,}"),
-            (facts.dimensions, 4, "{:,} bytes"),
+            (facts.bytes_per_passage, 1, "{:,} bytes"),
             (facts.query_seconds, 1000, "{:.1f} ms"),
             (facts.search_seconds, 1000, "{:.1f} ms"),
         )
@@ -313,7 +314,8 @@ def _cost(runs: Sequence[_Run], known: Mapping[str, RunFacts]) -> list[_Block]:
         rows.append((run.name, f"{run.result.seconds:.1f} s", *cells))
     return [
         _Heading("Cost"),
-        "Wall-clock time of the whole evaluation: encoding, search and scoring; memory of the process at its peak.",
+        "Wall-clock time of the whole evaluation: encoding, search and scoring; memory of the process at its peak. "
+        "A query is answered when it is encoded and its first 100 passages are found, one query at a time.",
         _Table(("", "evaluation", "memory", *_COSTS), rows),
     ]
 

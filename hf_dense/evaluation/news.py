@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +14,10 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
-from hf_dense.evaluation.first_stage import passage_texts
-from hf_dense.evaluation.reranking import rank_candidates
-from hf_dense.evaluation.retrieval import RESULT_FILE, RetrievalResult, mean_metrics
+from hf_dense.evaluation.candidates import candidate_texts, load_ranker, rank_candidates
+from hf_dense.evaluation.costs import CostMeter
+from hf_dense.evaluation.measures import mean_metrics
+from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.files import atomic_directory
 from hf_dense.replacing import check_replaceable
 
@@ -65,16 +64,18 @@ def evaluate_candidates(
     passages = _passages(collection, impressions, split)
     queries = _queries(collection, impressions, split)
     work = Path(f"{output_dir}.partial")
-    started = time.perf_counter()
-    scores = rank_candidates(model, queries, impressions, passages, work, batch_size)
+    ranker = load_ranker(model)
+    with CostMeter(ranker) as meter:
+        scores = rank_candidates(ranker, queries, impressions, passages, work, batch_size)
     per_query: dict[str, dict[str, float]] = {metric: {} for metric in METRICS}
     for query, grades in impressions.items():
         for metric, value in score_candidates(grades, scores[query]).items():
             per_query[metric][query] = value
-    result = RetrievalResult(name, split, mean_metrics(per_query), per_query, time.perf_counter() - started)
+    origin = meter.describe(len(passages), list(queries.values()))
+    result = RetrievalResult(name, split, mean_metrics(per_query), per_query, meter.seconds, origin)
     counts = {"impressions": len(impressions), "left_out": len(qrels) - len(impressions)}
     with atomic_directory(output_dir) as target:
-        (target / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
+        result.save(target)
         (target / COUNTS_FILE).write_text(json.dumps(counts, indent=1), encoding="utf-8")
     shutil.rmtree(work, ignore_errors=True)
     return result
@@ -116,9 +117,7 @@ def _ndcg(relevant: NDArray[np.bool_], depth: int) -> float:
 def _passages(collection: str | Path, impressions: Mapping[str, Mapping[str, int]], split: str) -> dict[str, str]:
     """Texts of the candidates by id."""
     candidates = {passage for grades in impressions.values() for passage in grades}
-    corpus = load_corpus(collection)
-    chosen = corpus.select([row for row, passage in enumerate(corpus["id"]) if passage in candidates])
-    texts = dict(zip(chosen["id"], passage_texts(chosen), strict=True))
+    texts = candidate_texts(load_corpus(collection), candidates)
     if unknown := candidates - texts.keys():
         raise InputError(f"The judgements of split {split!r} name the passage {min(unknown)!r}; the corpus lacks it.")
     return texts

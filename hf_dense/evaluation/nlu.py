@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from hf_dense.errors import InputError
-from hf_dense.evaluation.retrieval import RESULT_FILE, RetrievalResult
+from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.files import atomic_directory, begin_or_resume, write_text
 from hf_dense.fingerprints import weights_fingerprint
 from hf_dense.hub.loading import load_encoder, load_tokenizer, quiet_loading

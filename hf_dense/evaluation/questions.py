@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -15,18 +12,16 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.collections import load_answers, load_corpus, load_qrels, load_queries
+from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.evaluation.answers import has_answer
-from hf_dense.evaluation.first_stage import open_search, passage_texts
-from hf_dense.evaluation.retrieval import (
-    RANKINGS_FILE,
-    RESULT_FILE,
-    RetrievalResult,
-    check_asked,
-    mean_metrics,
-    write_rankings,
-)
+from hf_dense.evaluation.costs import CostMeter
+from hf_dense.evaluation.first_stage import BM25, open_search
+from hf_dense.evaluation.measures import mean_metrics
+from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
+from hf_dense.evaluation.retrieval import check_asked
 from hf_dense.files import atomic_directory
+from hf_dense.hub.loading import load_retriever
 from hf_dense.replacing import check_replaceable
 from hf_dense.vectors import Places
 
@@ -72,25 +67,28 @@ def evaluate_answers(
     questions = _questions(collection, split)
     corpus = load_corpus(collection)
     work = Path(f"{output_dir}.partial")
-    started = time.perf_counter()
-    search = open_search(model, passage_texts(corpus), work, batch_size)
     names, passages = list(questions), corpus["id"][:]
     first: dict[str, float] = {}
     rankings: dict[str, dict[str, float]] = {}
-    for start in range(0, len(names), _QUERIES):
-        part = names[start : start + _QUERIES]
-        scores, places = search([questions[query][0] for query in part], max(depths))
-        answers = [questions[query][1] for query in part]
-        for query, row, found in zip(part, scores.tolist(), places.tolist(), strict=True):
-            rankings[query] = {passages[place]: score for place, score in zip(found, row, strict=True) if place >= 0}
-        first |= zip(part, answer_ranks(places, corpus, answers), strict=True)
+    retriever = model if model == BM25 else load_retriever(model)
+    with CostMeter(retriever) as meter:
+        search = open_search(retriever, PassageTexts(corpus), work, batch_size)
+        for start in range(0, len(names), _QUERIES):
+            part = names[start : start + _QUERIES]
+            scores, places = search([questions[query][0] for query in part], max(depths))
+            answers = [questions[query][1] for query in part]
+            for query, row, found in zip(part, scores.tolist(), places.tolist(), strict=True):
+                rankings[query] = {
+                    passages[place]: score for place, score in zip(found, row, strict=True) if place >= 0
+                }
+            first |= zip(part, answer_ranks(places, corpus, answers), strict=True)
     per_query = {
         f"answer_recall@{depth}": {query: float(rank <= depth) for query, rank in first.items()} for depth in depths
     }
-    result = RetrievalResult(name, split, mean_metrics(per_query), per_query, time.perf_counter() - started)
+    origin = meter.describe(len(corpus), [question for question, _ in questions.values()], search)
+    result = RetrievalResult(name, split, mean_metrics(per_query), per_query, meter.seconds, origin)
     with atomic_directory(output_dir) as target:
-        write_rankings(rankings, target / RANKINGS_FILE)
-        (target / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
+        result.save(target, rankings)
     shutil.rmtree(work)
     return result
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hf_dense.comparison import Settings, VariantResult
+from hf_dense.evaluation.measures import METRICS
 from hf_dense.evaluation.plots import plot_losses, plot_metrics
 from hf_dense.evaluation.provenance import provenance
-from hf_dense.evaluation.retrieval import METRICS
 from hf_dense.evaluation.significance import Comparison, compare_paired
 from hf_dense.files import write_text
 

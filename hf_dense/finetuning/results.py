@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from hf_dense.errors import InputError
+from hf_dense.evaluation.first_stage import BM25
 from hf_dense.evaluation.plots import plot_losses, plot_metrics
 from hf_dense.evaluation.provenance import provenance
 from hf_dense.evaluation.reranking import evaluate_reranker
-from hf_dense.evaluation.retrieval import BM25, RESULT_FILE, RetrievalResult, evaluate_retriever
+from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
+from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.files import write_text
 from hf_dense.finetuning.biencoder import load_history

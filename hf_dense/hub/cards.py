@@ -13,7 +13,7 @@ from hf_dense.errors import InputError
 from hf_dense.files import write_text
 
 if TYPE_CHECKING:
-    from hf_dense.evaluation.retrieval import RetrievalResult
+    from hf_dense.evaluation.result import RetrievalResult
 
 CARD_TEMPLATE: Final = """---
 {metadata}

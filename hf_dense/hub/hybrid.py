@@ -154,6 +154,12 @@ def load_hybrid(model: str | Path) -> SentenceTransformer:
     return loaded
 
 
+def hybrid_head(model: SentenceTransformer) -> HybridHead | None:
+    """The module that makes hybrid vectors; None where a model has none."""
+    head: Any = model[-1]
+    return head if type(head).__name__ == "HybridHead" else None  # of another name space if it came as remote code
+
+
 def _load_source(checkpoint: str | Path, dense: int, seed: int) -> DupMAEForRetrieval:
     """The checkpoint with a projection."""
     try:

@@ -20,7 +20,7 @@ from hf_dense.evaluation.analyse_commands import add_analyse_arguments, run_anal
 from hf_dense.evaluation.analyses import CurvePoint, curves, pair_correlation, similarity_by_length
 from hf_dense.evaluation.analysis_plots import draw_curves
 from hf_dense.evaluation.positions import similarity_by_position
-from hf_dense.evaluation.retrieval import RESULT_FILE, RetrievalResult
+from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.methods import get_method
 from hf_dense.modeling.bottleneck_layout import PaddedRows
 

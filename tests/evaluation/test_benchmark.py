@@ -13,7 +13,8 @@ from hf_dense.cli import main
 from hf_dense.errors import InputError
 from hf_dense.evaluation import benchmark
 from hf_dense.evaluation.benchmark import CQADUPSTACK, GROUPS, evaluate_tasks, expand, format_results, load_published
-from hf_dense.evaluation.retrieval import RetrievalResult, build_task
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.retrieval import build_task
 
 
 @pytest.fixture(scope="module")

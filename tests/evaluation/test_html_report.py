@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import subprocess
-from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,7 +17,8 @@ from matplotlib.image import imread
 from hf_dense.errors import InputError
 from hf_dense.evaluation.commands import add_report_arguments, run_report
 from hf_dense.evaluation.html_report import RunFacts, write_html_report
-from hf_dense.evaluation.retrieval import RetrievalResult, mean_metrics, score_queries, write_rankings
+from hf_dense.evaluation.measures import mean_metrics, score_queries
+from hf_dense.evaluation.result import RetrievalResult
 
 EVIL = "<script>alert('q1')</script> a | b"
 CHROMIUM = next(
@@ -52,8 +52,7 @@ def write_run(directory: Path, ranks: list[int | None]) -> Path:
     per_query = score_queries({f"q{at}": {f"p{at}": 1} for at in range(len(ranks))}, rankings)
     result = RetrievalResult(directory.name, "test", mean_metrics(per_query), per_query, 12.34)
     directory.mkdir()
-    write_rankings(rankings, directory / "rankings.parquet")
-    (directory / "result.json").write_text(json.dumps(asdict(result)))
+    result.save(directory, rankings)
     return directory
 
 
@@ -102,7 +101,7 @@ def test_what_the_page_says(runs: dict[str, Path], collection: Path, tmp_path: P
         "hardware": {"cuda": "GPU of a kind", "cores": 4, "cpu": "CPU", "memory_gib": 8.0},
         "date": "2020-01-02",
     }
-    facts = {"before": RunFacts(12, 768, 3_456, 2_340_000_000, 0.0105, 0.0021, provenance=measured)}
+    facts = {"before": RunFacts(12, 3_072, 3_456, 2_340_000_000, 0.0105, 0.0021, provenance=measured)}
     paths = write_html_report(runs, collection, tmp_path / "out", facts=facts)
     assert [path.name for path in paths] == ["report.html", "report.md"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "report.md"]

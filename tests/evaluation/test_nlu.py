@@ -20,7 +20,7 @@ from tiny_retriever import LETTERS, tiny_config, tiny_tokenizer, write_encoder
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.evaluation import nlu
 from hf_dense.evaluation.nlu import TASKS, evaluate_glue, load_task, score_task
-from hf_dense.evaluation.retrieval import RetrievalResult
+from hf_dense.evaluation.result import RetrievalResult
 
 QUICK = {"max_steps": 1, "per_device_train_batch_size": 4, "disable_tqdm": True}
 LEARN = {"learning_rate": 3e-3, "num_train_epochs": 6, "per_device_train_batch_size": 16, "disable_tqdm": True}

@@ -23,7 +23,8 @@ from hf_dense.errors import InputError
 from hf_dense.evaluation import benchmark
 from hf_dense.evaluation.benchmark import CQADUPSTACK, GROUPS, evaluate_tasks
 from hf_dense.evaluation.reranking import evaluate_reranker
-from hf_dense.evaluation.retrieval import RetrievalResult, build_task
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.retrieval import build_task
 
 Qrels = dict[str, dict[str, int]]
 REPOSITORIES = {

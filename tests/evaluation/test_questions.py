@@ -20,7 +20,7 @@ from hf_dense.errors import InputError
 from hf_dense.evaluation.answers import has_answer
 from hf_dense.evaluation.first_stage import open_search
 from hf_dense.evaluation.questions import answer_ranks, evaluate_answers
-from hf_dense.evaluation.retrieval import RANKINGS_FILE, RetrievalResult
+from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult
 
 WORDS = random_words(40, seed=3)
 PASSAGES = 150

@@ -13,7 +13,9 @@ from tiny_retriever import write_dataset, write_retriever
 
 from hf_dense import InputError
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
-from hf_dense.evaluation.retrieval import METRICS, RetrievalResult, build_task, evaluate_retriever, score_queries
+from hf_dense.evaluation.measures import METRICS, score_queries
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.retrieval import build_task, evaluate_retriever
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,8 @@ def test_metrics_per_query_equal_their_definition_and_average_to_mtebs(
     lengths = [len(ids) for ids in tokenizer(read, truncation=True, max_length=32)["input_ids"]]
     assert result.origin["tokens"] == sum(lengths)
     assert 0 < result.origin["query_seconds"] < result.seconds
+    assert 0 < result.origin["search_seconds"] < result.seconds
+    assert (result.origin["passages"], result.origin["bytes_per_passage"]) == (300, 4 * 32)
     assert 2**26 < result.origin["peak_memory"] < 2**36
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
+from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.evaluation.documents import score_documents
-from hf_dense.evaluation.first_stage import open_search, passage_texts
-from hf_dense.evaluation.retrieval import BM25, evaluate_retriever, score_queries
+from hf_dense.evaluation.first_stage import BM25, open_search
+from hf_dense.evaluation.measures import score_queries
+from hf_dense.evaluation.retrieval import evaluate_retriever
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 COLLECTIONS = ("cranfield", "scifact", "medquad", "reqa-squad")
@@ -44,7 +46,7 @@ def test_measures_equal_their_definitions_with_ties_and_without_hits(name: str, 
     corpus, queries = load_corpus(SHARED / name), load_queries(SHARED / name)
     qrels = {query: grades for query, grades in load_qrels(SHARED / name, "dev").items() if max(grades.values()) > 0}
     texts = dict(zip(queries["id"], queries["text"], strict=True))
-    search = open_search(BM25, passage_texts(corpus), tmp_path, 64)
+    search = open_search(BM25, PassageTexts(corpus), tmp_path, 64)
     scores, places = search([texts[query] for query in qrels], 1000)
     ids = corpus["id"][:]
     rankings = {

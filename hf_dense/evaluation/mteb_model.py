@@ -1,0 +1,96 @@
+"""A retriever in the form that MTEB searches with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from mteb.models.model_meta import ModelMeta
+from sentence_transformers import SentenceTransformer
+
+from hf_dense.data.passage_texts import PassageTexts
+from hf_dense.errors import InputError
+from hf_dense.evaluation.candidates import candidate_texts, rank_candidates
+from hf_dense.evaluation.first_stage import Search, open_search
+
+
+class SearchingRetriever:
+    """MTEB's `SearchProtocol`: the corpus is encoded once, to disk, and searched exactly.
+
+    Where MTEB's own wrapper starts anew, a run that was killed goes on with the vectors it had, and hybrid vectors are
+    kept sparse; rankings are the same.
+
+    Args:
+        retriever: a loaded model.
+        name: of the model, in MTEB's results.
+        folder: receives the vectors.
+    """
+
+    def __init__(self, retriever: SentenceTransformer, name: str, folder: Path) -> None:
+        self.retriever = retriever
+        self.folder = folder
+        self.mteb_model_meta = ModelMeta.create_empty(
+            {
+                "name": f"local/{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}",
+                "embed_dim": retriever.get_embedding_dimension(),
+                "max_tokens": retriever.max_seq_length,
+            }
+        )
+        self.find: Search | None = None  # once the corpus is encoded
+        self._corpus: Dataset | None = None
+
+    def index(self, corpus: Dataset, **_: Any) -> None:
+        """Take a corpus; arguments are those of MTEB's protocol."""
+        self._corpus, self.find = corpus, None
+
+    def search(
+        self,
+        queries: Dataset,
+        *,
+        hf_split: str,
+        hf_subset: str,
+        top_k: int,
+        encode_kwargs: Mapping[str, Any],
+        top_ranked: Mapping[str, list[str]] | None = None,
+        **_: Any,
+    ) -> dict[str, dict[str, float]]:
+        """Find the passages of each query, among all or among the candidates of `top_ranked`.
+
+        Arguments are those of MTEB's protocol.
+
+        Returns:
+            Query id -> passage id -> score.
+
+        Raises:
+            InputError: queries that are no texts.
+        """
+        if self._corpus is None:
+            raise RuntimeError("index() comes before search().")
+        texts, folder = _asked(queries), self.folder / f"{hf_subset}-{hf_split}"
+        batch_size = int(encode_kwargs["batch_size"])
+        if top_ranked is not None:
+            candidates = {query: top_ranked[query] for query in texts}
+            wanted = {passage for passages in candidates.values() for passage in passages}
+            passages = candidate_texts(self._corpus, wanted)
+            return rank_candidates(self.retriever, texts, candidates, passages, folder, batch_size)
+        self.find = open_search(self.retriever, PassageTexts(self._corpus), folder, batch_size)
+        scores, places = self.find(list(texts.values()), top_k)
+        names = self._corpus["id"][:]
+        return {
+            query: {names[place]: score for place, score in zip(found, row, strict=True)}
+            for query, row, found in zip(texts, scores.tolist(), places.tolist(), strict=True)
+        }
+
+
+def _asked(queries: Dataset) -> dict[str, str]:
+    """Texts by id; where queries have instructions these follow, as in MTEB."""
+    texts = dict(zip(queries["id"], queries["text"], strict=True))
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise InputError("The queries of this task are no texts (conversations, pictures); they cannot be encoded.")
+    if "instruction" in queries.column_names:
+        for query, instruction in zip(queries["id"], queries["instruction"], strict=True):
+            texts[query] += f" {instruction}" if instruction else ""
+    return texts

@@ -1,0 +1,73 @@
+"""What one evaluation found, kept per query: a directory of figures and rankings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from hf_dense.errors import InputError
+
+RESULT_FILE: Final = "result.json"
+RANKINGS_FILE: Final = "rankings.parquet"
+_RANKS_KEPT: Final = 100
+
+
+@dataclass(frozen=True)
+class RetrievalResult:
+    """What one retriever scored on one split.
+
+    Attributes:
+        name: of the retriever, as the caller gave it.
+        split: of the qrels.
+        metrics: fractions, means over the queries.
+        per_query: for each metric, query id -> value.
+        seconds: wall-clock time of encoding, search and scoring.
+        origin: what else is known, as `CostMeter.describe` has it.
+    """
+
+    name: str
+    split: str
+    metrics: dict[str, float]
+    per_query: dict[str, dict[str, float]]
+    seconds: float
+    origin: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> RetrievalResult:
+        """Read back what an evaluation wrote in `directory`.
+
+        Raises:
+            InputError: no result there.
+        """
+        path = Path(directory) / RESULT_FILE
+        if not path.is_file():
+            raise InputError(f"There is no evaluation result {path}.")
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+    def save(self, directory: Path, rankings: Mapping[str, Mapping[str, float]] | None = None) -> None:
+        """Write `result.json` and, of rankings, `rankings.parquet`.
+
+        Args:
+            directory: is there.
+            rankings: query id -> passage id -> score. The first 100 of each query are kept, best first, in the columns
+                `query-id`, `corpus-id`, `rank` from 1, `score`; equal scores by id, descending.
+        """
+        (directory / RESULT_FILE).write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        if rankings is None:
+            return
+        rows = [
+            (query, passage, rank, score)
+            for query, ranking in rankings.items()
+            for rank, (score, passage) in enumerate(
+                sorted(((score, passage) for passage, score in ranking.items()), reverse=True)[:_RANKS_KEPT], start=1
+            )
+        ]
+        names = {"query-id": pa.string(), "corpus-id": pa.string(), "rank": pa.int32(), "score": pa.float64()}
+        table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], pa.schema([*names.items()]))
+        parquet.write_table(table, directory / RANKINGS_FILE)
