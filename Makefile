@@ -26,6 +26,7 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/collation.py
 	$(BIN)/python benchmarks/corpora.py
 	$(BIN)/python benchmarks/mining.py
+	$(BIN)/python benchmarks/evaluation.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

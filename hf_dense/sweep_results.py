@@ -10,7 +10,7 @@ from pathlib import Path
 from hf_dense.comparison import VariantResult, mean_per_query
 from hf_dense.evaluation.analyses import CurvePoint, curve_point
 from hf_dense.evaluation.analysis_plots import draw_curves
-from hf_dense.evaluation.measures import METRICS
+from hf_dense.evaluation.measures import METRICS, title
 from hf_dense.evaluation.provenance import provenance
 from hf_dense.evaluation.significance import Comparison, compare_paired
 from hf_dense.files import write_text
@@ -99,7 +99,7 @@ def format_rows(rows: Sequence[Row], options: SweepOptions) -> str:
     """The rows as a Markdown table."""
     pairs = any(row.against_untrained for row in rows)
     varied = f"{SWEEPS[options.sweep]}{f' ({options.part})' if options.sweep == 'masking' else ''}"
-    head = ["", varied, "nDCG@10", "MRR@10", "Recall@100", f"{options.metric}: difference to the first value"]
+    head = ["", varied, *map(title, METRICS), f"{options.metric}: difference to the first value"]
     head += [f"{options.metric}: to {UNTRAINED}"] * pairs
     lines = [head, ["---", *["---:"] * 4, *["---"] * (len(head) - 5)]]
     for row in rows:

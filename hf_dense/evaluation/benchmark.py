@@ -16,6 +16,7 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.documents import evaluate_documents
+from hf_dense.evaluation.measures import title
 from hf_dense.evaluation.news import evaluate_candidates
 from hf_dense.evaluation.plots import plot_metrics
 from hf_dense.evaluation.questions import evaluate_answers
@@ -223,7 +224,7 @@ def format_results(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
     ours = {name: means(results) for name, results in found.items()}
     tasks = list(dict.fromkeys(task for values in ours.values() for task in values))
     metrics = {task: main_metric(task, result) for results in found.values() for task, result in results.items()}
-    rows = [["", *(f"{task} {metrics.get(task, 'ndcg@10')}" for task in tasks)], ["---", *["---:"] * len(tasks)]]
+    rows = [["", *(f"{task} {title(metrics.get(task, 'ndcg@10'))}" for task in tasks)], ["---", *["---:"] * len(tasks)]]
     for name, values in ours.items():
         rows.append([name, *(f"{values[task]:.4f}" if task in values else "not measured" for task in tasks)])
     for published in load_published():
@@ -251,9 +252,8 @@ def compare_models(found: Mapping[str, Mapping[str, RetrievalResult]]) -> list[s
             if values[0].keys() == values[1].keys() and len(values[0]) > 1:
                 test = compare_paired(*values)
                 interval = f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})"
-                lines.append(
-                    f"- {task} {metric}, {second} - {first}: {interval}, p = {test.p_value:.4f}, {test.queries} queries"
-                )
+                what = f"{task} {title(metric)}, {second} - {first}"
+                lines.append(f"- {what}: {interval}, p = {test.p_value:.4f}, {test.queries} queries")
     return sorted(lines)
 
 

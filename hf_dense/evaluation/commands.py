@@ -23,16 +23,9 @@ def run_report(arguments: argparse.Namespace) -> None:
         InputError: a run without a name, a name given twice, or what `write_html_report` raises.
     """
     runs = _by_name(arguments.runs)
-    from hf_dense.evaluation.html_report import MEASURED, RunFacts, write_html_report
-    from hf_dense.evaluation.result import RetrievalResult
+    from hf_dense.evaluation.html_report import write_html_report
 
-    known = {name: RetrievalResult.load(directory).origin for name, directory in runs.items()}
-    facts = {
-        name: RunFacts(**{fact: origin.get(fact) for fact in MEASURED}, provenance=origin)
-        for name, origin in known.items()
-    }
-    given = (runs, arguments.collection, arguments.out)
-    for path in write_html_report(*given, baseline=arguments.baseline, facts=facts):
+    for path in write_html_report(runs, arguments.collection, arguments.out, baseline=arguments.baseline):
         print(path)
 
 

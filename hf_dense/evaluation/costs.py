@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from hf_dense.evaluation.first_stage import Search
 from hf_dense.evaluation.provenance import describe_run
+from hf_dense.evaluation.settings import describe_model
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hybrid_search import bytes_per_passage
 
@@ -57,9 +58,9 @@ class CostMeter:
 
         Returns:
             `commit`, `hardware` and `date`; `passages`; `peak_memory`, bytes of main memory that the process ever had;
-            `search_seconds` that finding the first 100 passages of one query takes, its encoding included; of a
-            model `tokens`; and of a retriever `dimensions` and `bytes_per_passage` of its vectors in single precision,
-            and `query_seconds` that encoding one query takes.
+            `search_seconds` that finding the first 100 passages of one query takes, its encoding included. Of a model
+            `tokens` and its `settings` (`describe_model`); and of a retriever `dimensions` and `bytes_per_passage` of
+            its vectors in single precision, and `query_seconds` that encoding one query takes.
         """
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         found = {**describe_run(), "passages": passages, "peak_memory": peak}
@@ -67,7 +68,7 @@ class CostMeter:
         if search is not None:
             found["search_seconds"] = _mean_seconds(lambda query: search([query], _HITS), timed)
         if self.model is not None:
-            found["tokens"] = self.tokens
+            found |= {"tokens": self.tokens, "settings": describe_model(self.model)}
         if isinstance(retriever := self.model, SentenceTransformer):
             found["dimensions"] = retriever.get_embedding_dimension()
             found["bytes_per_passage"] = _stored(retriever)

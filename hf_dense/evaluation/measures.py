@@ -43,3 +43,14 @@ def score_queries(
 def mean_metrics(per_query: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Means over the queries of what `score_queries` gives."""
     return {metric: sum(values.values()) / len(values) for metric, values in per_query.items()}
+
+
+def title(metric: str) -> str:
+    """The name of a metric in tables and plots.
+
+    >>> [title(metric) for metric in ("ndcg@10", "mrr@10", "recall@100", "auc", "answer_recall@20")]
+    ['nDCG@10', 'MRR@10', 'Recall@100', 'AUC', 'Answer recall@20']
+    """
+    name, _, depth = metric.partition("@")
+    written = {"ndcg": "nDCG", "mrr": "MRR", "auc": "AUC"}.get(name, name.capitalize().replace("_", " "))
+    return f"{written}@{depth}" if depth else written

@@ -44,9 +44,9 @@ def evaluate_candidates(
             (grade above 0) or not. A passage's text is title + " " + text.
         split: of the judgements. A query whose candidates are all relevant, or none, is left out.
         name: of the model, in results and tables.
-        output_dir: receives `result.json` and `counts.json` (`impressions` that were measured, and those that were
-            `left_out`), complete or not at all. The vectors of the candidates stand in `<output_dir>.partial` until
-            then; a run that was killed goes on with them.
+        output_dir: receives `result.json`, `rankings.parquet` and `counts.json` (`impressions` that were measured, and
+            those that were `left_out`), complete or not at all. The vectors of the candidates stand in
+            `<output_dir>.partial` until then; a run that was killed goes on with them.
         batch_size: texts encoded at once.
 
     Returns:
@@ -75,7 +75,7 @@ def evaluate_candidates(
     result = RetrievalResult(name, split, mean_metrics(per_query), per_query, meter.seconds, origin)
     counts = {"impressions": len(impressions), "left_out": len(qrels) - len(impressions)}
     with atomic_directory(output_dir) as target:
-        result.save(target)
+        result.save(target, scores)
         (target / COUNTS_FILE).write_text(json.dumps(counts, indent=1), encoding="utf-8")
     shutil.rmtree(work, ignore_errors=True)
     return result

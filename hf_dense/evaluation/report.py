@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from hf_dense.comparison import Settings, VariantResult
-from hf_dense.evaluation.measures import METRICS
+from hf_dense.evaluation.measures import METRICS, title
 from hf_dense.evaluation.plots import plot_losses, plot_metrics
 from hf_dense.evaluation.provenance import provenance
 from hf_dense.evaluation.significance import Comparison, compare_paired
 from hf_dense.files import write_text
 
-_TITLES = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "recall@100": "Recall@100"}
-
 
 def format_table(results: Sequence[VariantResult]) -> str:
     """The results as a Markdown table, one row per retriever; times are wall-clock."""
-    head = ["", *(_TITLES[metric] for metric in METRICS), "pre-training", "fine-tuning"]
+    head = ["", *map(title, METRICS), "pre-training", "fine-tuning"]
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
     for result in results:
         times = [result.seconds.get(stage) for stage in ("pretraining", "finetuning")]

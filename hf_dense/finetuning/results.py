@@ -10,6 +10,7 @@ from typing import Any
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.first_stage import BM25
+from hf_dense.evaluation.measures import METRICS, title
 from hf_dense.evaluation.plots import plot_losses, plot_metrics
 from hf_dense.evaluation.provenance import provenance
 from hf_dense.evaluation.reranking import evaluate_reranker
@@ -20,8 +21,6 @@ from hf_dense.files import write_text
 from hf_dense.finetuning.biencoder import load_history
 from hf_dense.finetuning.pipeline import Pipeline
 from hf_dense.finetuning.stages import Stages
-
-_SHOWN = {"ndcg@10": "nDCG@10", "mrr@10": "MRR@10", "recall@100": "Recall@100"}
 
 
 def measure_stages(pipeline: Pipeline, models: Mapping[str, Path], split: str) -> str:
@@ -63,7 +62,7 @@ def measure_stages(pipeline: Pipeline, models: Mapping[str, Path], split: str) -
     out = Path(pipeline.output_dir)
     facts = {"split": split, "results": rows, "pipeline": asdict(pipeline)}
     write_text(out / "results.json", json.dumps({**facts, **provenance(pipeline.seed, pipeline.collection)}, indent=1))
-    shown = [{"name": row["name"], **{metric: row["metrics"][metric] for metric in _SHOWN}} for row in rows]
+    shown = [{"name": row["name"], **{metric: row["metrics"][metric] for metric in METRICS}} for row in rows]
     plot_metrics(shown, out / "metrics.png")
     plot_losses({name: load_history(out / name) for name in models}, out / "losses.png")
     return _table(rows)
@@ -82,10 +81,10 @@ def _result(pipeline: Pipeline, name: str, model: Path, split: str) -> Retrieval
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    head = ["", *_SHOWN.values(), "nDCG@10 against the stage before", "MRR@10 against the stage before", "time"]
+    head = ["", *map(title, METRICS), "nDCG@10 against the stage before", "MRR@10 against the stage before", "time"]
     lines = [head, ["---", *["---:"] * 6]]
     for row in rows:
-        cells = [row["name"], *(f"{row['metrics'][metric]:.4f}" for metric in _SHOWN)]
+        cells = [row["name"], *(f"{row['metrics'][metric]:.4f}" for metric in METRICS)]
         for metric in ("ndcg@10", "mrr@10"):
             found = row.get("against before", {}).get(metric)
             cells.append(

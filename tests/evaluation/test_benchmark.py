@@ -13,6 +13,7 @@ from hf_dense.cli import main
 from hf_dense.errors import InputError
 from hf_dense.evaluation import benchmark
 from hf_dense.evaluation.benchmark import CQADUPSTACK, GROUPS, evaluate_tasks, expand, format_results, load_published
+from hf_dense.evaluation.measures import title
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import build_task
 
@@ -64,7 +65,7 @@ def test_local_tasks_are_measured_by_other_protocols(
         stream.write("q1\tp7\t0\nq2\tp7\t0\n")
     found = evaluate_tasks({"mine": models["mine"]}, [str(data)], tmp_path / "out", protocol=protocol)
     assert 0 <= found["mine"]["data-test"].metrics[metric] <= 1
-    assert f"data-test {metric}" in (tmp_path / "out" / "results.md").read_text()
+    assert f"data-test {title(metric)}" in (tmp_path / "out" / "results.md").read_text()
     with pytest.raises(InputError, match="The protocol is 'books'; allowed: passages, documents"):
         evaluate_tasks(models, [str(data)], tmp_path / "other", protocol="books")
 
@@ -97,7 +98,7 @@ def test_public_tasks_are_measured_by_name(
     found = evaluate_tasks(models, ["MSMARCO"], tmp_path / "out")
     assert found["bm25"]["MSMARCO"].metrics["mrr@10"] > 0.9
     table = (tmp_path / "out" / "results.md").read_text()
-    assert "MSMARCO mrr@10" in table
+    assert "MSMARCO MRR@10" in table
     assert "| SimLM (published: MASTER, table 2) | 0.411 |" in table
     missing = json.loads((tmp_path / "out" / "results.json").read_text())["models"]["mine"]["beir"]
     assert missing["datasets"] == 0
@@ -124,7 +125,7 @@ def test_groups_and_means() -> None:
     forums = {forum: result(at / 12) for at, forum in enumerate(GROUPS[CQADUPSTACK])}
     table = format_results({"mine": {**forums, "SciFact": result(0.5)}, "other": {"SciFact": result(0.4)}})
     head, _, mine, other, *published = table.splitlines()
-    assert head == f"|  | SciFact ndcg@10 | {CQADUPSTACK} ndcg@10 |"
+    assert head == f"|  | SciFact nDCG@10 | {CQADUPSTACK} nDCG@10 |"
     assert mine == f"| mine | 0.5000 | {sum(range(12)) / 144:.4f} |"
     assert other == "| other | 0.4000 | not measured |"
     assert "| DupMAE (published: DupMAE, table 2) | 0.699 | 0.320 |" in published
@@ -146,7 +147,7 @@ def test_from_the_command_line(
     main([str(word) for word in given])
     printed = capsys.readouterr().out
     assert "| mine |" in printed
-    assert f"- {data.name}-test ndcg@10, mine - bm25: -" in printed
+    assert f"- {data.name}-test nDCG@10, mine - bm25: -" in printed
     assert printed.strip() == (tmp_path / "out" / "results.md").read_text().strip()
     assert (tmp_path / "out" / "results.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(SystemExit, match="2"):

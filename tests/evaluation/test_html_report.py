@@ -16,7 +16,7 @@ from matplotlib.image import imread
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.commands import add_report_arguments, run_report
-from hf_dense.evaluation.html_report import RunFacts, write_html_report
+from hf_dense.evaluation.html_report import write_html_report
 from hf_dense.evaluation.measures import mean_metrics, score_queries
 from hf_dense.evaluation.result import RetrievalResult
 
@@ -41,7 +41,7 @@ def collection(tmp_path: Path) -> Path:
     return folder
 
 
-def write_run(directory: Path, ranks: list[int | None]) -> Path:
+def write_run(directory: Path, ranks: list[int | None], origin: dict[str, object] | None = None) -> Path:
     """An evaluation where passage pN is at the given rank for query qN, among passages relevant to none."""
     rankings = {}
     for at, rank in enumerate(ranks):
@@ -50,7 +50,7 @@ def write_run(directory: Path, ranks: list[int | None]) -> Path:
             order.insert(rank - 1, f"p{at}")
         rankings[f"q{at}"] = {passage: float(-place) for place, passage in enumerate(order)}
     per_query = score_queries({f"q{at}": {f"p{at}": 1} for at in range(len(ranks))}, rankings)
-    result = RetrievalResult(directory.name, "test", mean_metrics(per_query), per_query, 12.34)
+    result = RetrievalResult(directory.name, "test", mean_metrics(per_query), per_query, 12.34, origin or {})
     directory.mkdir()
     result.save(directory, rankings)
     return directory
@@ -96,16 +96,22 @@ class Page(HTMLParser):
 
 
 def test_what_the_page_says(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:
-    measured = {
+    measured: dict[str, object] = {
         "commit": {"id": "0123456789abcdef", "dirty": False},
         "hardware": {"cuda": "GPU of a kind", "cores": 4, "cpu": "CPU", "memory_gib": 8.0},
         "date": "2020-01-02",
     }
-    facts = {"before": RunFacts(12, 3_072, 3_456, 2_340_000_000, 0.0105, 0.0021, provenance=measured)}
-    paths = write_html_report(runs, collection, tmp_path / "out", facts=facts)
+    measured |= {"passages": 12, "bytes_per_passage": 3_072, "tokens": 3_456, "peak_memory": 2_340_000_000}
+    measured |= {
+        "query_seconds": 0.0105,
+        "search_seconds": 0.0021,
+        "settings": {"similarity": "dot", "prompts": "none"},
+    }
+    runs["before"] = write_run(tmp_path / "measured", [1, None, 1, 3, 2, 2, 2, 2, 2], measured)
+    paths = write_html_report(runs, collection, tmp_path / "out")
     assert [path.name for path in paths] == ["report.html", "report.md"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "report.md"]
-    what, metrics, differences, *cases, cost, origin = Page(paths[0].read_text()).tables
+    what, metrics, differences, *cases, cost, settings, origin = Page(paths[0].read_text()).tables
     assert dict(what)["queries"] == "9"  # type: ignore[call-overload]
     assert dict(what)["split"] == "test"  # type: ignore[call-overload]
     before, after = (RetrievalResult.load(path).metrics for path in runs.values())
@@ -116,6 +122,7 @@ def test_what_the_page_says(runs: dict[str, Path], collection: Path, tmp_path: P
         ["before", "12.3 s", "2.34 GB", "12", "3,456", "3,072 bytes", "10.5 ms", "2.1 ms"],
         ["after $x_{", "12.3 s", *["not measured"] * 6],
     ]
+    assert settings == [["", "similarity", "prompts"], ["before", "dot", "none"], ["after $x_{", "-", "-"]]
     assert origin[1] == ["before", "0123456789", "GPU of a kind; 4 cores of CPU, 8.0 GiB", "2020-01-02"]
     assert origin[2][1:] == ["not recorded"] * 3
     assert [case[0][0] for case in cases] == ["+1.0000", "+0.1309", "-1.0000", "-0.3691"]
@@ -179,7 +186,6 @@ def test_markdown_has_the_same_tables(runs: dict[str, Path], collection: Path, t
     ("change", "sentence"),
     [
         ({"baseline": "other"}, "no run 'other'"),
-        ({"facts": {"other": RunFacts()}}, "no run 'other'"),
         ({"runs": {}}, "at least one evaluation"),
     ],
 )
@@ -190,6 +196,52 @@ def test_what_is_refused(
     with pytest.raises(InputError, match=sentence):
         write_html_report(**given)  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
+
+
+def write_other(directory: Path, values: dict[str, list[float]]) -> Path:
+    """An evaluation by another protocol of q0 and q1, which finds p3 and then p4."""
+    per_query = {metric: {f"q{at}": value for at, value in enumerate(found)} for metric, found in values.items()}
+    directory.mkdir()
+    result = RetrievalResult(directory.name, "test", mean_metrics(per_query), per_query, 1.0)
+    result.save(directory, {f"q{at}": {"p3": 2.0, "p4": 1.0} for at in range(2)})
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("metrics", "names"),
+    [
+        (("mrr@100", "recall@100", "ndcg@10"), ["MRR@100", "Recall@100", "nDCG@10"]),
+        (("auc", "mrr", "ndcg@5", "ndcg@10"), ["AUC", "MRR", "nDCG@5", "nDCG@10"]),
+        (("answer_recall@20", "answer_recall@100"), ["Answer recall@20", "Answer recall@100"]),
+    ],
+)
+def test_every_protocol_can_be_reported(
+    collection: Path, tmp_path: Path, metrics: tuple[str, ...], names: list[str]
+) -> None:
+    queries = collection / "queries.jsonl"
+    rows = [json.loads(line) | {"answers": ["Passage 3", "title"]} for line in queries.read_text().splitlines()]
+    queries.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    runs = {
+        "one": write_other(tmp_path / "one", {metric: [0.0, 1.0] for metric in metrics}),
+        "two": write_other(tmp_path / "two", {metric: [1.0, 1.0] for metric in metrics}),
+    }
+    page = write_html_report(runs, collection, tmp_path / "out")[0].read_text()
+    _, shown, differences, case, *_ = Page(page).tables
+    assert shown[0] == ["", *names]
+    assert [row[1:3] for row in differences[1:]] == [[name, "+0.5000"] for name in names[:3]]
+    if metrics[0].startswith("answer"):
+        assert case[1:] == [
+            ["answer", "Passage 3 or title"],
+            ["first of one", "p3: title 3 <b>passage</b> 3"],  # tags part the words of the answer
+            ["first of two", "p3: title 3 <b>passage</b> 3"],
+        ]
+    else:
+        assert case[1] == [
+            "relevant",
+            "p0: title 0 <b>passage</b> 0 (one not among its first 100, two not among its first 100)",
+        ]
+    with pytest.raises(InputError, match="have different metrics; evaluate both by the same protocol"):
+        write_html_report({**runs, "three": write_run(tmp_path / "three", [1, 1])}, collection, tmp_path / "out")
 
 
 def test_runs_that_do_not_belong_together(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def test_figures_of_public_tasks_are_those_of_a_plain_computation(folder: Path, 
 
 def test_forums_are_shown_by_their_mean_and_ms_marco_by_mrr(folder: Path, ran: dict[str, Any]) -> None:
     head, _, mine, again, *_ = (line.strip("| ").split(" | ") for line in ran["second"]["table"].splitlines())
-    assert head == [f"{task} {'mrr@10' if task == 'MSMARCO' else 'ndcg@10'}" for task in TASKS]
+    assert head == [f"{task} {'MRR@10' if task == 'MSMARCO' else 'nDCG@10'}" for task in TASKS]
     for name, *values in (mine, again):
         forums = [RetrievalResult.load(folder / "out" / name / forum).metrics["ndcg@10"] for forum in FORUMS]
         marco = RetrievalResult.load(folder / "out" / name / "MSMARCO").metrics["mrr@10"]

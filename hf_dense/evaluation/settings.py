@@ -1,0 +1,33 @@
+"""How a model reads texts and compares them, as far as it decides on results."""
+
+from __future__ import annotations
+
+from sentence_transformers import CrossEncoder, SentenceTransformer
+
+from hf_dense.fingerprints import weights_fingerprint
+
+
+def describe_model(model: SentenceTransformer | CrossEncoder) -> dict[str, str]:
+    """Settings by name, ready for JSON and for tables.
+
+    Args:
+        model: a retriever or a cross-encoder.
+
+    Returns:
+        `modules` (pooling and its kind among them), `longest text` in tokens, `precision`, `weights` (the first digits
+        of their SHA-256), and of a retriever its `similarity` and the `prompts` that are not empty.
+    """
+    modules = [
+        type(module).__name__ + (f" ({module.pooling_mode})" if hasattr(module, "pooling_mode") else "")
+        for module in model
+    ]
+    settings = {
+        "modules": ", ".join(modules),
+        "longest text": f"{model.max_seq_length} tokens",
+        "precision": str(next((weight.dtype for weight in model.parameters()), "none")).removeprefix("torch."),
+        "weights": weights_fingerprint(model)[:12],
+    }
+    if isinstance(model, SentenceTransformer):
+        prompts = [f"{role}: {prompt!r}" for role, prompt in model.prompts.items() if prompt]
+        settings |= {"similarity": str(model.similarity_fn_name), "prompts": "; ".join(prompts) or "none"}
+    return settings
