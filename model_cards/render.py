@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hf_dense.evaluation.benchmark import GROUPS, NOT_PUBLIC, load_published
+from hf_dense.evaluation.tables import load_published
+from hf_dense.evaluation.tasks import BEIR, GROUPS
 from hf_dense.files import write_text
 from hf_dense.hub.cards import CARD_TEMPLATE, ModelFacts, render_model_card, retriever_use
 from hf_dense.options import read_yaml
@@ -177,7 +178,7 @@ def _base_model(recipe: dict[str, Any]) -> str | None:
 
 def _published(method: _Method, recipe: str) -> list[dict[str, Any]]:
     """Published figures on what a recipe is for: BEIR, or MS MARCO and the TREC tracks on it."""
-    tasks = {*GROUPS["beir"], *NOT_PUBLIC} if recipe.endswith("_beir") else {*GROUPS["web"]}
+    tasks = {*BEIR} if recipe.endswith("_beir") else {*GROUPS["web"]}
     rows = []
     for row in load_published():
         values = {task: value for task, value in row["values"].items() if task in tasks}

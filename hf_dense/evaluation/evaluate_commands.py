@@ -45,14 +45,15 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     """
     import logging
 
-    from hf_dense.evaluation.benchmark import compare_models, evaluate_tasks, format_results
+    from hf_dense.evaluation.benchmark import evaluate_tasks
+    from hf_dense.evaluation.tables import summarise
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("hf_dense").setLevel(logging.INFO)
     models, rerankers = (_named(words) for words in (arguments.models, arguments.rerank))
     options = {"protocol": arguments.protocol, "rerankers": rerankers, "batch_size": arguments.batch_size}
     found = evaluate_tasks(models, arguments.tasks, arguments.out, **options)
-    print("\n".join([format_results(found), "", *compare_models(found)]))
+    print(summarise(found))
 
 
 def _named(words: Sequence[str]) -> dict[str, str]:

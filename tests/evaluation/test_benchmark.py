@@ -11,11 +11,13 @@ from tiny_retriever import write_dataset, write_retriever
 
 from hf_dense.cli import main
 from hf_dense.errors import InputError
-from hf_dense.evaluation import benchmark
-from hf_dense.evaluation.benchmark import CQADUPSTACK, GROUPS, evaluate_tasks, expand, format_results, load_published
+from hf_dense.evaluation import tasks as task_names
+from hf_dense.evaluation.benchmark import evaluate_tasks
 from hf_dense.evaluation.measures import title
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import build_task
+from hf_dense.evaluation.tables import format_results, load_published, summarise
+from hf_dense.evaluation.tasks import BEIR, CQADUPSTACK, GROUPS, expand
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +96,7 @@ def test_public_tasks_are_measured_by_name(
 ) -> None:
     """MTEB's own loader is stood in for by local data."""
     local = build_task(write_dataset(tmp_path / "data"), "test")
-    monkeypatch.setattr(benchmark.mteb, "get_task", lambda name: local)
+    monkeypatch.setattr(task_names.mteb, "get_task", lambda name: local)
     found = evaluate_tasks(models, ["MSMARCO"], tmp_path / "out")
     assert found["bm25"]["MSMARCO"].metrics["mrr@10"] > 0.9
     table = (tmp_path / "out" / "results.md").read_text()
@@ -129,6 +131,16 @@ def test_groups_and_means() -> None:
     assert mine == f"| mine | 0.5000 | {sum(range(12)) / 144:.4f} |"
     assert other == "| other | 0.4000 | not measured |"
     assert "| DupMAE (published: DupMAE, table 2) | 0.699 | 0.320 |" in published
+
+
+def test_the_mean_over_beir_names_what_is_missing(models: dict[str, str | Path], tmp_path: Path) -> None:
+    data = write_dataset(tmp_path / "BioASQ")  # a directory called like a data set of BEIR is that data set
+    found = evaluate_tasks({"bm25": "bm25"}, [str(data)], tmp_path / "out")
+    found["bm25"]["SciFact"] = result(0.5)
+    mean = (found["bm25"]["BioASQ"].metrics["ndcg@10"] + 0.5) / 2
+    rest = ", ".join(name for name in BEIR if name not in ("BioASQ", "SciFact"))
+    assert f"- bm25: mean nDCG@10 {mean:.4f} over 2 of BEIR's 18 data sets; missing: {rest}" in summarise(found)
+    assert "| DupMAE (published: DupMAE, table 2) | 0.508 |" in (tmp_path / "out" / "results.md").read_text()
 
 
 def test_published_figures_are_fractions_with_a_source() -> None:

@@ -20,11 +20,11 @@ from sentence_transformers import SentenceTransformer
 from tiny_retriever import random_words, write_dataset, write_retriever
 
 from hf_dense.errors import InputError
-from hf_dense.evaluation import benchmark
-from hf_dense.evaluation.benchmark import CQADUPSTACK, GROUPS, evaluate_tasks
+from hf_dense.evaluation.benchmark import evaluate_tasks
 from hf_dense.evaluation.reranking import evaluate_reranker
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import build_task
+from hf_dense.evaluation.tasks import CQADUPSTACK, GROUPS
 
 Qrels = dict[str, dict[str, int]]
 REPOSITORIES = {
@@ -251,7 +251,7 @@ def test_a_task_is_loaded_once_for_all_that_measure_it(
         asked.append(name)
         return tasks[name]
 
-    monkeypatch.setattr(benchmark.mteb, "get_task", get_task)
+    monkeypatch.setattr(task_names.mteb, "get_task", get_task)
     models = {"mine": folder / "mine", "bm25": "bm25"}
     evaluate_tasks(models, [*tasks], tmp_path / "out", rerankers={"other": folder / "other"})
     assert asked == ["SciFact", "NFCorpus"]

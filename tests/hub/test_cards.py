@@ -11,8 +11,8 @@ import pytest
 from huggingface_hub import ModelCard
 
 from hf_dense.errors import InputError
-from hf_dense.evaluation.benchmark import load_published
 from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.tables import load_published
 from hf_dense.hub.cards import ModelFacts, render_model_card, write_model_card
 
 CARDS = Path(__file__).parents[2] / "model_cards"

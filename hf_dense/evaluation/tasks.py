@@ -1,0 +1,101 @@
+"""Tasks of retrieval by name: public ones of MTEB, groups of them, directories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import mteb
+from datasets.exceptions import DatasetsError
+from mteb.abstasks.retrieval import AbsTaskRetrieval
+
+from hf_dense.errors import InputError
+
+_FORUMS: Final = (
+    "Android",
+    "English",
+    "Gaming",
+    "Gis",
+    "Mathematica",
+    "Physics",
+    "Programmers",
+    "Stats",
+    "Tex",
+    "Unix",
+    "Webmasters",
+    "Wordpress",
+)
+CQADUPSTACK: Final = "CQADupstackRetrieval"
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "beir": (
+        "TRECCOVID",
+        "NFCorpus",
+        "NQ",
+        "HotpotQA",
+        "FiQA2018",
+        "ArguAna",
+        "Touche2020",
+        CQADUPSTACK,
+        "QuoraRetrieval",
+        "DBPedia",
+        "SCIDOCS",
+        "FEVER",
+        "ClimateFEVER",
+        "SciFact",
+    ),
+    "web": ("MSMARCO", "TRECDL2019", "TRECDL2020"),
+    CQADUPSTACK: tuple(f"CQADupstack{forum}Retrieval" for forum in _FORUMS),
+}
+NOT_PUBLIC: Final = ("BioASQ", "Signal-1M", "TREC-NEWS", "Robust04")
+BEIR: Final = (*GROUPS["beir"], *NOT_PUBLIC)  # all 18
+
+
+def expand(tasks: Sequence[str]) -> list[str]:
+    """Names of groups (`beir`, `web`, `CQADupstackRetrieval`) as those of their tasks, each once, in order.
+
+    >>> expand(["web", "SciFact", "MSMARCO"])
+    ['MSMARCO', 'TRECDL2019', 'TRECDL2020', 'SciFact']
+    """
+    names: dict[str, None] = {}
+    for task in tasks:
+        names |= dict.fromkeys(expand(GROUPS[task]) if task in GROUPS else [task])
+    return list(names)
+
+
+def local_task(task: str) -> tuple[Path | None, str]:
+    """Directory and split of a local task; None where it is a name."""
+    for directory, split in ((task, "test"), task.rpartition(":")[::2]):
+        if directory and Path(directory).is_dir():
+            return Path(directory), split
+    if "/" in task or task.startswith("."):
+        raise InputError(f"There is no directory {task.rpartition(':')[0] or task} to evaluate on.")
+    return None, ""
+
+
+def public_task(name: str) -> tuple[AbsTaskRetrieval, str]:
+    """A task of MTEB with its data, and its split."""
+    try:
+        task: Any = mteb.get_task(name)
+    except (KeyError, ValueError) as error:
+        raise InputError(f"MTEB has no task {name!r}, and there is no directory of that name.") from error
+    if not isinstance(task, AbsTaskRetrieval):
+        raise InputError(f"The task {name} of MTEB is not one of retrieval.")
+    try:
+        task.load_data()
+    except (OSError, ValueError, DatasetsError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InputError(
+            f"The data of {name} ({task.metadata.dataset['path']} on the Hub) cannot be loaded: {reason}; give a "
+            "directory with its corpus, queries and judgements instead."
+        ) from error
+    return task, task.metadata.eval_splits[0]
+
+
+def label(task: str) -> str:
+    """The name of a task in tables; the test split of a directory called like a data set of BEIR is that data set."""
+    directory, split = local_task(task)
+    if directory is None:
+        return task
+    name = directory.resolve().name
+    return name if split == "test" and name in BEIR else f"{name}-{split}"
