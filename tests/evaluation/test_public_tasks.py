@@ -20,6 +20,7 @@ from sentence_transformers import SentenceTransformer
 from tiny_retriever import random_words, write_dataset, write_retriever
 
 from hf_dense.errors import InputError
+from hf_dense.evaluation import tasks as task_names
 from hf_dense.evaluation.benchmark import evaluate_tasks
 from hf_dense.evaluation.reranking import evaluate_reranker
 from hf_dense.evaluation.result import RetrievalResult
