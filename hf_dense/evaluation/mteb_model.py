@@ -1,4 +1,4 @@
-"""A retriever in the form that MTEB searches with."""
+"""Retrievers in the form that MTEB searches with."""
 
 from __future__ import annotations
 
@@ -15,6 +15,29 @@ from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.evaluation.candidates import candidate_texts, rank_candidates
 from hf_dense.evaluation.first_stage import Search, open_search
+
+
+class Recorded:
+    """A model of MTEB's `SearchProtocol` whose rankings are kept; MTEB's file of them takes longer than the search.
+
+    Attributes:
+        rankings: by subset and split: query id -> passage id -> score.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.mteb_model_meta = model.mteb_model_meta
+        self.rankings: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+
+    def index(self, corpus: Dataset, **given: Any) -> None:
+        """Hand on a corpus."""
+        self.model.index(corpus, **given)
+
+    def search(self, queries: Dataset, *, hf_split: str, hf_subset: str, **given: Any) -> dict[str, dict[str, float]]:
+        """Hand on queries, and keep what is found."""
+        found: dict[str, dict[str, float]] = self.model.search(queries, hf_split=hf_split, hf_subset=hf_subset, **given)
+        self.rankings[hf_subset, hf_split] = found
+        return found
 
 
 class SearchingRetriever:

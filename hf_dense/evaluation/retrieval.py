@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from hf_dense.errors import InputError
 from hf_dense.evaluation.costs import CostMeter
 from hf_dense.evaluation.first_stage import BM25
 from hf_dense.evaluation.measures import mean_metrics, score_queries
-from hf_dense.evaluation.mteb_model import SearchingRetriever
+from hf_dense.evaluation.mteb_model import Recorded, SearchingRetriever
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.files import atomic_directory
 from hf_dense.hub.loading import load_retriever
@@ -85,24 +84,18 @@ def measure_task(
     retriever = model if model == BM25 else load_retriever(model)
     vectors = Path(f"{output_dir}.partial")
     dense = SearchingRetriever(retriever, name, vectors) if isinstance(retriever, SentenceTransformer) else None
+    recorded = Recorded(dense or mteb.get_model(_BM25))
+    with CostMeter(retriever) as meter:
+        # No cache: MTEB's is keyed by model name, and would hand one local model the scores of another.
+        results = mteb.evaluate(recorded, task, cache=None, co2_tracker=False, encode_kwargs={"batch_size": batch_size})
+    rankings = recorded.rankings[subset, split]
+    if task.ignore_identical_ids:  # MTEB drops them when it scores
+        for query, ranking in rankings.items():
+            ranking.pop(query, None)
+    per_query = score_queries(qrels, rankings)
+    origin = meter.describe(len(data["corpus"]), data["queries"]["text"][:], dense.find if dense else None)
+    result = RetrievalResult(name, split, mean_metrics(per_query), per_query, meter.seconds, origin)
     with atomic_directory(output_dir) as work:
-        with CostMeter(retriever) as meter:
-            # No cache: MTEB's is keyed by model name, and would hand one local model the scores of another.
-            results = mteb.evaluate(
-                dense or mteb.get_model(_BM25),
-                task,
-                cache=None,
-                prediction_folder=work,
-                co2_tracker=False,
-                encode_kwargs={"batch_size": batch_size},
-            )
-        rankings = _take_rankings(work / task.prediction_file_name, subset, split)
-        if task.ignore_identical_ids:  # MTEB drops them when it scores, after it has written its predictions
-            for query, ranking in rankings.items():
-                ranking.pop(query, None)
-        per_query = score_queries(qrels, rankings)
-        origin = meter.describe(len(data["corpus"]), data["queries"]["text"][:], dense.find if dense else None)
-        result = RetrievalResult(name, split, mean_metrics(per_query), per_query, meter.seconds, origin)
         result.save(work, rankings)
         results.task_results[0].to_disk(work / _SCORES_FILE)
     shutil.rmtree(vectors, ignore_errors=True)
@@ -172,10 +165,3 @@ class _LocalRetrieval(AbsTaskRetrieval):
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
         """Do nothing: `build_task` has put the data in place."""
-
-
-def _take_rankings(predictions: Path, subset: str, split: str) -> dict[str, dict[str, float]]:
-    """Read MTEB's predictions, the top 1,000 of each query, and remove their large file."""
-    rankings: dict[str, dict[str, float]] = json.loads(predictions.read_text(encoding="utf-8"))[subset][split]
-    predictions.unlink()
-    return rankings
