@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 from datasets import Dataset, Features, Value
 from huggingface_hub import create_repo, upload_folder
-from pyarrow import csv, json, parquet
+from pyarrow import csv, dataset, json, parquet
 
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
 from hf_dense.errors import InputError
@@ -234,7 +234,11 @@ def _open_corpus(files: Sequence[Path]) -> Dataset:
     for name in _REQUIRED_OF_CORPUS:
         _check_column(name, names, files[0])
     features = Features({name: CORPUS[name] for name in CORPUS if name in {*names, "title"}})
-    stored = Dataset.from_parquet([str(file) for file in files])
+    stored = Dataset.from_parquet(
+        [str(file) for file in files],
+        # Else Arrow reads ahead through the whole file.
+        fragment_scan_options=dataset.ParquetFragmentScanOptions(pre_buffer=False),
+    )
     assert isinstance(stored, Dataset)
 
     def complete(rows: pa.Table) -> pa.Table:
