@@ -122,6 +122,7 @@ def _add_glue_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _glue(arguments: argparse.Namespace) -> None:
     from hf_dense.evaluation.nlu import TASKS, evaluate_glue
+    from hf_dense.evaluation.tables import format_glue
 
     result = evaluate_glue(
         arguments.checkpoint,
@@ -131,8 +132,7 @@ def _glue(arguments: argparse.Namespace) -> None:
         data_dir=arguments.data_dir,
         max_length=arguments.max_length,
     )
-    for metric, value in result.metrics.items():
-        print(f"{metric:32}{value:.4f}")
+    print(format_glue(result))
 
 
 VERBS = {

@@ -6,6 +6,7 @@ python model_cards/render.py
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -130,7 +131,7 @@ def _pretraining_card(path: Path) -> str:
             licence=_LICENCE,
             tags=[path.stem],
         ),
-        published=[row for row in load_published() if row["name"] in method.published],
+        published=_published(method, {*BEIR, *GROUPS["web"]}),
     )
 
 
@@ -138,8 +139,9 @@ def _finetuning_card(path: Path) -> str:
     recipe = read_yaml(path)
     key = Path(recipe["encoder"]).name.removesuffix("_wiki")
     method = _METHODS[key]
-    on_msmarco = Path(recipe["collection"]).name == "msmarco"
-    published = _published(method, path.stem) if on_msmarco else []
+    on_msmarco, on_nq = (Path(recipe["collection"]).name == name for name in ("msmarco", "nq"))
+    tasks = {*BEIR} if path.stem.endswith("_beir") else {*GROUPS["web"]} if on_msmarco else {"NQ"} if on_nq else set()
+    published = _published(method, tasks, answers=on_nq)
     stages = [name for name in ("retriever1", "retriever2", "reranker", "distilled") if name in recipe]
     retrievers = [name for name in stages if name != "reranker"]
     data = {"msmarco": "MS MARCO passages", "nq": "Natural Questions, in DPR's form"}
@@ -176,13 +178,17 @@ def _base_model(recipe: dict[str, Any]) -> str | None:
     return _base_model(read_yaml(CONFIGS / f"{Path(backbone).name}.yaml"))
 
 
-def _published(method: _Method, recipe: str) -> list[dict[str, Any]]:
-    """Published figures on what a recipe is for: BEIR, or MS MARCO and the TREC tracks on it."""
-    tasks = {*BEIR} if recipe.endswith("_beir") else {*GROUPS["web"]}
+def _published(method: _Method, tasks: Collection[str], answers: bool = False) -> list[dict[str, Any]]:
+    """Figures published of a method's models on some tasks; of Natural Questions by answers, or by passages."""
     rows = []
     for row in load_published():
-        values = {task: value for task, value in row["values"].items() if task in tasks}
-        if row["name"] in method.published and values:
+        values = {
+            task: shown
+            for task, metrics in row["values"].items()
+            if task in tasks
+            and (shown := {key: metrics[key] for key in metrics if key.startswith("answer") == answers})
+        }
+        if row["name"].partition(",")[0] in method.published and values:  # behind the comma: how it was fine-tuned
             rows.append({**row, "values": values})
     return rows
 

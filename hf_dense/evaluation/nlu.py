@@ -235,7 +235,7 @@ def _run_task(
         metrics |= {metric + split.removeprefix("validation"): value for metric, value in scores.items()}
     result = RetrievalResult(name, "validation", metrics, {}, time.perf_counter() - clock)
     with atomic_directory(target / task) as work:
-        (work / RESULT_FILE).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
+        result.save(work)
     _error_file(target, task).unlink(missing_ok=True)
 
 

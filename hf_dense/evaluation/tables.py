@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -11,33 +11,50 @@ from typing import Any, Final
 from hf_dense.evaluation.measures import title
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.significance import compare_paired
-from hf_dense.evaluation.tasks import BEIR, CQADUPSTACK, GROUPS
+from hf_dense.evaluation.tasks import BEIR, CQADUPSTACK, GROUPS, data_set
 
-MAIN: Final = {"MSMARCO": "mrr@10"}  # metric of a task; of others that of the protocol:
-_MAIN_METRICS: Final = ("auc", "answer_recall@20", "mrr@100", "ndcg@10")
+_SHOWN: Final = {"MSMARCO": ("mrr@10", "recall@50", "recall@1000")}  # of a data set
+_BY_PROTOCOL: Final = (
+    ("auc", "mrr", "ndcg@5", "ndcg@10"),  # candidates
+    ("mrr@100",),  # documents
+    ("ndcg@10",),  # passages
+)  # the first all of which were measured; of answers, all
+
+_Column = tuple[str, str]  # task and metric
 
 
 def format_results(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
     """A Markdown table: one row for each retriever, with those that papers published, labelled as such, below.
 
-    Passages are measured by nDCG@10, MS MARCO's by MRR@10. CQADupStack's forums are shown by their mean. What was not
+    The metrics are those that papers report of a task. CQADupStack's forums are shown by their mean. What was not
     measured is said to be so.
     """
-    ours = {name: means(results) for name, results in found.items()}
-    tasks = list(dict.fromkeys(task for values in ours.values() for task in values))
-    metrics = {task: main_metric(task, result) for results in found.values() for task, result in results.items()}
-    rows = [["", *(f"{task} {title(metrics.get(task, 'ndcg@10'))}" for task in tasks)], ["---", *["---:"] * len(tasks)]]
+    ours = {name: _columns(results) for name, results in found.items()}
+    columns = list(dict.fromkeys(column for values in ours.values() for column in values))
+    rows = [["", *(f"{task} {title(metric)}" for task, metric in columns)], ["---", *["---:"] * len(columns)]]
     for name, values in ours.items():
-        rows.append([name, *(f"{values[task]:.4f}" if task in values else "not measured" for task in tasks)])
+        rows.append([name, *(f"{values[column]:.4f}" if column in values else "not measured" for column in columns)])
     for published in load_published():
-        values = {
-            task: value
-            for task, value in published["values"].items()
-            if task in tasks and MAIN.get(task, "ndcg@10") == published["metric"]
-        }
-        if values:
+        known = [published["values"].get(data_set(task), {}).get(metric) for task, metric in columns]
+        if any(value is not None for value in known):
             label = f"{published['name']} (published: {published['source']})"
-            rows.append([label, *(f"{values[task]:.3f}" if task in values else "-" for task in tasks)])
+            rows.append([label, *("-" if value is None else f"{value:.3f}" for value in known)])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def format_glue(result: RetrievalResult) -> str:
+    """A Markdown table of what `evaluate_glue` found, beside what papers published of the task."""
+    rows = [["", "", result.name, "published"], ["---", "---", "---:", "---"]]
+    published = load_published()
+    for name, value in result.metrics.items():
+        task, _, metric = name.partition("/")
+        said = []
+        for row in published:
+            for known, theirs in row["values"].get(task, {}).items():
+                if metric.startswith(known) or known == "unnamed":
+                    unnamed = ", which does not name the metric" if known == "unnamed" else ""
+                    said.append(f"{row['name']} {theirs:.3f} ({row['source']}{unnamed})")
+        rows.append([task, metric, f"{value:.4f}", "; ".join(said) or "-"])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -55,8 +72,8 @@ def summarise(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
 
 def beir(results: Mapping[str, RetrievalResult]) -> tuple[dict[str, float], list[str]]:
     """nDCG@10 of the data sets of BEIR that were measured, and those that were not."""
-    values = means({task: result for task, result in results.items() if main_metric(task, result) == "ndcg@10"})
-    return {name: values[name] for name in BEIR if name in values}, [name for name in BEIR if name not in values]
+    found = {data_set(task): value for (task, metric), value in _columns(results).items() if metric == "ndcg@10"}
+    return {name: found[name] for name in BEIR if name in found}, [name for name in BEIR if name not in found]
 
 
 def compare_models(found: Mapping[str, Mapping[str, RetrievalResult]]) -> list[str]:
@@ -79,20 +96,35 @@ def compare_models(found: Mapping[str, Mapping[str, RetrievalResult]]) -> list[s
 
 def means(results: Mapping[str, RetrievalResult]) -> dict[str, float]:
     """The main metric of every task; the mean of CQADupStack's forums in their place, when all are there."""
-    values = {task: result.metrics[main_metric(task, result)] for task, result in results.items()}
-    forums = GROUPS[CQADUPSTACK]
-    if set(forums) <= set(values):
-        values[CQADUPSTACK] = sum(values.pop(forum) for forum in forums) / len(forums)
+    values: dict[str, float] = {}
+    for (task, _), value in _columns(results).items():
+        values.setdefault(task, value)
     return values
 
 
 def main_metric(task: str, result: RetrievalResult) -> str:
-    """The metric that a table shows of a task."""
-    wanted = (MAIN.get(task), *_MAIN_METRICS)
-    return next((metric for metric in wanted if metric in result.metrics), next(iter(result.metrics)))
+    """The metric that models are compared by."""
+    return _shown(task, result)[0]
+
+
+def _shown(task: str, result: RetrievalResult) -> Sequence[str]:
+    wanted = (_SHOWN.get(data_set(task)), *_BY_PROTOCOL)
+    measured = result.metrics.keys()
+    return next((metrics for metrics in wanted if metrics and measured >= {*metrics}), [*measured])
+
+
+def _columns(results: Mapping[str, RetrievalResult]) -> dict[_Column, float]:
+    """What tables show of the tasks; the mean of CQADupStack's forums in their place, when all are there."""
+    values = {
+        (task, metric): result.metrics[metric] for task, result in results.items() for metric in _shown(task, result)
+    }
+    forums = [(forum, "ndcg@10") for forum in GROUPS[CQADUPSTACK]]
+    if {*forums} <= values.keys():
+        values[CQADUPSTACK, "ndcg@10"] = sum(values.pop(forum) for forum in forums) / len(forums)
+    return values
 
 
 def load_published() -> list[dict[str, Any]]:
-    """Figures that papers report: `name`, `source` (paper and table), `metric`, `values` (fractions by task)."""
+    """Figures that papers report: `name`, `source` (paper and table), `values` (fractions by task and metric)."""
     found: list[dict[str, Any]] = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
     return found

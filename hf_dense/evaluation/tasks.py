@@ -49,6 +49,14 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 }
 NOT_PUBLIC: Final = ("BioASQ", "Signal-1M", "TREC-NEWS", "Robust04")
 BEIR: Final = (*GROUPS["beir"], *NOT_PUBLIC)  # all 18
+_SPLITS: Final = {"MSMARCO": "dev", "MSMARCO-documents": "dev", "MIND": "dev"}  # that papers report; else test
+_FOLDERS: Final = {
+    "cqadupstack": CQADUPSTACK,
+    "dbpediaentity": "DBPedia",
+    "fiqa": "FiQA2018",
+    "quora": "QuoraRetrieval",
+    "webistouche2020": "Touche2020",
+}  # as BEIR calls them
 
 
 def expand(tasks: Sequence[str]) -> list[str]:
@@ -93,9 +101,22 @@ def public_task(name: str) -> tuple[AbsTaskRetrieval, str]:
 
 
 def label(task: str) -> str:
-    """The name of a task in tables; the test split of a directory called like a data set of BEIR is that data set."""
+    """The name of a task in tables: as it is given, or `<directory>-<split>`."""
     directory, split = local_task(task)
-    if directory is None:
-        return task
-    name = directory.resolve().name
-    return name if split == "test" and name in BEIR else f"{name}-{split}"
+    return task if directory is None else f"{directory.resolve().name}-{split}"
+
+
+def data_set(label: str) -> str:
+    """What papers measured that a task is, by its label: a directory called like it, case and hyphens aside.
+
+    >>> [data_set(label) for label in ("SciFact", "trec-covid-test", "MIND-dev", "mind-test", "mine-test")]
+    ['SciFact', 'TRECCOVID', 'MIND', 'mind-test', 'mine-test']
+    """
+    directory, _, split = label.rpartition("-")
+    known = {_plain(name): name for name in (*BEIR, *GROUPS["web"], *_SPLITS)} | _FOLDERS
+    name = known.get(_plain(directory), "")
+    return name if name and split == _SPLITS.get(name, "test") else label
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "")

@@ -213,9 +213,10 @@ def _results(results: Sequence[tuple[str, RetrievalResult]], published: Sequence
     ours = {(task, metric): value for task, result in results for metric, value in result.metrics.items()}
     theirs: dict[tuple[str, str], list[str]] = {}
     for row in published:
-        for task, value in row["values"].items():
-            said = f"{value:.3f} ({row['name']}, published: {row['source']})"
-            theirs.setdefault((task, row["metric"]), []).append(said)
+        for task, values in row["values"].items():
+            for metric, value in values.items():
+                said = f"{value:.3f} ({row['name']}, published: {row['source']})"
+                theirs.setdefault((task, metric), []).append(said)
     if not ours and not theirs:
         return f"This model: {_NOT_MEASURED}."
     head = "| task | metric | this model | published by papers, not results of this model |\n|---|---|---:|---|"

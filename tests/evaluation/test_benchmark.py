@@ -16,7 +16,7 @@ from hf_dense.evaluation.benchmark import evaluate_tasks
 from hf_dense.evaluation.measures import title
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import build_task
-from hf_dense.evaluation.tables import format_results, load_published, summarise
+from hf_dense.evaluation.tables import format_glue, format_results, load_published, summarise
 from hf_dense.evaluation.tasks import BEIR, CQADUPSTACK, GROUPS, expand
 
 
@@ -101,7 +101,7 @@ def test_public_tasks_are_measured_by_name(
     assert found["bm25"]["MSMARCO"].metrics["mrr@10"] > 0.9
     table = (tmp_path / "out" / "results.md").read_text()
     assert "MSMARCO MRR@10" in table
-    assert "| SimLM (published: MASTER, table 2) | 0.411 |" in table
+    assert "| SimLM (published: MASTER, table 2) | 0.411 | 0.878 | 0.987 |" in table
     missing = json.loads((tmp_path / "out" / "results.json").read_text())["models"]["mine"]["beir"]
     assert missing["datasets"] == 0
     assert len(missing["missing"]) == 18
@@ -137,7 +137,7 @@ def test_the_mean_over_beir_names_what_is_missing(models: dict[str, str | Path],
     data = write_dataset(tmp_path / "BioASQ")  # a directory called like a data set of BEIR is that data set
     found = evaluate_tasks({"bm25": "bm25"}, [str(data)], tmp_path / "out")
     found["bm25"]["SciFact"] = result(0.5)
-    mean = (found["bm25"]["BioASQ"].metrics["ndcg@10"] + 0.5) / 2
+    mean = (found["bm25"]["BioASQ-test"].metrics["ndcg@10"] + 0.5) / 2
     rest = ", ".join(name for name in BEIR if name not in ("BioASQ", "SciFact"))
     assert f"- bm25: mean nDCG@10 {mean:.4f} over 2 of BEIR's 18 data sets; missing: {rest}" in summarise(found)
     assert "| DupMAE (published: DupMAE, table 2) | 0.508 |" in (tmp_path / "out" / "results.md").read_text()
@@ -148,7 +148,52 @@ def test_published_figures_are_fractions_with_a_source() -> None:
     assert {row["name"] for row in rows} >= {"SimLM", "MASTER", "RetroMAE", "DupMAE", "CoT-MAE", "coCondenser"}
     for row in rows:
         assert row["source"]
-        assert all(0 < value < 1 for value in row["values"].values())
+        assert all(0 < value < 1 for values in row["values"].values() for value in values.values())
+
+
+@pytest.mark.parametrize(
+    ("label", "metrics", "row"),
+    [
+        ("nq-test", ("answer_recall@20", "answer_recall@100"), "MASTER (published: MASTER, table 3) | 0.846 | 0.894"),
+        ("NQ", ("ndcg@10", "mrr@10"), "MASTER (published: MASTER, table 4) | 0.516"),
+        (
+            "mind-dev",
+            ("auc", "mrr", "ndcg@5", "ndcg@10"),
+            "SEED-Encoder (published: SEED-Encoder, table 3) | 0.706 | 0.351 | 0.391 | 0.453",
+        ),
+        (
+            "msmarco-documents-dev",
+            ("mrr@100", "recall@100", "ndcg@10"),
+            "SEED-Encoder, ANCE (published: SEED-Encoder, table 2) | 0.394",
+        ),
+        (
+            "msmarco-dev",
+            ("ndcg@10", "mrr@10", "recall@50", "recall@1000"),
+            "SimLM (published: MASTER, table 2) | 0.411 | 0.878 | 0.987",
+        ),
+        ("trec-covid-test", ("ndcg@10",), "DupMAE (published: DupMAE, table 2) | 0.728"),
+    ],
+)
+def test_published_rows_stand_beside_the_metrics_that_they_report(
+    label: str, metrics: tuple[str, ...], row: str
+) -> None:
+    measured = RetrievalResult("mine", "test", dict.fromkeys(metrics, 0.5), {}, 1.0)
+    assert f"| {row} |" in format_results({"mine": {label: measured}}).splitlines()
+    assert "published" not in format_results({"mine": {f"other-{label}": measured}})
+
+
+def test_glue_beside_what_papers_published() -> None:
+    metrics = {"cola/matthews_correlation": 0.5, "mnli/accuracy_matched": 0.8, "stsb/pearson": 0.7}
+    table = format_glue(RetrievalResult("mine", "validation", metrics, {}, 1.0))
+    assert table.splitlines() == [
+        "|  |  | mine | published |",
+        "| --- | --- | ---: | --- |",
+        "| cola | matthews_correlation | 0.5000 | BERT 0.591 (MASTER, table 7); MASTER 0.607 (MASTER, table 7) |",
+        "| mnli | accuracy_matched | 0.8000 | BERT 0.849 (SEED-Encoder, table 8); SEED-Encoder 0.843 (SEED-Encoder, "
+        "table 8) |",
+        "| stsb | pearson | 0.7000 | BERT 0.878 (MASTER, table 7, which does not name the metric); "
+        "MASTER 0.880 (MASTER, table 7, which does not name the metric) |",
+    ]
 
 
 def test_from_the_command_line(
