@@ -17,7 +17,7 @@ from hf_dense.evaluation.news import evaluate_candidates
 from hf_dense.evaluation.plots import plot_metrics
 from hf_dense.evaluation.questions import evaluate_answers
 from hf_dense.evaluation.reranking import evaluate_reranker
-from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
+from hf_dense.evaluation.result import RANKS_KEPT, RESULT_FILE, RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever, measure_task
 from hf_dense.evaluation.tables import beir, means, summarise
 from hf_dense.evaluation.tasks import expand, label, local_task, public_task
@@ -43,6 +43,7 @@ def evaluate_tasks(
     *,
     protocol: str = "passages",
     rerankers: Mapping[str, str | Path] | None = None,
+    rerank_depth: int = RANKS_KEPT,
     batch_size: int = 64,
 ) -> dict[str, dict[str, RetrievalResult]]:
     """Evaluate every model on every task; what is in `output_dir` already is not done again.
@@ -55,8 +56,9 @@ def evaluate_tasks(
             (the table, and each model against the one before) and `results.png`.
         protocol: how local tasks are measured: `passages` are found; `documents`, by their best passages (MS MARCO); or
             `answers` (Natural Questions); or the `candidates` of each query are ranked (MIND).
-        rerankers: cross-encoders, or retrievers, by name, which order the first 100 passages of every model anew; rows
-            of their own, `model + name`.
+        rerankers: cross-encoders, or retrievers, by name, which order the first passages of every model anew; rows of
+            their own, `model + name`.
+        rerank_depth: how many, at most the 100 that are kept; named in the row where it is less.
         batch_size: texts, or pairs, encoded at once.
 
     Returns:
@@ -70,6 +72,8 @@ def evaluate_tasks(
         raise InputError("Name at least one model and one task.")
     if protocol not in PROTOCOLS:
         raise InputError(f"The protocol is {protocol!r}; allowed: {', '.join(PROTOCOLS)}.")
+    if not 1 <= rerank_depth <= RANKS_KEPT:
+        raise InputError(f"rerank_depth is {rerank_depth}; it must be from 1 to {RANKS_KEPT}.")
     labels = [label(task) for task in names]
     if len({*labels}) < len(labels):
         raise InputError("Two tasks have the same name; rename a directory.")
@@ -86,9 +90,11 @@ def evaluate_tasks(
                     logger.info("%s on %s", name, title)
                     found[name][title] = _evaluate(model, task, load, name, place, protocol, batch_size)
                 for other, reranker in (rerankers or {}).items():
-                    both = f"{name} + {other}"
+                    both = f"{name} + {other}" + (f" ({rerank_depth})" if rerank_depth < RANKS_KEPT else "")
                     after = out / both / title
-                    found.setdefault(both, {})[title] = _rerank(reranker, task, load, both, place, after, batch_size)
+                    found.setdefault(both, {})[title] = _rerank(
+                        reranker, task, load, both, place, after, rerank_depth, batch_size
+                    )
             except InputError as error:
                 failed[f"{name} on {title}"] = str(error)
     write_text(out / "results.json", json.dumps(_facts(found, failed), indent=1))
@@ -119,13 +125,14 @@ def _evaluate(
 
 
 def _rerank(
-    reranker: str | Path, task: str, load: _Load, name: str, first_stage: Path, place: Path, batch_size: int
+    reranker: str | Path, task: str, load: _Load, name: str, first_stage: Path, place: Path, depth: int, batch_size: int
 ) -> RetrievalResult:
     if (place / RESULT_FILE).is_file():
         return RetrievalResult.load(place)
     logger.info("%s on %s", name, task)
     dataset = local_task(task)[0] or load(task)[0]
-    return evaluate_reranker(reranker, first_stage, dataset, name=name, output_dir=place, batch_size=batch_size)
+    options = {"depth": depth, "batch_size": batch_size}
+    return evaluate_reranker(reranker, first_stage, dataset, name=name, output_dir=place, **options)
 
 
 def _plot(found: Mapping[str, Mapping[str, RetrievalResult]], path: Path) -> None:

@@ -32,8 +32,9 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="[NAME=]MODEL",
-        help="cross-encoders or retrievers that order the first 100 passages anew",
+        help="cross-encoders or retrievers that order the first passages anew",
     )
+    parser.add_argument("--rerank_depth", type=int, default=100, help="how many, at most 100 (default: 100)")
     parser.add_argument("--batch_size", type=int, default=64, help="texts encoded at once (default: 64)")
 
 
@@ -51,7 +52,12 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("hf_dense").setLevel(logging.INFO)
     models, rerankers = (_named(words) for words in (arguments.models, arguments.rerank))
-    options = {"protocol": arguments.protocol, "rerankers": rerankers, "batch_size": arguments.batch_size}
+    options = {
+        "protocol": arguments.protocol,
+        "rerankers": rerankers,
+        "rerank_depth": arguments.rerank_depth,
+        "batch_size": arguments.batch_size,
+    }
     found = evaluate_tasks(models, arguments.tasks, arguments.out, **options)
     print(summarise(found))
 

@@ -15,7 +15,7 @@ from hf_dense.errors import InputError
 
 RESULT_FILE: Final = "result.json"
 RANKINGS_FILE: Final = "rankings.parquet"
-_RANKS_KEPT: Final = 100
+RANKS_KEPT: Final = 100
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class RetrievalResult:
             (query, passage, rank, score)
             for query, ranking in rankings.items()
             for rank, (score, passage) in enumerate(
-                sorted(((score, passage) for passage, score in ranking.items()), reverse=True)[:_RANKS_KEPT], start=1
+                sorted(((score, passage) for passage, score in ranking.items()), reverse=True)[:RANKS_KEPT], start=1
             )
         ]
         names = {"query-id": pa.string(), "corpus-id": pa.string(), "rank": pa.int32(), "score": pa.float64()}

@@ -81,6 +81,14 @@ def test_rankings_are_ordered_anew(models: dict[str, str | Path], tmp_path: Path
     first, same, worse = (results["data-test"] for results in found.values())
     assert same.per_query["mrr@10"] == first.per_query["mrr@10"], "a retriever does not change its own order"
     assert worse.per_query["mrr@10"] != first.per_query["mrr@10"]
+    given = ({"mine": models["mine"]}, [str(data)], tmp_path / "out")
+    shallow = evaluate_tasks(*given, rerankers={"other": other}, rerank_depth=5)
+    assert list(shallow) == ["mine", "mine + other (5)"]
+    within = {query for query, value in first.per_query["mrr@10"].items() if value >= 1 / 5}
+    found_again = shallow["mine + other (5)"]["data-test"].per_query["mrr@10"]
+    assert {query for query, value in found_again.items() if value > 0} == within
+    with pytest.raises(InputError, match="rerank_depth is 101; it must be from 1 to 100"):
+        evaluate_tasks(*given, rerankers=both, rerank_depth=101)
     with pytest.raises(InputError, match="cannot be re-ranked"):
         evaluate_tasks({"mine": models["mine"]}, [str(data)], tmp_path / "more", protocol="documents", rerankers=both)
 
