@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
-
-from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.documents import evaluate_documents
@@ -20,7 +17,7 @@ from hf_dense.evaluation.reranking import evaluate_reranker
 from hf_dense.evaluation.result import RANKS_KEPT, RESULT_FILE, RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever, measure_task
 from hf_dense.evaluation.tables import beir, means, summarise
-from hf_dense.evaluation.tasks import expand, label, local_task, public_task
+from hf_dense.evaluation.tasks import Load, expand, label, load_once, local_task
 from hf_dense.files import write_text
 from hf_dense.replacing import check_replaceable
 
@@ -32,8 +29,6 @@ PROTOCOLS: Final[dict[str, Callable[..., RetrievalResult]]] = {
     "answers": evaluate_answers,
     "candidates": evaluate_candidates,
 }  # how a local task is measured
-
-_Load = Callable[[str], tuple[AbsTaskRetrieval, str]]  # `public_task`
 
 
 def evaluate_tasks(
@@ -77,7 +72,7 @@ def evaluate_tasks(
     labels = [label(task) for task in names]
     if len({*labels}) < len(labels):
         raise InputError("Two tasks have the same name; rename a directory.")
-    load = lru_cache(maxsize=1)(public_task)  # a task's data, once for all that measure it
+    load = load_once()
     found: dict[str, dict[str, RetrievalResult]] = {name: {} for name in models}
     failed: dict[str, str] = {}
     for task, title in zip(names, labels, strict=True):
@@ -108,7 +103,7 @@ def evaluate_tasks(
 
 
 def _evaluate(
-    model: str | Path, task: str, load: _Load, name: str, place: Path, protocol: str, batch_size: int
+    model: str | Path, task: str, load: Load, name: str, place: Path, protocol: str, batch_size: int
 ) -> RetrievalResult:
     directory, split = local_task(task)
     if directory is not None:
@@ -125,7 +120,7 @@ def _evaluate(
 
 
 def _rerank(
-    reranker: str | Path, task: str, load: _Load, name: str, first_stage: Path, place: Path, depth: int, batch_size: int
+    reranker: str | Path, task: str, load: Load, name: str, first_stage: Path, place: Path, depth: int, batch_size: int
 ) -> RetrievalResult:
     if (place / RESULT_FILE).is_file():
         return RetrievalResult.load(place)

@@ -258,6 +258,9 @@ def test_a_task_is_loaded_once_for_all_that_measure_it(
     models = {"mine": folder / "mine", "bm25": "bm25"}
     evaluate_tasks(models, [*tasks], tmp_path / "out", rerankers={"other": folder / "other"})
     assert asked == ["SciFact", "NFCorpus"]
+    with pytest.raises(InputError, match="MTEB has no task 'Nowhere'"):
+        evaluate_tasks(models, ["Nowhere"], tmp_path / "out")
+    assert asked == ["SciFact", "NFCorpus", "Nowhere"], "what failed once is not tried for the other model"
 
 
 def test_corpora_may_lack_titles(folder: Path, tmp_path: Path) -> None:
