@@ -70,8 +70,7 @@ class CostMeter:
         if self.model is not None:
             found |= {"tokens": self.tokens, "settings": describe_model(self.model)}
         if isinstance(retriever := self.model, SentenceTransformer):
-            found["dimensions"] = retriever.get_embedding_dimension()
-            found["bytes_per_passage"] = _stored(retriever)
+            found |= {"dimensions": retriever.get_embedding_dimension(), "bytes_per_passage": _stored(retriever)}
             found["query_seconds"] = _mean_seconds(
                 lambda query: retriever.encode_query(query, show_progress_bar=False), timed
             )
@@ -82,11 +81,12 @@ class CostMeter:
             self.tokens += int(given[0]["attention_mask"].sum())
 
 
-def _stored(retriever: SentenceTransformer) -> int:
-    """Bytes of a passage in an index of single precision."""
+def _stored(retriever: SentenceTransformer) -> int | None:
+    """Bytes of a passage in an index of single precision; None where the model does not tell its dimensions."""
     if head := hybrid_head(retriever):
         return bytes_per_passage(head.dense, head.sparse, head.vocabulary, "float32")
-    return 4 * int(retriever.get_embedding_dimension() or 0)
+    dimensions = retriever.get_embedding_dimension()
+    return None if dimensions is None else 4 * dimensions
 
 
 def _mean_seconds(run: Callable[[str], object], queries: Sequence[str]) -> float:

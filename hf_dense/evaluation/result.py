@@ -27,7 +27,7 @@ class RetrievalResult:
         split: of the qrels.
         metrics: fractions, means over the queries.
         per_query: for each metric, query id -> value.
-        seconds: wall-clock time of encoding, search and scoring.
+        seconds: wall-clock time of encoding, search and scoring; where a killed run went on, of the rest.
         origin: what else is known, as `CostMeter.describe` has it.
     """
 

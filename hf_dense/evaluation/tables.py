@@ -43,18 +43,16 @@ def format_results(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
 
 
 def format_glue(result: RetrievalResult) -> str:
-    """A Markdown table of what `evaluate_glue` found, beside what papers published of the task."""
-    rows = [["", "", result.name, "published"], ["---", "---", "---:", "---"]]
-    published = load_published()
+    """A Markdown table of what `evaluate_glue` found, with what papers published in the first row of a task."""
+    said: dict[str, list[str]] = {}
+    for row in load_published():
+        for task, values in row["values"].items():
+            if "unnamed" in values:
+                said.setdefault(task, []).append(f"{row['name']} {values['unnamed']:.3f} ({row['source']})")
+    rows = [["", "", result.name, "published, the metric is not named"], ["---", "---", "---:", "---"]]
     for name, value in result.metrics.items():
         task, _, metric = name.partition("/")
-        said = []
-        for row in published:
-            for known, theirs in row["values"].get(task, {}).items():
-                if metric.startswith(known) or known == "unnamed":
-                    unnamed = ", which does not name the metric" if known == "unnamed" else ""
-                    said.append(f"{row['name']} {theirs:.3f} ({row['source']}{unnamed})")
-        rows.append([task, metric, f"{value:.4f}", "; ".join(said) or "-"])
+        rows.append([task, metric, f"{value:.4f}", "; ".join(said.pop(task, ["-"]))])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -125,6 +123,9 @@ def _columns(results: Mapping[str, RetrievalResult]) -> dict[_Column, float]:
 
 
 def load_published() -> list[dict[str, Any]]:
-    """Figures that papers report: `name`, `source` (paper and table), `values` (fractions by task and metric)."""
+    """Figures that papers report: `name`, `source` (paper and table), `values` (fractions by task and metric).
+
+    The metric is `unnamed` where the paper does not say which it is (GLUE).
+    """
     found: list[dict[str, Any]] = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
     return found

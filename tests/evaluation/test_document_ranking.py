@@ -82,6 +82,8 @@ def test_metrics_are_those_of_a_loop(collection: Path, retriever: Path, tmp_path
         assert found.per_query[metric] == pytest.approx({query: values[at] for query, values in expected.items()})
         assert found.metrics[metric] == pytest.approx(np.mean([values[at] for values in expected.values()]))
     assert 0 < found.metrics["recall@100"] < 1
+    costs = {"passages", "tokens", "bytes_per_passage", "query_seconds", "search_seconds", "peak_memory"}
+    assert all(found.origin[cost] > 0 for cost in costs)
     assert RetrievalResult.load(tmp_path / "out") == found
     kept = parquet.read_table(tmp_path / "out" / RANKINGS_FILE).to_pylist()
     assert len(kept) == 19 * 100

@@ -13,7 +13,7 @@ import pytest
 from datasets import Dataset
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from sentence_transformers import SentenceTransformer
-from tiny_retriever import write_dataset, write_hybrid, write_retriever
+from tiny_retriever import write_hybrid, write_retriever
 
 from hf_dense import InputError, vectors
 from hf_dense.data.collections import load_corpus, load_queries
@@ -24,16 +24,6 @@ from hf_dense.evaluation.retrieval import build_task, evaluate_retriever
 from hf_dense.hybrid_search import bytes_per_passage
 
 DENSE, SPARSE = 8, 20
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("dataset") / "beir", passages=300, queries=40)
-
-
-@pytest.fixture(scope="module")
-def retriever(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_retriever(tmp_path_factory.mktemp("retriever") / "model")
 
 
 @pytest.fixture(scope="module")

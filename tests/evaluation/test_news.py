@@ -143,6 +143,11 @@ def test_candidates_are_ranked_by_a_cross_encoder(collection: Path, tmp_path: Pa
         expected = in_a_loop(grades[query], dict(zip(grades[query], scores.tolist(), strict=True)))
         assert auc == pytest.approx(expected["auc"], abs=1e-6)
     assert len(found.per_query["auc"]) == 23
+    pairs = [(queries[query], texts[name]) for query in found.per_query["auc"] for name in grades[query]]
+    read = model.tokenizer([query for query, _ in pairs], [text for _, text in pairs], truncation=True, max_length=64)
+    assert found.origin["tokens"] == sum(map(len, read["input_ids"]))
+    assert found.origin["settings"]["longest text"] == "64 tokens"
+    assert not {"dimensions", "query_seconds", "search_seconds"} & found.origin.keys(), "of retrievers alone"
 
 
 def test_every_text_is_encoded_once(

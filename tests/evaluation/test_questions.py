@@ -87,6 +87,8 @@ def test_recall_is_that_of_a_loop_over_the_judged_queries(collection: Path, retr
     for metric, values in expected.items():
         assert found.metrics[metric] == pytest.approx(np.mean(list(values.values())))
     assert 0 < found.metrics["answer_recall@2"] < found.metrics["answer_recall@10"] < 1
+    costs = {"passages", "tokens", "bytes_per_passage", "query_seconds", "search_seconds", "peak_memory"}
+    assert all(found.origin[cost] > 0 for cost in costs)
     assert RetrievalResult.load(tmp_path / "out") == found
     kept = parquet.read_table(tmp_path / "out" / RANKINGS_FILE).to_pylist()
     assert len(kept) == 16 * max(DEPTHS)

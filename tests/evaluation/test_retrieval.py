@@ -9,23 +9,13 @@ import pytest
 from mteb.results import TaskResult
 from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
-from tiny_retriever import write_dataset, write_retriever
+from tiny_retriever import write_retriever
 
 from hf_dense import InputError
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.evaluation.measures import METRICS, score_queries
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import build_task, evaluate_retriever
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("dataset") / "beir", passages=300, queries=40)
-
-
-@pytest.fixture(scope="module")
-def retriever(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_retriever(tmp_path_factory.mktemp("retriever") / "model")
 
 
 def brute_force(retriever: Path, dataset: Path) -> dict[str, dict[str, float]]:
