@@ -24,14 +24,14 @@ import torch
 from datasets import Dataset, Sequence, Value
 from torch.utils.data import DataLoader
 
-from hf_dense.evaluation.provenance import describe_commit, describe_hardware
-from hf_dense.files import write_text
 from hf_dense.methods import METHODS
 from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.masking import draw_words, noise, row_keys, sampled_visibility, word_index
 from hf_dense.pretraining.sampler import LengthGroupedSampler
 from hf_dense.pretraining.vocabulary import Vocabulary
+from hf_dense.storage.files import write_text
+from hf_dense.storage.provenance import describe_commit, describe_hardware
 
 VOCAB, LENGTH, BATCH, SEED = 8000, 64, 64, 0
 BACKBONE = {

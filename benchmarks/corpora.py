@@ -28,11 +28,11 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-from hf_dense.data import find_sources, read_documents
 from hf_dense.data.passage_corpus import Cutting, cut_documents
-from hf_dense.evaluation.provenance import describe_commit, describe_hardware
-from hf_dense.files import write_text
-from hf_dense.pretraining.vocabulary import train_tokenizer
+from hf_dense.data.python_docs.docstrings import find_sources, read_documents
+from hf_dense.data.tokenizers import train_tokenizer
+from hf_dense.storage.files import write_text
+from hf_dense.storage.provenance import describe_commit, describe_hardware
 
 LENGTH, PASSAGES, QUERIES, SEED = 128, 100_000, 10_000, 0
 
@@ -153,7 +153,7 @@ def measure_memory(documents: list[tuple[str, str]], megabytes: list[int]) -> li
         with tempfile.TemporaryDirectory() as name:
             source = Path(name) / "documents.jsonl"
             write_documents(documents, size, source)
-            command = [sys.executable, "-m", "hf_dense.cli", "data", "passages", str(source)]
+            command = [sys.executable, "-m", "hf_dense.commands.main", "data", "passages", str(source)]
             seconds, single, together = watched([*command, "--out", f"{name}/out", "--length", str(LENGTH)])
             counts = json.loads((Path(name) / "out" / "counts.json").read_text())
         row = {"megabytes": size, "passages": counts["passages"], "seconds": seconds}
@@ -180,7 +180,16 @@ def measure_negatives() -> dict[str, float]:
             (folder / f"{table}.jsonl").write_text("\n".join(lines) + "\n")
         judged = [f"{query}\t{query}\t1" for query in range(QUERIES)]
         (folder / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]) + "\n")
-        command = [sys.executable, "-m", "hf_dense.cli", "data", "negatives", str(folder), "--out", f"{name}/out"]
+        command = [
+            sys.executable,
+            "-m",
+            "hf_dense.commands.main",
+            "data",
+            "negatives",
+            str(folder),
+            "--out",
+            f"{name}/out",
+        ]
         seconds, single, _ = watched(command)
     return {"queries": QUERIES, "passages": PASSAGES, "seconds": seconds, "largest process GB": single}
 

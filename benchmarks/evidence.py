@@ -25,7 +25,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerBase
 
-from hf_dense.comparison import (
+from hf_dense.data.collections import content_hash
+from hf_dense.data.corpus import load_passages
+from hf_dense.data.python_docs.collection import build_python_docs
+from hf_dense.errors import run_main
+from hf_dense.evaluation.measures import METRICS
+from hf_dense.evaluation.plots import plot_losses, plot_metrics
+from hf_dense.evaluation.significance import compare_paired
+from hf_dense.experiments.comparison import (
     FINETUNING,
     PRETRAINING,
     Settings,
@@ -38,19 +45,14 @@ from hf_dense.comparison import (
     run_variant,
     shared_tokenizer,
 )
-from hf_dense.data import build_python_docs
-from hf_dense.errors import run_main
-from hf_dense.evaluation.measures import METRICS
-from hf_dense.evaluation.plots import plot_losses, plot_metrics
-from hf_dense.evaluation.provenance import provenance
-from hf_dense.evaluation.significance import compare_paired
-from hf_dense.files import write_text
+from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.methods import get_method
 from hf_dense.modeling.modeling_bottleneck import PreTrainingOutput
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.corpus import add_sources, load_passages, tokenize
+from hf_dense.pretraining.corpus import add_sources, tokenize
 from hf_dense.pretraining.vocabulary import Vocabulary
-from hf_dense.processes import run_side_by_side
+from hf_dense.storage.files import write_text
+from hf_dense.storage.provenance import provenance
 
 PACKAGES = ["python", "numpy", "torch"]
 SEEDS = (0, 1, 2)
@@ -195,7 +197,7 @@ def report(
             name: {**FINETUNING, **variant.finetuning}["max_steps"] for name, variant in make_variants(costs).items()
         },
         "settings": vars(settings),
-        **provenance(SEEDS[0], settings.dataset),
+        **provenance(SEEDS[0], settings.dataset, content_hash(settings.dataset)),
         "seeds": SEEDS,
     }
     write_text(output_dir / "results.json", json.dumps(facts, indent=1))

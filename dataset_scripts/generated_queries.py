@@ -5,7 +5,7 @@ python dataset_scripts/generated_queries.py CORPUS --out DIR [--candidates 20] [
 
 import sys
 
-from hf_dense.cli import main
+from hf_dense.commands.main import main
 
 WRITER = ["--model", "doc2query/all-with_prefix-t5-base-v1", "--template", "text2query: {text}"]
 

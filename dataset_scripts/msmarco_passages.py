@@ -5,7 +5,7 @@ python dataset_scripts/msmarco_passages.py --out DIR [--push_to_hub REPO]
 
 import sys
 
-from hf_dense.cli import main
+from hf_dense.commands.main import main
 
 if __name__ == "__main__":
     main(["data", "passages", "Tevatron/msmarco-passage-corpus", "--whole", "--repeats", "keep", *sys.argv[1:]])

@@ -5,7 +5,7 @@ python dataset_scripts/my_documents.py FOLDER --out DIR [--length 128] [--push_t
 
 import sys
 
-from hf_dense.cli import main
+from hf_dense.commands.main import main
 
 if __name__ == "__main__":
     main(["data", "passages", "--repeats", "near", *sys.argv[1:]])

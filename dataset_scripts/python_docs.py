@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from hf_dense.data import build_python_docs, content_hash, push_collection, tokenizer_counter
+from hf_dense.data.collections import content_hash, push_collection
+from hf_dense.data.passages import tokenizer_counter
+from hf_dense.data.python_docs.collection import build_python_docs
 from hf_dense.errors import run_main
 
 

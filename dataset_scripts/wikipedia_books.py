@@ -7,7 +7,7 @@ BookCorpus is no longer given out by its makers: BOOKS is a folder or file of bo
 
 import sys
 
-from hf_dense.cli import main
+from hf_dense.commands.main import main
 
 if __name__ == "__main__":
     main(["data", "passages", "--length", "510", "wikimedia/wikipedia:20231101.en", *sys.argv[1:]])

@@ -5,7 +5,7 @@ python dataset_scripts/wikipedia_nq.py psgs_w100.tsv.gz --out DIR [--push_to_hub
 
 import sys
 
-from hf_dense.cli import main
+from hf_dense.commands.main import main
 
 if __name__ == "__main__":
     main(["data", "passages", "--whole", "--repeats", "keep", "--license", "cc-by-sa-3.0", *sys.argv[1:]])

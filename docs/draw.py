@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from diagram import diagram
+
 from hf_dense import METHODS
-from hf_dense.diagram import diagram
 
 _FIGURE = re.compile(r"<!-- diagram: (\w+) -->\n(?:```mermaid\n.*?```\n)?", re.DOTALL)
 

@@ -14,7 +14,10 @@ from pathlib import Path
 
 from transformers.utils.logging import disable_progress_bar
 
-from hf_dense.comparison import (
+from hf_dense.data.collections import load_corpus
+from hf_dense.data.python_docs.collection import build_python_docs
+from hf_dense.errors import run_main
+from hf_dense.experiments.comparison import (
     FINETUNING,
     PRETRAINING,
     Settings,
@@ -24,11 +27,9 @@ from hf_dense.comparison import (
     run_variant,
     shared_tokenizer,
 )
-from hf_dense.data import build_python_docs, load_corpus
-from hf_dense.errors import run_main
-from hf_dense.evaluation.report import compare_to, format_table, write_report
-from hf_dense.processes import run_side_by_side
-from hf_dense.search import SearchIndex, build_index
+from hf_dense.experiments.comparison_report import compare_to, format_table, write_report
+from hf_dense.experiments.processes import run_side_by_side
+from hf_dense.search.index import SearchIndex, build_index
 
 PACKAGES = ["python", "numpy", "torch"]
 QUESTIONS = [

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 
+from hf_dense.commands.evaluate import add_evaluate_arguments, run_evaluate
 from hf_dense.errors import run_main
-from hf_dense.evaluation.evaluate_commands import add_evaluate_arguments, run_evaluate
 
 
 def main() -> None:

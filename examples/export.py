@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 
+from hf_dense.commands.export import add_export_arguments, run_export
 from hf_dense.errors import run_main
-from hf_dense.export_commands import add_export_arguments, run_export
 
 
 def main() -> None:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hf_dense.commands.options import parse_options
 from hf_dense.data.collections import training_pairs
 from hf_dense.errors import run_main
-from hf_dense.finetuning import BiencoderTrainingArguments, finetune
+from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
 from hf_dense.finetuning.lists import load_lists
-from hf_dense.options import parse_options
 
 
 @dataclass(frozen=True)

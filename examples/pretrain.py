@@ -9,8 +9,8 @@ Several CPU processes: `accelerate launch --multi_gpu --num_processes 2 examples
 
 from transformers import TrainingArguments
 
+from hf_dense.commands.options import parse_options
 from hf_dense.errors import run_main
-from hf_dense.options import parse_options
 from hf_dense.pretraining.pretrain import PretrainingOptions, pretrain
 
 

@@ -13,11 +13,11 @@ import argparse
 import sys
 from dataclasses import dataclass, field
 
+from hf_dense.commands.options import parse_options
 from hf_dense.errors import run_main
-from hf_dense.options import parse_options
-from hf_dense.sweep import run_one, run_sweep
-from hf_dense.sweep_plan import SweepOptions
-from hf_dense.sweep_results import format_rows
+from hf_dense.experiments.sweep import run_one, run_sweep
+from hf_dense.experiments.sweep_plan import SweepOptions
+from hf_dense.experiments.sweep_results import format_rows
 
 
 @dataclass

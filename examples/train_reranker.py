@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hf_dense.commands.options import parse_options
 from hf_dense.errors import run_main
 from hf_dense.finetuning.lists import load_lists
 from hf_dense.finetuning.reranker import RerankerTrainingArguments, train_reranker
-from hf_dense.options import parse_options
 
 
 @dataclass(frozen=True)

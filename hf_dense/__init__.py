@@ -31,7 +31,7 @@ from hf_dense.modeling.modeling_query_as_context import (
 from hf_dense.modeling.modeling_retromae import RetroMAEConfig, RetroMAEForPreTraining, RetroMAEModel
 from hf_dense.modeling.modeling_seed import SEEDConfig, SEEDForPreTraining, SEEDModel
 from hf_dense.modeling.modeling_simlm import SimLMConfig, SimLMForPreTraining, SimLMModel
-from hf_dense.process_group import leave_process_group
+from hf_dense.storage.process_group import leave_process_group
 from hf_dense.version import __version__
 
 __all__ = [

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from hf_dense.commands.options import read_yaml
 from hf_dense.evaluation.tables import load_published
 from hf_dense.evaluation.tasks import BEIR, GROUPS
-from hf_dense.files import write_text
 from hf_dense.hub.cards import CARD_TEMPLATE, ModelFacts, render_model_card, retriever_use
-from hf_dense.options import read_yaml
+from hf_dense.storage.files import write_text
 
 HERE: Final = Path(__file__).parent
 CONFIGS: Final = HERE.parent / "examples" / "configs"

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedTokenizerFast
 
 from hf_dense import DupMAEConfig, DupMAEForPreTraining
-from hf_dense.hub import export_sentence_transformer
+from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.hybrid import export_hybrid
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

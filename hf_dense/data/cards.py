@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from huggingface_hub import DatasetCard, DatasetCardData
 
-from hf_dense.files import write_text
+from hf_dense.storage.files import write_text
 
 _SIZES: Final = (
     ("n<1K", 10**3),

@@ -20,7 +20,7 @@ from pyarrow import csv, dataset, json, parquet
 
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
 from hf_dense.errors import InputError
-from hf_dense.files import hash_files
+from hf_dense.storage.fingerprints import fingerprint_files
 
 _REQUIRED_OF_CORPUS: Final = ("id", "text")
 _IN_MEMORY: Final = 2**28  # bytes of Parquet files that are read at once
@@ -149,7 +149,7 @@ def content_hash(path: str | os.PathLike[str]) -> str:
     files = sorted({file for pattern in _PATTERNS for file in folder.glob(pattern)})
     if not files:
         raise InputError(f"{path} is not a collection: it holds neither corpus/*.parquet nor corpus.jsonl")
-    return hash_files(files, folder)
+    return fingerprint_files(files, folder)
 
 
 def push_collection(path: str | os.PathLike[str], repository: str, private: bool = False) -> None:

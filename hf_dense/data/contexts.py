@@ -12,11 +12,10 @@ from datasets import Dataset, concatenate_datasets
 
 from hf_dense.data.cards import write_card
 from hf_dense.data.passages import CountTokens, build_passages, pretoken_counter, tokenizer_counter
-from hf_dense.data.prose import split_sentences
+from hf_dense.data.sentences import split_sentences
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
-from hf_dense.files import atomic_directory
-from hf_dense.replacing import check_replaceable
+from hf_dense.storage.legacy import atomic_directory, check_replaceable
 
 CONTEXTS: Final = ("neighbour", "near", "overlap", "random")
 _REACH = 100  # spans to either side among which a random one is drawn
@@ -105,7 +104,7 @@ def write_contexts(
     Raises:
         InputError: the corpus cannot be read, or has no contexts.
     """
-    from hf_dense.pretraining.corpus import load_passages
+    from hf_dense.data.corpus import load_passages
 
     check_replaceable(out, marker="README.md")
     corpus = load_passages(source)

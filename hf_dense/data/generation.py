@@ -34,9 +34,8 @@ from transformers import (
 from hf_dense.data.cards import write_card
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
-from hf_dense.files import atomic_directory, begin_or_resume
-from hf_dense.process_group import process_state
-from hf_dense.replacing import check_replaceable
+from hf_dense.storage.legacy import atomic_directory, begin_or_resume, check_replaceable
+from hf_dense.storage.process_group import process_state
 
 Kind = Literal["queries", "continuation"]
 

@@ -22,11 +22,10 @@ from transformers import (
 )
 
 from hf_dense.data.generation import load_writer
+from hf_dense.data.tokenizers import train_tokenizer
 from hf_dense.errors import InputError
-from hf_dense.files import atomic_directory, begin_or_resume
-from hf_dense.pretraining.checkpoints import newest_checkpoint
-from hf_dense.pretraining.vocabulary import train_tokenizer
-from hf_dense.replacing import check_replaceable
+from hf_dense.storage.checkpoints import newest_checkpoint
+from hf_dense.storage.legacy import atomic_directory, begin_or_resume, check_replaceable
 
 _DECISIVE = ("max_steps", "num_train_epochs", "per_device_train_batch_size", "learning_rate", "seed")
 

@@ -37,8 +37,7 @@ from hf_dense.data.passages import (
 )
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
-from hf_dense.files import atomic_directory
-from hf_dense.replacing import check_replaceable
+from hf_dense.storage.legacy import atomic_directory, check_replaceable
 
 Titles = Literal["column", "text"]
 Repeats = Literal["keep", "exact", "near"]

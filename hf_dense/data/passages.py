@@ -11,7 +11,7 @@ from typing import Final
 from datasets import Dataset
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from hf_dense.data.prose import split_sentences
+from hf_dense.data.sentences import split_sentences
 from hf_dense.errors import InputError
 
 MIN_WORDS: Final = 4  # a passage of fewer words says nothing that one could look for

@@ -21,8 +21,7 @@ from hf_dense.data.labels import FORMS, Labels, existing
 from hf_dense.data.schemas import ANSWERED, CORPUS, QRELS, QUERIES, TRAINING
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
-from hf_dense.files import atomic_directory
-from hf_dense.replacing import check_replaceable
+from hf_dense.storage.legacy import atomic_directory, check_replaceable
 
 _BATCH = 10_000
 _COLUMNS: Final = ("id", "title", "text", "document", "position")

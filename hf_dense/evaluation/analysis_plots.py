@@ -14,8 +14,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from hf_dense.evaluation.analyses import ContextCorrelation, CurvePoint, LengthSimilarity
 from hf_dense.evaluation.positions import PositionSimilarity
-from hf_dense.files import atomic_directory
-from hf_dense.replacing import check_replaceable
+from hf_dense.storage.legacy import atomic_directory, check_replaceable
 
 _SIZE_INCHES = (7.5, 4.5)
 _DPI = 144

@@ -18,8 +18,8 @@ from hf_dense.evaluation.result import RANKS_KEPT, RESULT_FILE, RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever, measure_task
 from hf_dense.evaluation.tables import beir, means, summarise
 from hf_dense.evaluation.tasks import Load, expand, label, load_once, local_task
-from hf_dense.files import write_text
-from hf_dense.replacing import check_replaceable
+from hf_dense.storage.files import write_text
+from hf_dense.storage.legacy import check_replaceable
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from typing import Any, Final, Self
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from torch import Tensor, nn
 
-from hf_dense.evaluation.first_stage import Search
-from hf_dense.evaluation.provenance import describe_run
 from hf_dense.evaluation.settings import describe_model
 from hf_dense.hub.hybrid import hybrid_head
-from hf_dense.hybrid_search import bytes_per_passage
+from hf_dense.search.first_stage import Search
+from hf_dense.search.hybrid import bytes_per_passage
+from hf_dense.storage.provenance import describe_run
 
 _TIMED: Final = 20  # queries
 _HITS: Final = 100  # found for each

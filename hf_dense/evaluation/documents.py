@@ -15,13 +15,12 @@ from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.evaluation.costs import CostMeter
-from hf_dense.evaluation.first_stage import BM25, Search, open_search
 from hf_dense.evaluation.measures import mean_metrics
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.evaluation.retrieval import check_asked
-from hf_dense.files import atomic_directory
 from hf_dense.hub.loading import load_retriever
-from hf_dense.replacing import check_replaceable
+from hf_dense.search.first_stage import BM25, Search, open_search
+from hf_dense.storage.legacy import atomic_directory, check_replaceable
 
 DEPTH: Final = 100  # documents ranked for each query
 _MEASURES: Final = {"mrr@100": "recip_rank", "recall@100": "recall_100", "ndcg@10": "ndcg_cut_10"}

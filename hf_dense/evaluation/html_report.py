@@ -13,6 +13,7 @@ from typing import Any, Final
 from matplotlib.figure import Figure
 from pyarrow import parquet
 
+from hf_dense.data.answers import has_answer
 from hf_dense.data.collections import (
     content_hash,
     judged_places,
@@ -22,14 +23,13 @@ from hf_dense.data.collections import (
     load_queries,
 )
 from hf_dense.errors import InputError
-from hf_dense.evaluation.answers import has_answer
 from hf_dense.evaluation.measures import title
 from hf_dense.evaluation.page import Block, Heading, Picture, Table, as_html, as_markdown
 from hf_dense.evaluation.plots import plot_metrics
-from hf_dense.evaluation.provenance import describe_run
 from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult
 from hf_dense.evaluation.significance import compare_paired
-from hf_dense.files import write_text
+from hf_dense.storage.files import write_text
+from hf_dense.storage.provenance import describe_run
 
 _CASES: Final = 5
 _LONGEST: Final = 400  # characters of a text that are shown

@@ -13,8 +13,8 @@ from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
-from hf_dense.evaluation.candidates import candidate_texts, rank_candidates
-from hf_dense.evaluation.first_stage import Search, open_search
+from hf_dense.search.candidates import candidate_texts, rank_candidates
+from hf_dense.search.first_stage import Search, open_search
 
 
 class Recorded:

@@ -14,12 +14,11 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
-from hf_dense.evaluation.candidates import candidate_texts, load_ranker, rank_candidates
 from hf_dense.evaluation.costs import CostMeter
 from hf_dense.evaluation.measures import mean_metrics
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
-from hf_dense.files import atomic_directory
-from hf_dense.replacing import check_replaceable
+from hf_dense.search.candidates import candidate_texts, load_ranker, rank_candidates
+from hf_dense.storage.legacy import atomic_directory, check_replaceable
 
 METRICS: Final = ("auc", "mrr", "ndcg@5", "ndcg@10")
 COUNTS_FILE: Final = "counts.json"

@@ -25,11 +25,11 @@ from transformers import (
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
-from hf_dense.files import atomic_directory, begin_or_resume, write_text
-from hf_dense.fingerprints import weights_fingerprint
 from hf_dense.hub.loading import load_encoder, load_tokenizer, quiet_loading
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
-from hf_dense.replacing import check_replaceable
+from hf_dense.storage.files import write_text
+from hf_dense.storage.fingerprints import fingerprint_weights
+from hf_dense.storage.legacy import atomic_directory, begin_or_resume, check_replaceable
 
 HUB_NAME: Final = "nyu-mll/glue"
 SCHEDULE: Final[dict[str, Any]] = {
@@ -117,7 +117,7 @@ def evaluate_glue(
         start = Path(scratch) / "encoder"
         encoder.save_pretrained(start)
         tokenizer.save_pretrained(start)
-        settings = {"encoder": weights_fingerprint(encoder), "max_length": max_length, "arguments": schedule}
+        settings = {"encoder": fingerprint_weights(encoder), "max_length": max_length, "arguments": schedule}
         begin_or_resume(target, json.loads(json.dumps(settings, default=str)))
         (target / RESULT_FILE).unlink(missing_ok=True)
         del encoder

@@ -11,19 +11,18 @@ import numpy as np
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
+from hf_dense.data.answers import has_answer
 from hf_dense.data.collections import load_answers, load_corpus, load_qrels, load_queries
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
-from hf_dense.evaluation.answers import has_answer
 from hf_dense.evaluation.costs import CostMeter
-from hf_dense.evaluation.first_stage import BM25, open_search
 from hf_dense.evaluation.measures import mean_metrics
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.evaluation.retrieval import check_asked
-from hf_dense.files import atomic_directory
 from hf_dense.hub.loading import load_retriever
-from hf_dense.replacing import check_replaceable
-from hf_dense.vectors import Places
+from hf_dense.search.dense import Places
+from hf_dense.search.first_stage import BM25, open_search
+from hf_dense.storage.legacy import atomic_directory, check_replaceable
 
 _QUERIES: Final = 1_000  # whose passages are read at once
 

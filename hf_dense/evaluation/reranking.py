@@ -10,13 +10,12 @@ from pyarrow import parquet
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from hf_dense.errors import InputError
-from hf_dense.evaluation.candidates import candidate_texts, load_ranker, rank_candidates
 from hf_dense.evaluation.costs import CostMeter
 from hf_dense.evaluation.measures import mean_metrics, score_queries
 from hf_dense.evaluation.result import RANKINGS_FILE, RESULT_FILE, RetrievalResult
 from hf_dense.evaluation.retrieval import build_task
-from hf_dense.files import atomic_directory
-from hf_dense.replacing import check_replaceable
+from hf_dense.search.candidates import candidate_texts, load_ranker, rank_candidates
+from hf_dense.storage.legacy import atomic_directory, check_replaceable
 
 
 def evaluate_reranker(

@@ -15,13 +15,12 @@ from sentence_transformers import SentenceTransformer
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
 from hf_dense.evaluation.costs import CostMeter
-from hf_dense.evaluation.first_stage import BM25
 from hf_dense.evaluation.measures import mean_metrics, score_queries
 from hf_dense.evaluation.mteb_model import Recorded, SearchingRetriever
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
-from hf_dense.files import atomic_directory
 from hf_dense.hub.loading import load_retriever
-from hf_dense.replacing import check_replaceable
+from hf_dense.search.first_stage import BM25
+from hf_dense.storage.legacy import atomic_directory, check_replaceable
 
 _SCORES_FILE: Final = "scores.json"
 _BM25: Final = "mteb/baseline-bm25s"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
-from hf_dense.fingerprints import weights_fingerprint
+from hf_dense.storage.fingerprints import fingerprint_weights
 
 
 def describe_model(model: SentenceTransformer | CrossEncoder) -> dict[str, str]:
@@ -25,7 +25,7 @@ def describe_model(model: SentenceTransformer | CrossEncoder) -> dict[str, str]:
         "modules": ", ".join(modules),
         "longest text": f"{model.max_seq_length} tokens",
         "precision": str(next((weight.dtype for weight in model.parameters()), "none")).removeprefix("torch."),
-        "weights": weights_fingerprint(model)[:12],
+        "weights": fingerprint_weights(model)[:12],
     }
     if isinstance(model, SentenceTransformer):
         prompts = [f"{role}: {prompt!r}" for role, prompt in model.prompts.items() if prompt]

@@ -31,7 +31,6 @@ from transformers import (
 )
 
 from hf_dense.errors import InputError
-from hf_dense.files import atomic_directory
 from hf_dense.finetuning.careful import CarefulTraining
 from hf_dense.finetuning.lists import PassageLists
 from hf_dense.finetuning.losses import CONTRASTS, DISTILLATIONS, contrastive_loss, distillation_loss, own_scores
@@ -39,6 +38,7 @@ from hf_dense.finetuning.resuming import Visits, output_directory, resume_point
 from hf_dense.hub.hybrid import save_hybrid
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.loading import load_retriever
+from hf_dense.storage.legacy import atomic_directory
 
 Features = Mapping[str, Any]
 

@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
+from hf_dense.data.answers import has_answer
 from hf_dense.data.collections import load_answers
-from hf_dense.data.negatives import DEPTH, SPARE, Filter, Judged, Origin, Places, Scores, load_judged, write_lists
 from hf_dense.errors import InputError
-from hf_dense.evaluation.answers import has_answer
-from hf_dense.finetuning.reranker import load_reranker
+from hf_dense.finetuning.negatives import DEPTH, SPARE, Filter, Judged, Origin, Places, Scores, load_judged, write_lists
 from hf_dense.hub.loading import load_retriever
-from hf_dense.vectors import Vectors, check_kind, encode_corpus, encode_queries, searcher
+from hf_dense.search.cross_encoder import load_reranker
+from hf_dense.search.dense import Vectors, check_kind, encode_corpus, encode_queries, searcher
 
 _QUERIES = 50_000  # searched at once: the corpus is read once for each
 
@@ -54,7 +54,7 @@ def mine_negatives(
         split: of the judgements.
         depth: greatest number of negatives of a query.
         skip: leaves out so many of the highest hits that are not positives.
-        kind: of search (see `hf_dense.vectors.dense_search`).
+        kind: of search (see `hf_dense.search.dense.dense_search`).
         margin: leaves out hits whose similarity is above that of the best positive less this margin.
         filter_by: a cross-encoder, by directory or Hub id, which reads the hits that are left; kept are those whose
             raw score is below that of the best positive less `filter_margin` (RocketQA's denoising;

@@ -22,18 +22,18 @@ from sentence_transformers.cross_encoder.evaluation import CrossEncoderReranking
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
 from hf_dense.data.collections import load_corpus
-from hf_dense.data.negatives import build_lexical_negatives
 from hf_dense.errors import InputError
 from hf_dense.finetuning.ance import RefreshNegatives
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
 from hf_dense.finetuning.lists import Entry, PassageLists, load_entries, share
 from hf_dense.finetuning.mining import mine_negatives
+from hf_dense.finetuning.negatives import build_lexical_negatives
 from hf_dense.finetuning.reranker import RerankerTrainingArguments, train_reranker
 from hf_dense.finetuning.scoring import score_lists
 from hf_dense.finetuning.stages import Stages
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
-from hf_dense.pretraining.checkpoints import newest_checkpoint
+from hf_dense.storage.checkpoints import newest_checkpoint
 
 Work = Callable[[Path, bool], None]
 

@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sentence_transformers import CrossEncoder, CrossEncoderModelCardData, CrossEncoderTrainer
+from sentence_transformers import CrossEncoder, CrossEncoderTrainer
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AutoConfig, set_seed
+from transformers import set_seed
 
 from hf_dense.errors import InputError
-from hf_dense.files import atomic_directory
 from hf_dense.finetuning.careful import CarefulTraining
 from hf_dense.finetuning.lists import PassageLists
 from hf_dense.finetuning.resuming import Visits, output_directory, resume_point
-from hf_dense.hub.loading import load_tokenizer, quiet_loading
-from hf_dense.modeling.bottleneck_backbones import FAMILIES
+from hf_dense.search.cross_encoder import load_reranker
+from hf_dense.storage.legacy import atomic_directory
 
 
 @dataclass
@@ -122,56 +121,6 @@ def train_reranker(
             reranker.save_pretrained(str(work))
     trainer.accelerator.wait_for_everyone()
     return target
-
-
-def load_reranker(
-    base: str | Path | CrossEncoder, max_length: int | None = None, *, new_head: bool = False
-) -> CrossEncoder:
-    """Load a cross-encoder of one score, whose `predict` gives raw logits; a loaded one is set so too.
-
-    Args:
-        base: a directory, a Hub id or a loaded cross-encoder.
-        max_length: tokens of a pair; its own where None.
-        new_head: whether an encoder without a head is given a new one.
-
-    Raises:
-        InputError: nothing there, no head or one of several scores, or more tokens than there are positions.
-    """
-    reranker: CrossEncoder = base if isinstance(base, CrossEncoder) else _load(str(base), new_head)
-    config = reranker.config
-    if config is None or reranker.num_labels != 1:
-        raise InputError(f"The cross-encoder gives {reranker.num_labels} scores to a pair; a re-ranker gives one.")
-    if max_length is not None:
-        family = FAMILIES.get(config.model_type)
-        positions = family.shape(config).positions if family else getattr(config, "max_position_embeddings", max_length)
-        if not 4 <= max_length <= positions:
-            raise InputError(f"max_length is {max_length}; the encoder takes pairs of 4 to {positions} tokens.")
-        reranker.max_seq_length = max_length
-    if getattr(config, "type_vocab_size", 2) < 2:  # RoBERTa's kind tells the parts of a pair by separators alone
-        names = reranker.tokenizer.model_input_names
-        reranker.tokenizer.model_input_names = [name for name in names if name != "token_type_ids"]
-    reranker.activation_fn = nn.Identity()
-    return reranker
-
-
-def _load(base: str, new_head: bool) -> CrossEncoder:
-    load_tokenizer(base)
-    # Without this the Hub is asked whether the directory is a model there.
-    card = CrossEncoderModelCardData(local_files_only=True)
-    try:
-        config = AutoConfig.from_pretrained(base, trust_remote_code=False)
-        headed = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
-        if not headed and not new_head:
-            raise InputError(f"{base} is an encoder without a head that scores pairs; train a re-ranker from it first.")
-        if headed and config.num_labels != 1:
-            raise InputError(f"The head of {base} gives {config.num_labels} scores to a pair; a re-ranker gives one.")
-        with quiet_loading():
-            reranker: CrossEncoder = CrossEncoder(base, num_labels=1, model_card_data=card, trust_remote_code=False)
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:
-        raise InputError(f"Cannot load a cross-encoder from {base}: {str(error).strip().splitlines()[0]}") from error
-    return reranker
 
 
 class _RerankerTrainer(CarefulTraining, CrossEncoderTrainer):

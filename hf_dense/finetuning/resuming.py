@@ -9,7 +9,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import PassageLists
-from hf_dense.pretraining.checkpoints import newest_checkpoint
+from hf_dense.storage.checkpoints import newest_checkpoint
 
 
 def resume_point(arguments: TrainingArguments) -> str | None:

@@ -9,29 +9,25 @@ from __future__ import annotations
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import torch
-from numpy.typing import NDArray
 from pyarrow import parquet
 from sentence_transformers import CrossEncoder
-from torch import nn
 from tqdm.auto import tqdm
 
 from hf_dense.data.cards import write_card
 from hf_dense.data.collections import content_hash
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
-from hf_dense.files import atomic_directory, begin_or_resume
 from hf_dense.finetuning.lists import Entry, PassageLists, load_lists
-from hf_dense.finetuning.reranker import load_reranker
-from hf_dense.fingerprints import weights_fingerprint
-from hf_dense.process_group import process_state
-from hf_dense.replacing import check_replaceable
+from hf_dense.search.cross_encoder import _check_batch, _scores, load_reranker
+from hf_dense.storage.fingerprints import fingerprint_weights
+from hf_dense.storage.legacy import atomic_directory, begin_or_resume, check_replaceable
+from hf_dense.storage.process_group import process_state
 
 _PIECE: Final = 100  # queries
 
@@ -86,7 +82,7 @@ def score_lists(
     model.to(state.device)
     target, pieces = Path(out), Path(f"{out}.partial")
     settings = {
-        "weights": weights_fingerprint(model),
+        "weights": fingerprint_weights(model),
         "max_length": model.max_seq_length,
         "split": split,
         "depth": depth,
@@ -123,73 +119,6 @@ def score_lists(
     return target
 
 
-def rerank(
-    reranker: str | Path | CrossEncoder,
-    queries: Mapping[str, str],
-    candidates: Mapping[str, Sequence[str]],
-    texts: Mapping[str, str],
-    batch_size: int = 64,
-) -> dict[str, dict[str, float]]:
-    """Score the candidates of every query with a cross-encoder.
-
-    Args:
-        reranker: a directory, a Hub id, or a loaded cross-encoder.
-        queries: texts by id.
-        candidates: ids of passages by the id of their query.
-        texts: of passages by id, the title first where there is one.
-        batch_size: pairs read at once.
-
-    Returns:
-        Query id -> passage id -> raw logit.
-
-    Raises:
-        InputError: nothing to load, a query or passage has no text, or a score is no number.
-    """
-    _check_batch(batch_size)
-    for query, passages in candidates.items():
-        unknown = [name for name in passages if name not in texts]
-        if query not in queries or unknown:
-            what = f"passage {unknown[0]!r}, a candidate of query {query!r}," if unknown else f"query {query!r}"
-            raise InputError(f"The {what} has no text.")
-    model, names = load_reranker(reranker), list(candidates)
-    found: dict[str, dict[str, float]] = {}
-    with tqdm(total=sum(map(len, candidates.values())), desc="Re-ranking", unit=" passages") as bar:
-        for start in range(0, len(names), _PIECE):
-            part = names[start : start + _PIECE]
-            lists = [(queries[name], [texts[passage] for passage in candidates[name]]) for name in part]
-            for name, scores in zip(part, _scores(model, lists, batch_size, bar.update), strict=True):
-                found[name] = dict(zip(candidates[name], scores.tolist(), strict=True))
-    return found
-
-
-def _scores(
-    model: CrossEncoder,
-    lists: Sequence[tuple[str, Sequence[str]]],
-    batch_size: int,
-    done: Callable[[int], object],
-) -> list[NDArray[np.float32]]:
-    """Raw logits of the passages of each query; pairs of like length are read together.
-
-    Args:
-        lists: queries with their passages, as texts.
-        done: called with the number of pairs of each batch.
-    """
-    pairs = [(query, passage) for query, passages in lists for passage in passages]
-    order = sorted(range(len(pairs)), key=lambda at: -len(pairs[at][0]) - len(pairs[at][1]))
-    scores = np.empty(len(pairs), np.float32)
-    with torch.autocast(model.device.type, torch.float16, enabled=model.device.type == "cuda"):
-        for start in range(0, len(order), batch_size):
-            part = order[start : start + batch_size]
-            scores[part] = model.predict(
-                [pairs[at] for at in part], batch_size=batch_size, activation_fn=nn.Identity(), show_progress_bar=False
-            )
-            done(len(part))
-    if not np.isfinite(scores).all():
-        query, _ = pairs[int(np.flatnonzero(~np.isfinite(scores))[0])]
-        raise InputError(f"The re-ranker's score of a passage is no number (query {query!r}); train it again.")
-    return np.split(scores, np.cumsum([len(passages) for _, passages in lists])[:-1])
-
-
 def _scored(
     model: CrossEncoder, entries: Sequence[Entry], lists: PassageLists, batch_size: int, done: Callable[[int], object]
 ) -> pa.Table:
@@ -216,11 +145,6 @@ def _scored(
 
 def _size(entry: Entry) -> int:
     return len(entry.positives) + len(entry.negatives)
-
-
-def _check_batch(batch_size: int) -> None:
-    if batch_size < 1:
-        raise InputError(f"batch_size is {batch_size}; at least one pair is read at once.")
 
 
 def _piece(pieces: Path, start: int) -> Path:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from hf_dense.errors import InputError
-from hf_dense.files import hash_files, write_text
-from hf_dense.process_group import process_state
+from hf_dense.storage.files import write_text
+from hf_dense.storage.fingerprints import fingerprint_files
+from hf_dense.storage.process_group import process_state
 
 
 class Stages:
@@ -100,7 +101,7 @@ def content_hash(path: Path) -> str:
         )
     else:
         raise InputError(f"There is no file or directory {path}.")
-    return hash_files(files, path)
+    return fingerprint_files(files, path)
 
 
 def _is_by_the_way(file: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from hf_dense.errors import InputError
-from hf_dense.files import write_text
+from hf_dense.storage.files import write_text
 
 if TYPE_CHECKING:
     from hf_dense.evaluation.result import RetrievalResult

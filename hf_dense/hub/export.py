@@ -13,10 +13,9 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
-from hf_dense.files import atomic_directory
 from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer, quiet_loading
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
-from hf_dense.replacing import check_replaceable
+from hf_dense.storage.legacy import atomic_directory, check_replaceable
 
 PoolingMode = Literal["cls", "mean"]
 Similarity = Literal["dot", "cosine"]

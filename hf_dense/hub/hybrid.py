@@ -19,13 +19,12 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 
 from hf_dense.errors import InputError
-from hf_dense.files import atomic_directory
 from hf_dense.hub.export import check_fit
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.loading import drop_pooler, load_tokenizer, quiet_loading
 from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.modeling_dupmae import DupMAEConfig, DupMAEForRetrieval
-from hf_dense.replacing import check_replaceable
+from hf_dense.storage.legacy import atomic_directory, check_replaceable
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,8 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from hf_dense.errors import InputError
-from hf_dense.files import atomic_directory
 from hf_dense.hub.loading import load_retriever
-from hf_dense.replacing import check_replaceable
+from hf_dense.storage.legacy import atomic_directory, check_replaceable
 
 _FILE, _OUTPUT = "model.onnx", "sentence_embedding"
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")

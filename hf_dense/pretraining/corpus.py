@@ -5,30 +5,20 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from itertools import compress
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from datasets import (
     Dataset,
-    DatasetDict,
     Features,
-    IterableDataset,
-    IterableDatasetDict,
     List,
     Value,
-    load_dataset,
-    load_dataset_builder,
 )
 from datasets import Sequence as SequenceFeature
-from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 from transformers import PreTrainedTokenizerBase
 
 from hf_dense.data.passages import add_neighbours
 from hf_dense.errors import InputError
 
-Rows = TypeVar("Rows", Dataset, IterableDataset)
-
-_FILES = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv", ".txt": "text"}
 _BUILDERS = {
     "neighbour": "give the columns document and position (hf_dense.data builds them) so that neighbours are known, "
     "or a column of neighbouring passages",
@@ -40,91 +30,6 @@ NOTHING_LEFT = (
     f"every passage is shorter than {MIN_TOKENS} tokens, held out, or (where a method reads neighbours) alone in its "
     "document; give more or longer texts, or hold out less."
 )
-
-
-def load_passages(source: str, text_column: str = "text") -> Dataset:
-    """Read a corpus of passages, mapped from disk.
-
-    Args:
-        source: a dataset directory of this package or BEIR layout, a .jsonl/.parquet/.csv/.txt file, or a Hub dataset.
-        text_column: the column holding the text; it is called `text` from here on.
-
-    Returns:
-        The passages, with all their columns.
-
-    Raises:
-        InputError: nothing is there, it is empty, or the column is missing.
-    """
-    corpus = _open(source, streaming=False)
-    assert isinstance(corpus, Dataset)
-    if len(corpus) == 0:
-        raise InputError(f"The corpus {source} is empty.")
-    return _with_text(corpus, source, corpus.column_names, text_column)
-
-
-def stream_passages(source: str, text_column: str = "text") -> IterableDataset:
-    """As `load_passages`, but the rows are read as they are asked for, also from the Hub.
-
-    Raises:
-        InputError: as `load_passages`.
-    """
-    corpus = _open(source, streaming=True)
-    assert isinstance(corpus, IterableDataset)
-    try:
-        first = next(iter(corpus))
-    except (StopIteration, DatasetGenerationError, ValueError) as error:
-        raise InputError(f"The corpus {source} is empty or cannot be read as what its name says it is.") from error
-    return _with_text(corpus, source, list(first), text_column)
-
-
-def _with_text(corpus: Rows, source: str, columns: list[str], text_column: str) -> Rows:
-    """The corpus with its text column called `text`."""
-    if text_column not in columns:
-        raise InputError(
-            f"The corpus {source} has no column {text_column!r}; it has: {', '.join(columns)}. "
-            "Name the right one with --text_column."
-        )
-    return corpus if text_column == "text" else corpus.rename_column(text_column, "text")
-
-
-def _open(source: str, streaming: bool) -> Dataset | IterableDataset:
-    path = Path(source)
-    if not path.exists() and (path.is_absolute() or source.startswith(".") or source.count("/") > 1):
-        raise InputError(f"The corpus {source} does not exist.")
-    try:
-        return _load(path, streaming) if path.exists() else _load_named(source, streaming)
-    except (DatasetGenerationError, ValueError, StopIteration) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"The corpus {source} is empty or cannot be read as what its name says it is.") from error
-    except (DatasetNotFoundError, FileNotFoundError, ConnectionError) as error:
-        raise InputError(f"The corpus {source!r} is neither a path nor a dataset that can be reached.") from error
-
-
-def _load(path: Path, streaming: bool) -> Dataset | IterableDataset:
-    """A local file or directory."""
-    if path.is_file():
-        if path.suffix not in _FILES:
-            raise InputError(f"{path} is of no known kind; give a file ending in {', '.join(_FILES)} or a directory.")
-        if path.stat().st_size == 0:
-            raise InputError(f"The corpus {path} is empty.")
-        return load_dataset(_FILES[path.suffix], data_files=str(path), split="train", streaming=streaming)
-    for pattern in ("corpus/*.parquet", "corpus.jsonl", "*.parquet", "*.jsonl"):
-        files = sorted(str(file) for file in path.glob(pattern))
-        if files:
-            return load_dataset(_FILES[Path(files[0]).suffix], data_files=files, split="train", streaming=streaming)
-    raise InputError(f"The directory {path} holds no corpus (corpus/*.parquet, corpus.jsonl, *.parquet or *.jsonl).")
-
-
-def _load_named(source: str, streaming: bool) -> Dataset | IterableDataset:
-    """A Hub dataset: its `corpus` configuration when it has one, the default one otherwise; all splits."""
-    try:
-        load_dataset_builder(source, "corpus")
-        loaded = load_dataset(source, "corpus", streaming=streaming)
-    except ValueError:
-        loaded = load_dataset(source, streaming=streaming)
-    assert isinstance(loaded, (DatasetDict, IterableDatasetDict))
-    return loaded["train"] if "train" in loaded else loaded[next(iter(loaded))]
 
 
 def hold_out(corpus: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset | None]:

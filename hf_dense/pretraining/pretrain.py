@@ -12,20 +12,22 @@ from transformers import AutoTokenizer, IntervalStrategy, PreTrainedTokenizerBas
 from transformers.models.auto import CONFIG_MAPPING
 from transformers.utils import logging
 
+from hf_dense.data.corpus import load_passages, stream_passages
+from hf_dense.data.tokenizers import train_tokenizer
 from hf_dense.errors import InputError
 from hf_dense.methods import METHODS, Method, get_method
 from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
-from hf_dense.pretraining.checkpoints import checkpoint_to_resume
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, hold_out, load_passages, stream_passages, tokenize
+from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, hold_out, tokenize
 from hf_dense.pretraining.generator import add_generator
 from hf_dense.pretraining.keywords import Keywords
 from hf_dense.pretraining.start import start_from
 from hf_dense.pretraining.stream import PassageStream
 from hf_dense.pretraining.trainer import PreTrainer
-from hf_dense.pretraining.vocabulary import Vocabulary, train_tokenizer
+from hf_dense.pretraining.vocabulary import Vocabulary
+from hf_dense.storage.checkpoints import checkpoint_to_resume
 
 _TOKENIZER_ROWS = 100_000  # at the head of a stream
 

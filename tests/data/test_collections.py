@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from hf_dense.data import content_hash, load_corpus, load_qrels, load_queries, training_pairs
+from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries, training_pairs
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
 from hf_dense.errors import InputError
 

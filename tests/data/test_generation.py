@@ -124,7 +124,16 @@ def test_two_processes_write_what_one_does(models: dict[str, str], tmp_path: Pat
         2: ["--multi_gpu", "--num_processes", "2", "--main_process_port", "0"],
     }
     for processes, flags in launch.items():
-        command = [sys.executable, "-m", "accelerate.commands.launch", *flags, "-m", "hf_dense.cli", "data", "generate"]
+        command = [
+            sys.executable,
+            "-m",
+            "accelerate.commands.launch",
+            *flags,
+            "-m",
+            "hf_dense.commands.main",
+            "data",
+            "generate",
+        ]
         command += [str(tmp_path / "corpus.parquet"), "--model", models["queries"], "--output_length", "6"]
         command += ["--out", str(tmp_path / str(processes))]
         done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)

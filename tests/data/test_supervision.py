@@ -11,11 +11,11 @@ from pyarrow import parquet
 
 from hf_dense.data import labels, supervision
 from hf_dense.data.collections import load_answers, load_corpus, load_qrels, load_queries, training_pairs
-from hf_dense.data.negatives import build_lexical_negatives
 from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
 from hf_dense.data.schemas import TRAINING
 from hf_dense.data.supervision import build_collection
 from hf_dense.errors import InputError
+from hf_dense.finetuning.negatives import build_lexical_negatives
 
 
 def lists(out: Path, split: str = "train") -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from tiny_retriever import tiny_tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
 
-from hf_dense.cli import main
+from hf_dense.commands.main import main
 
 SCRIPTS = Path(__file__).parents[2] / "dataset_scripts"
 
@@ -51,14 +51,14 @@ HUB = """
 import json, sys
 from pathlib import Path
 from datasets import Dataset
-from hf_dense.cli import main
+from hf_dense.commands.main import main
 name, rows, script, *arguments = sys.argv[1:]
 repository, _, configuration = name.partition(":")
 Path("data").mkdir()
 Dataset.from_list(json.loads(rows)).to_parquet("data/train.parquet")
 config = [{"config_name": configuration or "default", "data_files": "train.parquet"}]
 Path("data/README.md").write_text("---\\n" + json.dumps({"configs": config}) + "\\n---\\n")
-from hf_dense.data import push_collection
+from hf_dense.data.collections import push_collection
 push_collection("data", repository)
 sys.argv = [script, *arguments]
 exec(Path(script).read_text(), {"__name__": "__main__"})

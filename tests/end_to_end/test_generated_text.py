@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from hf_dense.data import build_python_docs
-from hf_dense.pretraining.corpus import load_passages
+from hf_dense.data.corpus import load_passages
+from hf_dense.data.python_docs.collection import build_python_docs
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def run(*words: str | Path) -> None:
 def test_master_and_query_as_context_read_what_was_written(tmp_path: Path) -> None:
     docs = build_python_docs(tmp_path / "docs", packages=["numpy"], length=48, progress=False)
     load_passages(str(docs)).select(range(300)).to_parquet(tmp_path / "some.parquet")
-    verb = ("-m", "hf_dense.cli", "data")
+    verb = ("-m", "hf_dense.commands.main", "data")
     few = ("--max_steps", "20")
     run(*verb, "train-generator", docs, "--out", tmp_path / "asks", *few)
     run(*verb, "train-generator", docs, "--kind", "continuation", "--out", tmp_path / "goes_on", *few)

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from hf_dense.comparison import Settings, Variant, VariantResult, run_bm25, run_variant
-from hf_dense.data import build_python_docs, load_corpus
+from hf_dense.data.collections import load_corpus
+from hf_dense.data.python_docs.collection import build_python_docs
 from hf_dense.errors import InputError
-from hf_dense.evaluation.report import compare_to, format_table, write_report
-from hf_dense.search import SearchIndex, build_index
+from hf_dense.experiments.comparison import Settings, Variant, VariantResult, run_bm25, run_variant
+from hf_dense.experiments.comparison_report import compare_to, format_table, write_report
+from hf_dense.search.index import SearchIndex, build_index
 
 pytestmark = pytest.mark.slow
 BASELINE = Variant("no pre-training")

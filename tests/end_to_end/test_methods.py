@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hf_dense.data import build_python_docs
+from hf_dense.data.python_docs.collection import build_python_docs
 from hf_dense.methods import METHODS
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from sentence_transformers import SentenceTransformer
 from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder, write_retriever
 
 from hf_dense import InputError
-from hf_dense.evaluation.analyse_commands import add_analyse_arguments, run_analyse
+from hf_dense.commands.analyse import add_analyse_arguments, run_analyse
 from hf_dense.evaluation.analyses import CurvePoint, curves, pair_correlation, similarity_by_length
 from hf_dense.evaluation.analysis_plots import draw_curves
 from hf_dense.evaluation.positions import similarity_by_position

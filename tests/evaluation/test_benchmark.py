@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tiny_retriever import write_dataset, write_retriever
 
-from hf_dense.cli import main
+from hf_dense.commands.main import main
 from hf_dense.errors import InputError
 from hf_dense.evaluation import tasks as task_names
 from hf_dense.evaluation.benchmark import evaluate_tasks

@@ -17,9 +17,9 @@ from tiny_retriever import random_words, write_dataset, write_retriever
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
 from hf_dense.evaluation.documents import evaluate_documents, rank_documents, score_documents
-from hf_dense.evaluation.first_stage import Search
 from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult
-from hf_dense.vectors import Floats, Places
+from hf_dense.search.dense import Floats, Places
+from hf_dense.search.first_stage import Search
 
 METRICS = ("mrr@100", "recall@100", "ndcg@10")
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from hf_dense.commands.report import add_report_arguments, run_report
 from hf_dense.errors import InputError
-from hf_dense.evaluation.commands import add_report_arguments, run_report
 from hf_dense.evaluation.html_report import write_html_report
 from hf_dense.evaluation.measures import mean_metrics, score_queries
 from hf_dense.evaluation.result import RetrievalResult

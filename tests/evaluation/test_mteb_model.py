@@ -15,13 +15,14 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_hybrid, write_retriever
 
-from hf_dense import InputError, vectors
+from hf_dense import InputError
 from hf_dense.data.collections import load_corpus, load_queries
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.evaluation.documents import evaluate_documents
 from hf_dense.evaluation.mteb_model import SearchingRetriever
 from hf_dense.evaluation.retrieval import build_task, evaluate_retriever
-from hf_dense.hybrid_search import bytes_per_passage
+from hf_dense.search import dense as vectors
+from hf_dense.search.hybrid import bytes_per_passage
 
 DENSE, SPARSE = 8, 20
 

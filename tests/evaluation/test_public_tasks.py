@@ -48,7 +48,7 @@ import io, json, sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from huggingface_hub import create_repo, upload_folder
-from hf_dense.cli import main
+from hf_dense.commands.main import main
 
 here, missing, *tasks = sys.argv[1:]
 

@@ -14,13 +14,13 @@ from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import random_words, write_dataset, write_retriever
 
+from hf_dense.data.answers import has_answer
 from hf_dense.data.collections import load_answers, load_corpus, load_queries
 from hf_dense.data.supervision import build_collection
 from hf_dense.errors import InputError
-from hf_dense.evaluation.answers import has_answer
-from hf_dense.evaluation.first_stage import open_search
 from hf_dense.evaluation.questions import answer_ranks, evaluate_answers
 from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult
+from hf_dense.search.first_stage import open_search
 
 WORDS = random_words(40, seed=3)
 PASSAGES = 150

@@ -12,9 +12,9 @@ import pytest
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.evaluation.documents import score_documents
-from hf_dense.evaluation.first_stage import BM25, open_search
 from hf_dense.evaluation.measures import score_queries
 from hf_dense.evaluation.retrieval import evaluate_retriever
+from hf_dense.search.first_stage import BM25, open_search
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 COLLECTIONS = ("cranfield", "scifact", "medquad", "reqa-squad")

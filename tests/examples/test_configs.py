@@ -17,7 +17,7 @@ CONFIGS = sorted((Path(__file__).parents[2] / "examples" / "configs").glob("*.ya
 def test_a_configuration_declares_its_method(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import TrainingArguments
 
-    from hf_dense.options import parse_options
+    from hf_dense.commands.options import parse_options
     from hf_dense.pretraining.pretrain import PretrainingOptions
 
     options, training = parse_options(

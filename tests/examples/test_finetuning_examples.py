@@ -24,7 +24,7 @@ def run(*words: str | Path) -> str:
 def test_stage_by_stage(tmp_path: Path) -> None:
     data = write_dataset(tmp_path / "data")
     retriever, encoder = write_retriever(tmp_path / "retriever"), write_encoder(tmp_path / "encoder")
-    verb = ("-m", "hf_dense.cli", "data")
+    verb = ("-m", "hf_dense.commands.main", "data")
     mined, scores = tmp_path / "mined", tmp_path / "scores"
     run(*verb, "negatives", data, "--model", retriever, "--depth", "10", "--out", mined)
     tune = (EXAMPLES / "finetune.py", "--model", retriever, "--dataset_dir", data, *FEW, *LISTS)

@@ -13,7 +13,7 @@ from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 from tiny_retriever import random_words, write_encoder, write_retriever
 
 from hf_dense import InputError
-from hf_dense.finetuning import BiencoderTrainingArguments, finetune, load_history
+from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune, load_history
 
 
 @pytest.fixture(scope="module")

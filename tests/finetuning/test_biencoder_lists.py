@@ -16,8 +16,8 @@ from test_biencoder import arguments, weights
 from tiny_retriever import random_words, write_retriever
 
 from hf_dense.errors import InputError
-from hf_dense.finetuning import biencoder, finetune, load_history
-from hf_dense.finetuning.biencoder import ListCollator, ListLoss
+from hf_dense.finetuning import biencoder
+from hf_dense.finetuning.biencoder import ListCollator, ListLoss, finetune, load_history
 from hf_dense.finetuning.lists import Entry, PassageLists
 from hf_dense.finetuning.losses import CONTRASTS, contrastive_loss, distillation_loss
 

@@ -16,7 +16,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_retriever
 from transformers import BertForSequenceClassification
 
-import hf_dense.vectors as vectors_module
+import hf_dense.search.dense as vectors_module
 from hf_dense.data.schemas import ANSWERED, TRAINING
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import load_entries

@@ -19,12 +19,12 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_encoder
 from transformers import ElectraConfig, ElectraForSequenceClassification
 
-from hf_dense.cli import main
+from hf_dense.commands.main import main
 from hf_dense.errors import InputError
+from hf_dense.experiments.pipeline_results import measure_stages
 from hf_dense.finetuning import pipeline as pipeline_module
 from hf_dense.finetuning.biencoder import _BiencoderTrainer, load_history
 from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
-from hf_dense.finetuning.results import measure_stages
 
 STAGES = ("bm25", "retriever1", "mined1", "retriever2", "mined2", "reranker", "scores", "distilled")
 
@@ -245,7 +245,7 @@ def test_two_processes_go_through_all_stages(given: dict[str, Any], tmp_path: Pa
         given[name] = {**given[name], "per_device_train_batch_size": 4}
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(given))
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
-    launch += ["--main_process_port", "0", "-m", "hf_dense.cli", "finetune", str(tmp_path / "pipeline.yaml")]
+    launch += ["--main_process_port", "0", "-m", "hf_dense.commands.main", "finetune", str(tmp_path / "pipeline.yaml")]
     done = subprocess.run(launch, env=dict(os.environ), capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "| distilled |" in done.stdout

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hf_dense.commands.options import read_yaml
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
 from hf_dense.finetuning.pipeline import Pipeline
 from hf_dense.finetuning.reranker import RerankerTrainingArguments
-from hf_dense.options import read_yaml
 
 RECIPES = sorted((Path(__file__).parents[2] / "examples" / "configs" / "finetuning").glob("*.yaml"))
 

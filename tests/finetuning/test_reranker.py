@@ -38,10 +38,10 @@ from hf_dense.finetuning.reranker import (
     RerankerTrainingArguments,
     kept_passages,
     listwise_loss,
-    load_reranker,
     r_drop_loss,
     train_reranker,
 )
+from hf_dense.search.cross_encoder import load_reranker
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,8 @@ from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.finetuning import scoring
 from hf_dense.finetuning.lists import load_entries
-from hf_dense.finetuning.scoring import rerank, score_lists
+from hf_dense.finetuning.scoring import score_lists
+from hf_dense.search.cross_encoder import rerank
 
 
 @pytest.fixture(scope="module")

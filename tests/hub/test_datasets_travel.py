@@ -9,7 +9,7 @@ from typing import Any
 
 BUILD = """
 import json, sys
-from hf_dense.cli import main
+from hf_dense.commands.main import main
 main(["data", "passages", sys.argv[1], "--out", "out", "--length", "20", "--push_to_hub", "someone/passages"])
 print(json.dumps({}))
 """
@@ -18,7 +18,7 @@ LOAD = """
 import json
 from datasets import load_dataset
 from hf_dense.data.documents import DocumentReader
-from hf_dense.pretraining.corpus import load_passages, stream_passages
+from hf_dense.data.corpus import load_passages, stream_passages
 rows = load_dataset("someone/passages", "corpus", split="corpus")
 streamed = load_dataset("someone/passages", "corpus", split="corpus", streaming=True)
 print(json.dumps({

@@ -17,7 +17,7 @@ from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder, write_ret
 from transformers import AutoModel, BertModel, BertTokenizer
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
-from hf_dense.hub import export_sentence_transformer
+from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
 
 TEXTS = ["a b c", "some longer words here", "zz"]

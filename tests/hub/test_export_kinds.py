@@ -20,10 +20,10 @@ from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder
 from transformers import BertForSequenceClassification, BertModel
 
 from hf_dense import DupMAEConfig, DupMAEForPreTraining, InputError, RetroMAEConfig, RetroMAEForPreTraining
-from hf_dense.export_commands import add_export_arguments, run_export
-from hf_dense.finetuning.reranker import load_reranker
+from hf_dense.commands.export import add_export_arguments, run_export
 from hf_dense.hub.export import export_cross_encoder, export_encoder
 from hf_dense.hub.hybrid import load_hybrid
+from hf_dense.search.cross_encoder import load_reranker
 
 TEXTS = ["a b c", "some longer words here", "zz"]
 PAIRS = [("a b", "c d e"), ("some words", "zz")]
@@ -216,7 +216,7 @@ def test_options_of_another_kind_are_refused(words: list[str], message: str, tmp
 
 PUSH = """
 import argparse, json, sys
-from hf_dense.export_commands import add_export_arguments, run_export
+from hf_dense.commands.export import add_export_arguments, run_export
 parser = argparse.ArgumentParser()
 add_export_arguments(parser)
 run_export(parser.parse_args([sys.argv[1], "--out", "out", "--kind", "hybrid", "--max_length", "16", "--dense", "5",

@@ -15,8 +15,8 @@ from tiny_retriever import tiny_tokenizer, write_encoder, write_retriever
 from transformers import AutoTokenizer
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
-from hf_dense.hub import export_sentence_transformer
 from hf_dense.hub import onnx as ours
+from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.onnx import export_onnx
 
 needs_onnx = pytest.mark.skipif(

@@ -11,9 +11,10 @@ from datasets import Dataset, DatasetDict
 from tiny_pretraining import write_corpus
 from tiny_retriever import tiny_tokenizer, write_dataset
 
+from hf_dense.data.corpus import load_passages
 from hf_dense.errors import InputError
 from hf_dense.pretraining import corpus as corpus_module
-from hf_dense.pretraining.corpus import add_sources, hold_out, load_passages, tokenize
+from hf_dense.pretraining.corpus import add_sources, hold_out, tokenize
 
 TEXTS = ["abc de", "fgh", "ij kl mn"]
 

@@ -22,11 +22,12 @@ from tiny_pretraining import (
     write_corpus,
 )
 
+from hf_dense.data.corpus import load_passages, stream_passages
 from hf_dense.errors import InputError
 from hf_dense.pretraining import pretrain as pretrain_module
 from hf_dense.pretraining import stream as stream_module
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.corpus import add_sources, load_passages, stream_passages, tokenize
+from hf_dense.pretraining.corpus import add_sources, tokenize
 from hf_dense.pretraining.pretrain import pretrain
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
 

@@ -13,12 +13,13 @@ from tiny_pretraining import random_text
 from tiny_retriever import spaced_tokenizer, tiny_tokenizer
 from transformers import BertTokenizer
 
+from hf_dense.data.tokenizers import train_tokenizer
 from hf_dense.errors import InputError
-from hf_dense.pretraining.vocabulary import Vocabulary, train_tokenizer
+from hf_dense.pretraining.vocabulary import Vocabulary
 
 TRAIN = """
 import json, sys
-from hf_dense.pretraining.vocabulary import train_tokenizer
+from hf_dense.data.tokenizers import train_tokenizer
 print(json.dumps(train_tokenizer(json.loads(sys.argv[1]), 150, 32).get_vocab()))
 """
 

@@ -1,0 +1,1 @@
+"""The documentation of the Python environment as a retrieval collection."""

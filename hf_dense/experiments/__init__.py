@@ -1,0 +1,1 @@
+"""Comparisons, sweeps and the measuring of pipelines."""

@@ -1,0 +1,225 @@
+"""What a sweep consists of: its options, and the trainings that they call for."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hf_dense.errors import InputError
+from hf_dense.evaluation.measures import METRICS
+from hf_dense.experiments.comparison import FINETUNING, PRETRAINING, Settings, Variant, encoder_shape
+from hf_dense.methods import get_method
+from hf_dense.modeling.configuration_bottleneck import Decoder, merge
+
+SWEEPS = {
+    "masking": "share of tokens masked",
+    "steps": "pre-training steps",
+    "fraction": "share of the training queries",
+}
+UNTRAINED = "no pre-training"
+
+
+@dataclass
+class SweepOptions:
+    """What is varied, and what stays the same."""
+
+    sweep: str = field(
+        metadata={
+            "help": "what is varied: masking (share of tokens masked), steps (of pre-training, 0 for none) or fraction "
+            "(share of the training queries, with and without pre-training)"
+        }
+    )
+    values: list[float] = field(metadata={"help": "its values; all others are compared with the first"})
+    dataset: str = field(metadata={"help": "dataset directory with a corpus, queries and qrels for train and --split"})
+    output_dir: str = field(metadata={"help": "receives sweep.md, sweep.png and sweep.json; goes on where it stopped"})
+    method: str | None = field(default=None, metadata={"help": "pre-training method"})
+    method_options: dict | str | None = field(  # type: ignore[type-arg]
+        default=None, metadata={"help": "more options of examples/pretrain.py, e.g. {decoders: {decoder: {layers: 1}}}"}
+    )
+    part: str = field(default="decoder", metadata={"help": "masking: whose tokens, encoder or decoder"})
+    encoder: str | None = field(
+        default=None, metadata={"help": "fraction: pre-trained encoder or checkpoint, in place of --method"}
+    )
+    backbone: str | None = field(
+        default=None, metadata={"help": "encoder that pre-training starts from; none starts from random weights"}
+    )
+    hidden: int = field(default=128, metadata={"help": "from random weights: width of the encoder"})
+    layers: int = field(default=2, metadata={"help": "from random weights: its number of layers"})
+    vocabulary: int = field(default=4000, metadata={"help": "from random weights: tokens, trained on the corpus"})
+    max_length: int = field(default=64, metadata={"help": "longest text in tokens, special tokens included"})
+    similarity: str = field(default="cosine", metadata={"help": "dot or cosine"})
+    pretraining: dict | str | None = field(  # type: ignore[type-arg]
+        default=None, metadata={"help": "changes to the TrainingArguments of pre-training, e.g. {max_steps: 10000}"}
+    )
+    finetuning: dict | str | None = field(  # type: ignore[type-arg]
+        default=None, metadata={"help": "changes to those of fine-tuning, e.g. {temperature: 0.02}"}
+    )
+    split: str = field(default="dev", metadata={"help": "queries that are measured"})
+    metric: str = field(default="mrr@10", metadata={"help": f"that is drawn and tested: {', '.join(METRICS)}"})
+    seeds: list[int] = field(default_factory=lambda: [0], metadata={"help": "every value is run with each"})
+    side_by_side: int = field(default=1, metadata={"help": "runs at once, in processes of one thread each"})
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training of a sweep.
+
+    Args:
+        curve: that its result is on.
+        value: of what is varied; None for a pre-training that other runs start from.
+        settings: its data, sizes and seed.
+        variant: its pre-training.
+        start: encoder or checkpoint that is fine-tuned; None for the variant's own.
+    """
+
+    curve: str
+    value: float | None
+    settings: Settings
+    variant: Variant
+    start: str | None = None
+
+
+def plan_sweep(options: SweepOptions) -> dict[str, Run]:
+    """The runs of a sweep by name (of their directories), pre-trainings that others start from first.
+
+    Raises:
+        InputError: an unknown sweep or method, values that make no sense, or options that do not go together.
+    """
+    _check_values(options)
+    given, more = (
+        given_mapping(options.pretraining, "pretraining"),
+        given_mapping(options.method_options, "method_options"),
+    )
+    pretraining = {**PRETRAINING, **given}
+    if options.sweep == "steps":
+        steps = [int(value) for value in options.values]
+        pretraining["max_steps"] = max(given.get("max_steps", 0), *steps)
+        pretraining |= {"save_strategy": "steps", "save_steps": math.gcd(*steps), "save_total_limit": None}
+    settings = Settings(
+        dataset=options.dataset,
+        hidden=options.hidden,
+        layers=options.layers,
+        vocabulary=options.vocabulary,
+        max_length=options.max_length,
+        backbone=options.backbone,
+        pretraining=pretraining,
+        finetuning={**FINETUNING, **given_mapping(options.finetuning, "finetuning")},
+        split=options.split,
+        similarity=options.similarity,
+    )
+    curve = options.method or Path(options.encoder or "").name
+    shared: dict[str, Run] = {}
+    runs: dict[str, Run] = {}
+    for seed in options.seeds:
+        seeded = replace(settings, seed=seed)
+        pretrained, start = f"pretrained-seed{seed}", options.encoder
+        if options.sweep != "masking" and not options.encoder:
+            shared[pretrained] = Run(curve, None, seeded, Variant(pretrained, options.method, more))
+            start = str(Path(options.output_dir, pretrained, "start"))
+        for value in options.values:
+            name = f"{curve}-{shown(value)}-seed{seed}"
+            if options.sweep == "masking":
+                changes = masked_at(options.method or "", options.part, value, more, settings)
+                runs[name] = Run(curve, value, seeded, Variant(name, options.method, changes))
+            elif options.sweep == "steps":
+                checkpoint = f"{start}/checkpoint-{int(value)}" if value else None
+                runs[name] = Run(curve, value, seeded, Variant(name), checkpoint)
+            else:
+                few = replace(seeded, fraction=value)
+                untrained = f"no-pre-training-{shown(value)}-seed{seed}"
+                like = None
+                if options.encoder and not options.backbone:
+                    like = str(Path(options.output_dir, f"untrained-seed{seed}"))
+                runs[name] = Run(curve, value, few, Variant(name), start)
+                runs[untrained] = Run(UNTRAINED, value, few, Variant(untrained), like)
+    return {**shared, **runs}
+
+
+def masked_at(method: str, part: str, rate: float, given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Options of a method that masks another share of the tokens.
+
+    Every encoder's or decoder's view that hides tokens of its own draw gets the rate: what a complement hides follows
+    from its encoder, and of RetroMAE's decoder it is what each position does not see.
+
+    Args:
+        method: its name.
+        part: `encoder` or `decoder`.
+        rate: fraction of tokens.
+        given: other `PretrainingOptions`.
+        settings: the encoder's sizes.
+
+    Returns:
+        `given` with the rate.
+
+    Raises:
+        InputError: nothing is masked there, or the method cannot have that rate.
+    """
+    config = get_method(method).config
+    key = f"{part}s"
+    try:
+        declared: dict[str, Any] = {name: given.get(name) for name in ("encoders", "decoders")}
+        sizes: Any = None if settings.backbone else encoder_shape(settings)
+        specs = getattr(config(backbone_config=sizes, **declared), f"{part}_specs")
+        changes: dict[str, Any] = {}
+        for name, spec in specs.items():
+            if isinstance(spec, Decoder) and spec.attention_kind == "sampled":
+                changes[name] = {"attention": f"sampled:{shown(rate)}"}
+            elif spec.view is not None and spec.view.select not in ("none", "complement"):
+                changes[name] = {"view": {"rate": rate}}
+        if not changes:
+            raise InputError(f"{method} masks no tokens of its own in its {part}'s view, so there is nothing to vary.")
+        changed: dict[str, Any] = {**declared, key: merge(given.get(key) or {}, changes)}
+        config(backbone_config=sizes, **changed)
+    except (TypeError, ValueError) as error:
+        raise InputError(str(error)) from error
+    return {**given, key: changed[key]}
+
+
+def _check_values(options: SweepOptions) -> None:
+    """Raise `InputError` where the options alone show that the sweep cannot be run."""
+    if options.sweep not in SWEEPS:
+        raise InputError(f"Unknown sweep {options.sweep!r}; choose one of: {', '.join(SWEEPS)}.")
+    for value in options.values:
+        fits, allowed = {
+            "masking": (0 < value < 1, "a share above 0 and below 1"),
+            "fraction": (0 < value <= 1, "a share above 0 and at most 1"),
+            "steps": (value >= 0 and float(value).is_integer(), "a whole number of steps, 0 for none"),
+        }[options.sweep]
+        if not fits:
+            raise InputError(f"{shown(value)} is no value of the sweep {options.sweep!r}; each is {allowed}.")
+    for name, given, least in (("values", options.values, 2), ("seeds", options.seeds, 1)):
+        if len(set(given)) < max(len(given), least):
+            raise InputError(f"A sweep needs at least {least} {name}, each only once.")
+    if options.encoder and (options.sweep != "fraction" or options.method):
+        raise InputError("--encoder is for the sweep 'fraction', in place of --method.")
+    if not options.encoder:
+        if options.method is None:
+            raise InputError("Name the pre-training method with --method.")
+        get_method(options.method)
+    for name, given_name, choices in (
+        ("part", options.part, ("encoder", "decoder")),
+        ("metric", options.metric, METRICS),
+        ("similarity", options.similarity, ("dot", "cosine")),
+    ):
+        if given_name not in choices:
+            raise InputError(f"{name} is {given_name!r}; it must be one of: {', '.join(choices)}.")
+
+
+def shown(value: float) -> str:
+    """A value as names of directories and tables have it."""
+    return f"{value:.12g}"
+
+
+def given_mapping(value: dict[str, Any] | str | None, name: str) -> dict[str, Any]:
+    """An option that is a mapping, which flags give as JSON."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else value or {}
+    except json.JSONDecodeError as error:
+        raise InputError(f"--{name} must be JSON such as '{{\"a\": 1}}', not {value!r}.") from error
+    if not isinstance(found, dict):
+        raise InputError(f"--{name} must be a mapping, not {value!r}.")
+    return found

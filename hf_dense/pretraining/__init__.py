@@ -1,0 +1,1 @@
+"""Pre-training an encoder through its bottleneck."""

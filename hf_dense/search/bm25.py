@@ -1,0 +1,42 @@
+"""BM25: a lexical index of passages, with English stop words and stemmer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import Stemmer
+from numpy.typing import NDArray
+
+Places = NDArray[np.int64]
+Scores = NDArray[np.float32]
+
+
+class LexicalIndex:
+    """BM25 over texts, its index on disk and mapped into memory."""
+
+    def __init__(self, retriever: bm25s.BM25, size: int) -> None:
+        self.retriever = retriever
+        self.size = size
+
+    @classmethod
+    def build(cls, texts: Iterable[str], folder: Path) -> LexicalIndex:
+        """Index texts, in `folder`."""
+        tokens = bm25s.tokenize(list(texts), stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False)
+        retriever = bm25s.BM25()
+        retriever.index(tokens, show_progress=False)
+        retriever.save(folder, show_progress=False)
+        size = int(retriever.scores["num_docs"])
+        return cls(bm25s.BM25.load(folder, mmap=True), size)
+
+    def search(self, queries: list[str], depth: int) -> tuple[Places, Scores]:
+        """(queries, depth) places of the best texts, best first, and their scores."""
+        stemmer = Stemmer.Stemmer("english")
+        tokens = bm25s.tokenize(queries, stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False)
+        places, scores = self.retriever.retrieve(
+            tokens, k=min(depth, self.size), show_progress=False, n_threads=os.cpu_count() or 1
+        )
+        return places, scores

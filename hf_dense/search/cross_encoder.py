@@ -1,0 +1,143 @@
+"""Cross-encoders: loading one, and passages ranked anew by its scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import CrossEncoder, CrossEncoderModelCardData
+from torch import nn
+from tqdm.auto import tqdm
+from transformers import AutoConfig
+
+from hf_dense.errors import InputError
+from hf_dense.hub.loading import load_tokenizer, quiet_loading
+from hf_dense.modeling.bottleneck_backbones import FAMILIES
+
+_PIECE: Final = 100  # queries
+
+
+def load_reranker(
+    base: str | Path | CrossEncoder, max_length: int | None = None, *, new_head: bool = False
+) -> CrossEncoder:
+    """Load a cross-encoder of one score, whose `predict` gives raw logits; a loaded one is set so too.
+
+    Args:
+        base: a directory, a Hub id or a loaded cross-encoder.
+        max_length: tokens of a pair; its own where None.
+        new_head: whether an encoder without a head is given a new one.
+
+    Raises:
+        InputError: nothing there, no head or one of several scores, or more tokens than there are positions.
+    """
+    reranker: CrossEncoder = base if isinstance(base, CrossEncoder) else _load(str(base), new_head)
+    config = reranker.config
+    if config is None or reranker.num_labels != 1:
+        raise InputError(f"The cross-encoder gives {reranker.num_labels} scores to a pair; a re-ranker gives one.")
+    if max_length is not None:
+        family = FAMILIES.get(config.model_type)
+        positions = family.shape(config).positions if family else getattr(config, "max_position_embeddings", max_length)
+        if not 4 <= max_length <= positions:
+            raise InputError(f"max_length is {max_length}; the encoder takes pairs of 4 to {positions} tokens.")
+        reranker.max_seq_length = max_length
+    if getattr(config, "type_vocab_size", 2) < 2:  # RoBERTa's kind tells the parts of a pair by separators alone
+        names = reranker.tokenizer.model_input_names
+        reranker.tokenizer.model_input_names = [name for name in names if name != "token_type_ids"]
+    reranker.activation_fn = nn.Identity()
+    return reranker
+
+
+def _load(base: str, new_head: bool) -> CrossEncoder:
+    load_tokenizer(base)
+    # Without this the Hub is asked whether the directory is a model there.
+    card = CrossEncoderModelCardData(local_files_only=True)
+    try:
+        config = AutoConfig.from_pretrained(base, trust_remote_code=False)
+        headed = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
+        if not headed and not new_head:
+            raise InputError(f"{base} is an encoder without a head that scores pairs; train a re-ranker from it first.")
+        if headed and config.num_labels != 1:
+            raise InputError(f"The head of {base} gives {config.num_labels} scores to a pair; a re-ranker gives one.")
+        with quiet_loading():
+            reranker: CrossEncoder = CrossEncoder(base, num_labels=1, model_card_data=card, trust_remote_code=False)
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"Cannot load a cross-encoder from {base}: {str(error).strip().splitlines()[0]}") from error
+    return reranker
+
+
+def rerank(
+    reranker: str | Path | CrossEncoder,
+    queries: Mapping[str, str],
+    candidates: Mapping[str, Sequence[str]],
+    texts: Mapping[str, str],
+    batch_size: int = 64,
+) -> dict[str, dict[str, float]]:
+    """Score the candidates of every query with a cross-encoder.
+
+    Args:
+        reranker: a directory, a Hub id, or a loaded cross-encoder.
+        queries: texts by id.
+        candidates: ids of passages by the id of their query.
+        texts: of passages by id, the title first where there is one.
+        batch_size: pairs read at once.
+
+    Returns:
+        Query id -> passage id -> raw logit.
+
+    Raises:
+        InputError: nothing to load, a query or passage has no text, or a score is no number.
+    """
+    _check_batch(batch_size)
+    for query, passages in candidates.items():
+        unknown = [name for name in passages if name not in texts]
+        if query not in queries or unknown:
+            what = f"passage {unknown[0]!r}, a candidate of query {query!r}," if unknown else f"query {query!r}"
+            raise InputError(f"The {what} has no text.")
+    model, names = load_reranker(reranker), list(candidates)
+    found: dict[str, dict[str, float]] = {}
+    with tqdm(total=sum(map(len, candidates.values())), desc="Re-ranking", unit=" passages") as bar:
+        for start in range(0, len(names), _PIECE):
+            part = names[start : start + _PIECE]
+            lists = [(queries[name], [texts[passage] for passage in candidates[name]]) for name in part]
+            for name, scores in zip(part, _scores(model, lists, batch_size, bar.update), strict=True):
+                found[name] = dict(zip(candidates[name], scores.tolist(), strict=True))
+    return found
+
+
+def _scores(
+    model: CrossEncoder,
+    lists: Sequence[tuple[str, Sequence[str]]],
+    batch_size: int,
+    done: Callable[[int], object],
+) -> list[NDArray[np.float32]]:
+    """Raw logits of the passages of each query; pairs of like length are read together.
+
+    Args:
+        lists: queries with their passages, as texts.
+        done: called with the number of pairs of each batch.
+    """
+    pairs = [(query, passage) for query, passages in lists for passage in passages]
+    order = sorted(range(len(pairs)), key=lambda at: -len(pairs[at][0]) - len(pairs[at][1]))
+    scores = np.empty(len(pairs), np.float32)
+    with torch.autocast(model.device.type, torch.float16, enabled=model.device.type == "cuda"):
+        for start in range(0, len(order), batch_size):
+            part = order[start : start + batch_size]
+            scores[part] = model.predict(
+                [pairs[at] for at in part], batch_size=batch_size, activation_fn=nn.Identity(), show_progress_bar=False
+            )
+            done(len(part))
+    if not np.isfinite(scores).all():
+        query, _ = pairs[int(np.flatnonzero(~np.isfinite(scores))[0])]
+        raise InputError(f"The re-ranker's score of a passage is no number (query {query!r}); train it again.")
+    return np.split(scores, np.cumsum([len(passages) for _, passages in lists])[:-1])
+
+
+def _check_batch(batch_size: int) -> None:
+    if batch_size < 1:
+        raise InputError(f"batch_size is {batch_size}; at least one pair is read at once.")

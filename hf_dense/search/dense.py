@@ -1,0 +1,292 @@
+"""Texts as vectors: a corpus encoded once, block after block on disk, and the passages nearest to queries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import faiss
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer, SimilarityFunction
+from torch import Tensor
+from torch.nn import functional
+from tqdm.auto import tqdm
+
+from hf_dense.errors import InputError
+from hf_dense.storage.fingerprints import fingerprint_weights
+from hf_dense.storage.legacy import begin_or_resume
+
+Floats = NDArray[np.float32]
+Places = NDArray[np.int64]
+
+KINDS: Final = ("exact", "flat", "ivfpq", "hnsw")
+BLOCK: Final = 20_000  # passages in a file
+_QUERIES = 512  # compared at once to a block: 40 MB of scores
+_FOLDS = 16
+_TRAINED_ON = 256  # least number of passages that product quantisation learns from
+_LISTS = 65_536  # greatest number of cells of IVF
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """A corpus in vectors, read from disk block by block; all blocks but the last are of one size."""
+
+    files: tuple[Path, ...]
+
+    def __len__(self) -> int:
+        """The number of blocks."""
+        return len(self.files)
+
+    def __iter__(self) -> Iterator[Floats]:
+        """(rows, dimensions) blocks, mapped into memory."""
+        return map(_mapped, self.files)
+
+    def take(self, places: Places) -> Floats:
+        """(places, dimensions) the vectors of some passages."""
+        first = _mapped(self.files[0])
+        found = np.empty((len(places), first.shape[1]), dtype=np.float32)
+        blocks, rows = np.divmod(places, len(first))
+        for block in np.unique(blocks):
+            chosen = blocks == block
+            found[chosen] = _mapped(self.files[block])[rows[chosen]]
+        return found
+
+
+def encode_corpus(retriever: SentenceTransformer, texts: Sequence[str], folder: Path, batch_size: int = 64) -> Vectors:
+    """Encode passages, with a progress bar; a run that was killed goes on after the last whole block.
+
+    Args:
+        retriever: inner products of the vectors are its similarity: those of a cosine model have unit length.
+        texts: title + " " + text of each passage.
+        folder: receives the blocks, and `settings.json` with what they depend on.
+        batch_size: texts encoded at once.
+
+    Returns:
+        The vectors, on disk.
+
+    Raises:
+        InputError: the model's similarity is neither dot nor cosine, or the folder holds vectors of another model or
+            of other texts.
+    """
+    _check_similarity(retriever)
+    settings = {"model": _fingerprint_model(retriever), "texts": _fingerprint_texts(texts), "block": BLOCK}
+    begin_or_resume(folder, settings)
+    files = [folder / f"vectors-{start // BLOCK:05d}.npy" for start in range(0, len(texts), BLOCK)]
+    with tqdm(total=len(texts), desc="Encoding passages", unit=" passages") as bar:
+        for number, file in enumerate(files):
+            block = texts[number * BLOCK : (number + 1) * BLOCK]
+            if file.exists():
+                bar.initial += len(block)  # what is there already says nothing about the time that is left
+                bar.update(len(block))
+            else:
+                _write(file, _encode_block(retriever, block, batch_size, bar.update))
+    return Vectors(tuple(files))
+
+
+def encode_queries(retriever: SentenceTransformer, queries: Sequence[str], batch_size: int = 64) -> Floats:
+    """(queries, dimensions) vectors whose inner products with those of passages are the model's similarity."""
+    vectors = retriever.encode_query(list(queries), batch_size=batch_size, show_progress_bar=False)
+    return _finished(retriever, vectors)
+
+
+def dense_search(queries: Floats, vectors: Vectors, k: int, kind: str = "exact") -> tuple[Floats, Places]:
+    """Find the passages of greatest inner product with each query.
+
+    Args:
+        queries: (queries, dimensions).
+        vectors: of the corpus.
+        k: passages wanted for each query.
+        kind: `exact` (reads vectors from disk, on a GPU where there is one), or an index of FAISS, which stands in
+            memory: `flat` (exact too), `ivfpq` (compressed), `hnsw` (a graph).
+
+    Returns:
+        (queries, k) scores, best first, and places in the corpus, -1 where an index found no more; fewer columns
+        where the corpus has fewer passages.
+
+    Raises:
+        InputError: the kind is unknown, or the corpus too small for it.
+    """
+    return searcher(vectors, kind)(queries, k)
+
+
+def searcher(vectors: Vectors, kind: str = "exact") -> Callable[[Floats, int], tuple[Floats, Places]]:
+    """`dense_search` of a corpus for any number of turns; an index is built once.
+
+    Raises:
+        InputError: the kind is unknown, or the corpus too small for it.
+    """
+    check_kind(kind, sum(map(len, vectors)))
+    if kind == "exact":
+        return lambda queries, k: search(queries, vectors, k)
+    index = _build_index(vectors, kind)
+
+    def find(queries: Floats, k: int) -> tuple[Floats, Places]:
+        scores, places = index.search(queries, min(k, index.ntotal))
+        return scores, places
+
+    return find
+
+
+def check_kind(kind: str, passages: int) -> None:
+    """Pass when a corpus of so many passages can be searched so.
+
+    Raises:
+        InputError: the kind is unknown, or the corpus too small for it.
+    """
+    if kind not in KINDS:
+        raise InputError(f"The kind of search is {kind!r}; choose one of {', '.join(KINDS)}.")
+    if kind == "ivfpq" and passages < _TRAINED_ON:
+        raise InputError(
+            f"The corpus has {passages} passages; ivfpq learns from at least {_TRAINED_ON}, search it exactly."
+        )
+
+
+def search(
+    queries: Floats, blocks: Iterable[Floats], k: int, device: torch.device | str | None = None
+) -> tuple[Floats, Places]:
+    """Find the passages of greatest inner product with each query, exactly, reading the corpus once.
+
+    Args:
+        queries: (queries, dimensions).
+        blocks: (rows, dimensions) each, the corpus in order.
+        k: passages wanted for each query.
+        device: where scores are computed; a GPU where there is one by default.
+
+    Returns:
+        (queries, min(k, passages)) scores, best first, and places in the corpus.
+    """
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    asked = torch.from_numpy(queries).to(device)
+    best = torch.full((len(queries), k), -torch.inf, device=device)
+    places = torch.full((len(queries), k), -1, dtype=torch.int64, device=device)
+    memory = torch.empty(_QUERIES * BLOCK, device=device)  # taken once: fresh pages cost as much as sorting
+    seen = 0
+    for block in tqdm(blocks, desc="Comparing", unit=" blocks", leave=False, delay=1):
+        for start in range(0, len(block), BLOCK):
+            part = torch.from_numpy(block[start : start + BLOCK]).to(device)
+            for first in range(0, len(queries), _QUERIES):
+                rows = slice(first, first + _QUERIES)
+                some = asked[rows]
+                table = memory[: len(some) * len(part)].view(len(some), len(part))
+                scores, at = _highest(torch.mm(some, part.T, out=table), k, best[rows, -1:])
+                best[rows], order = torch.cat([best[rows], scores], dim=1).topk(k)
+                places[rows] = torch.cat([places[rows], at + seen], dim=1).gather(1, order)
+            seen += len(part)
+    found = min(k, seen)
+    return best[:, :found].cpu().numpy(), places[:, :found].cpu().numpy()
+
+
+def _highest(scores: Tensor, k: int, least: Tensor) -> tuple[Tensor, Tensor]:
+    """The highest scores of each row, in any order, where those that do not exceed `least` may lack.
+
+    Sorting is what takes time, so rows are folded: what is wanted stands in the columns of the highest maxima.
+
+    Args:
+        scores: (queries, passages).
+        k: scores wanted.
+        least: (queries, 1).
+
+    Returns:
+        (queries, k or fewer) scores and their places in the row.
+    """
+    if odd := scores.shape[1] % _FOLDS:
+        scores = functional.pad(scores, (0, _FOLDS - odd), value=-torch.inf)
+    folded = scores.view(len(scores), _FOLDS, -1)
+    maxima = folded.amax(1)
+    columns = maxima.topk(min(k, int((maxima > least).sum(1).max())), sorted=False).indices
+    among = folded.gather(2, columns[:, None].expand(-1, _FOLDS, -1)).flatten(1)
+    found, at = among.topk(min(k, among.shape[1]), sorted=False)
+    chosen = max(1, columns.shape[1])
+    return found, at // chosen * folded.shape[2] + columns.gather(1, at % chosen)
+
+
+def _build_index(vectors: Vectors, kind: str) -> Any:
+    """An index of FAISS, in memory or on all GPUs."""
+    rows, dimensions = sum(map(len, vectors)), next(iter(vectors)).shape[1]
+    cells = min(int(4 * rows**0.5), rows // _TRAINED_ON, _LISTS)
+    codes = next(size for size in (96, 64, 48, 32, 16, 8, 4, 2, 1) if dimensions % size == 0)  # bytes of a vector
+    described = {"flat": "Flat", "ivfpq": f"IVF{cells},PQ{codes}", "hnsw": "HNSW32"}[kind]
+    index: Any = faiss.index_factory(dimensions, described, faiss.METRIC_INNER_PRODUCT)
+    if kind == "ivfpq":
+        index.nprobe = max(1, cells // 8)
+        index.train(_sample(vectors, rows, max(_TRAINED_ON, 64 * cells)))
+    if kind != "hnsw" and faiss.get_num_gpus() > 0:
+        index = faiss.index_cpu_to_all_gpus(index)
+    for block in vectors:
+        index.add(block)
+    return index
+
+
+def _sample(vectors: Vectors, rows: int, wanted: int) -> Floats:
+    """(wanted, dimensions) vectors from all over the corpus, or all where there are no more."""
+    drawn = np.random.default_rng(0).permutation(rows)[:wanted]
+    return vectors.take(np.sort(drawn))
+
+
+def _mapped(file: Path) -> Floats:
+    vectors: Floats = np.load(file, mmap_mode="c")  # copy on write: torch warns of arrays that cannot be written
+    return vectors
+
+
+def _write(file: Path, vectors: Floats) -> None:
+    """A file that is whole or not there."""
+    partial = file.with_suffix(".partial")
+    with partial.open("wb") as stream:
+        np.save(stream, vectors)
+    os.replace(partial, file)
+
+
+def _encode_block(
+    retriever: SentenceTransformer, texts: Sequence[str], batch_size: int, done: Callable[[int], object]
+) -> Floats:
+    """(texts, dimensions) vectors; texts of one length are encoded together."""
+    order = sorted(range(len(texts)), key=lambda at: -len(texts[at]))
+    size = 16 * batch_size
+    parts = []
+    for start in range(0, len(order), size):
+        part = [texts[at] for at in order[start : start + size]]
+        parts.append(retriever.encode_document(part, batch_size=batch_size, show_progress_bar=False))
+        done(len(part))
+    vectors = _finished(retriever, np.concatenate(parts))
+    found = np.empty_like(vectors)
+    found[order] = vectors
+    return found
+
+
+def _finished(retriever: SentenceTransformer, vectors: NDArray[np.floating]) -> Floats:
+    """Vectors whose inner product is the model's similarity."""
+    _check_similarity(retriever)
+    found = np.array(vectors, dtype=np.float32, order="C")
+    if not np.isfinite(found).all():
+        raise InputError("The model's vectors hold numbers that are none (NaN or infinite); train it again.")
+    if retriever.similarity_fn_name == SimilarityFunction.COSINE.value:
+        faiss.normalize_L2(found)
+    return found
+
+
+def _check_similarity(retriever: SentenceTransformer) -> None:
+    name = retriever.similarity_fn_name
+    if name not in (SimilarityFunction.COSINE.value, SimilarityFunction.DOT_PRODUCT.value):
+        raise InputError(f"The model's similarity is {name!r}; search needs dot or cosine.")
+
+
+def _fingerprint_model(retriever: SentenceTransformer) -> str:
+    """A hash of what decides on the vectors: weights, modules with their settings, length, prompts, similarity."""
+    facts = [retriever.max_seq_length, retriever.prompts, retriever.default_prompt_name, retriever.similarity_fn_name]
+    return hashlib.sha256(json.dumps([str(retriever), *facts, fingerprint_weights(retriever)]).encode()).hexdigest()
+
+
+def _fingerprint_texts(texts: Sequence[str]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        encoded = text.encode("utf-8", "surrogatepass")
+        digest.update(f"{len(encoded)}\0".encode())
+        digest.update(encoded)
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""What is on disk: complete or absent, ours or not, made from what."""

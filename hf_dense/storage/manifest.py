@@ -1,0 +1,145 @@
+"""The manifest: what a directory that we wrote is, what it was made from, and which files in it are ours.
+
+It answers, for every directory: may this be replaced, is it done, may it go on, where does this figure come from. No
+other file marks a directory as ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from hf_dense.storage.files import write_text
+
+MANIFEST: Final = "hf_dense.json"
+OWN_PREFIX: Final = ".hf_dense"  # of the names of locks and of files that are being written
+
+RUNNING, COMPLETE = "running", "complete"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What `hf_dense.json` says of its directory.
+
+    Attributes:
+        kind: of output: `corpus`, `retriever`, `evaluation`, ...
+        state: `running` or `complete`.
+        made_from: all that the result depends on, by name: fingerprints of what was read, settings, our version.
+        sources: the names (paths, Hub ids) of what was read, for people; they do not decide anything.
+        files: paths from the directory, and bytes, of the files that are ours.
+        claims: names in the directory that a running work has to itself, with all that is below them; `*` is any text.
+        command: what wrote it.
+        licence: of the content.
+        seed: of all draws.
+        run: commit, hardware and date.
+        facts: what is worth knowing of the result: counts, seconds.
+    """
+
+    kind: str
+    state: str
+    made_from: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    files: dict[str, int] = field(default_factory=dict)
+    claims: tuple[str, ...] = ()
+    command: str = ""
+    licence: str = "other"
+    seed: int | None = None
+    run: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, directory: Path) -> None:
+        """Write it into its directory."""
+        write_text(directory / MANIFEST, json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str]) -> Manifest | None:
+        """The manifest of a directory; None where there is none that can be read."""
+        file = Path(directory) / MANIFEST
+        try:
+            values = json.loads(file.read_text(encoding="utf-8"))
+            return cls(**{**values, "claims": tuple(values.get("claims", ()))})
+        except (OSError, ValueError, TypeError, AttributeError):
+            return None
+
+
+def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """The first thing in which two `made_from` differ, as a sentence has it; None where nothing does.
+
+    >>> difference({"corpus": "aa", "length": 128}, {"corpus": "aa", "length": 64})
+    'another length (128, now 64)'
+    """
+    for name in dict.fromkeys([*now, *before]):
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            if inner := difference(old, new):
+                return inner
+        elif old != new:
+            return f"another {name} ({_shown(old)}, now {_shown(new)})"
+    return None
+
+
+def _shown(value: Any) -> str:
+    """A value in a few characters; of a fingerprint the first ones."""
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 24 else f"{text[:12]}..." if " " not in text else f"{text[:60]}..."
+
+
+def list_files(directory: Path) -> dict[str, int]:
+    """Paths from `directory` and bytes of its files, but for those below another manifest, and for locks."""
+    found = {}
+    for path in _walk(directory):
+        name = path.relative_to(directory).as_posix()
+        if name != MANIFEST and not path.name.startswith(OWN_PREFIX) and _owner(path, directory) == directory:
+            found[name] = path.lstat().st_size
+    return found
+
+
+def foreign_file(directory: Path) -> Path | None:
+    """A file in one of our directories that we did not write, or that was changed since; None where all are ours."""
+    manifests = {}
+    for path in _walk(directory):
+        owner = _owner(path, directory)
+        if owner not in manifests:
+            manifests[owner] = Manifest.load(owner)
+        if not _is_ours(path, owner, manifests[owner]):
+            return path
+    return None
+
+
+def remove_ours(directory: Path) -> None:
+    """Delete what our manifests in `directory` list, and the directories that are empty then; its own lock stays."""
+    ours = [path for path in _walk(directory) if _is_ours(path, owner := _owner(path, directory), Manifest.load(owner))]
+    ours = [path for path in ours if not (path.parent == directory and path.name.startswith(OWN_PREFIX))]
+    for path in sorted(ours, key=lambda path: (path.name == MANIFEST, -len(path.parts))):  # manifests last
+        path.unlink()
+    for place, _, _ in os.walk(directory, topdown=False):
+        if not any(Path(place).iterdir()):
+            Path(place).rmdir()
+
+
+def _is_ours(path: Path, owner: Path, manifest: Manifest | None) -> bool:
+    if manifest is None:
+        return False
+    if path.name == MANIFEST or path.name.startswith(OWN_PREFIX):
+        return path.parent == owner
+    name = path.relative_to(owner)
+    if any(Path(name.parts[0]).match(claim) for claim in manifest.claims):
+        return True
+    listed = manifest.files.get(name.as_posix())
+    return listed is not None and (manifest.state == RUNNING or listed == path.lstat().st_size)
+
+
+def _owner(path: Path, root: Path) -> Path:
+    """The directory, `root` or one below it, whose manifest speaks of a file."""
+    return next((place for place in path.parents if place == root or (place / MANIFEST).is_file()), root)
+
+
+def _walk(directory: Path) -> Iterator[Path]:
+    """All files below a directory; symbolic links are files, whatever they lead to."""
+    for place, folders, files in os.walk(directory, followlinks=False):
+        links = [name for name in folders if (Path(place) / name).is_symlink()]
+        yield from (Path(place) / name for name in sorted([*files, *links]))

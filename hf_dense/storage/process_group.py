@@ -1,0 +1,79 @@
+"""This process among those that `accelerate launch` started."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from hf_dense.errors import InputError
+
+if TYPE_CHECKING:
+    from accelerate import PartialState
+
+Found = TypeVar("Found")
+
+
+def process_state() -> PartialState:
+    """This process among those that `accelerate launch` started, on GPUs where there are any.
+
+    One may wait for another for hours, while it mines, say.
+    """
+    import torch
+    from accelerate import PartialState
+
+    return PartialState(cpu=not torch.cuda.is_available(), timeout=timedelta(days=2))
+
+
+def is_main_process() -> bool:
+    """Whether this process is the only one, or the first of those that were started together."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def decide_together(decide: Callable[[], Found]) -> Found:
+    """What `decide` gives on the first process, on every process.
+
+    Raises:
+        InputError: it raised one; so do all processes then, and none waits for another.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
+        return decide()
+    from accelerate.utils import broadcast_object_list
+
+    answer: list[Found | InputError | None] = [None]
+    if process_state().is_main_process:
+        try:
+            answer = [decide()]
+        except InputError as error:
+            answer = [error]
+    broadcast_object_list(answer)
+    if isinstance(answer[0], InputError):
+        raise answer[0]
+    return answer[0]  # type: ignore[return-value]
+
+
+def wait_for_everyone() -> None:
+    """Wait until all processes are here."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        process_state().wait_for_everyone()
+
+
+def leave_process_group() -> None:
+    """Join gloo's threads: an interpreter that ends while they run is now and then aborted, its work done.
+
+    NCCL's groups are left alone: to leave one waits for the other processes, which may have failed.
+    """
+    distributed = sys.modules.get("torch.distributed")
+    if (
+        distributed
+        and distributed.is_available()
+        and distributed.is_initialized()
+        and distributed.get_backend() == "gloo"
+    ):
+        distributed.destroy_process_group()
+
+
+atexit.register(leave_process_group)

@@ -1,0 +1,43 @@
+"""Commands side by side: all of them run, what they print is kept, a failure stops the rest."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hf_dense.errors import InputError
+from hf_dense.experiments.processes import log_of, run_side_by_side
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_every_command_runs_with_one_thread_and_its_output_is_kept(tmp_path: Path) -> None:
+    variables = ("OMP_NUM_THREADS", "TQDM_DESC", "TQDM_POSITION")
+    code = f"import os; print(*(os.environ[name] for name in {variables}), sep='\\n')"
+    names = [f"no pre-training:{seed}" for seed in range(5)]
+    run_side_by_side({name: python(code) for name in names}, tmp_path, at_once=2)
+    for name in names:
+        threads, description, position = log_of(name, tmp_path).read_text().splitlines()
+        assert (threads, description) == ("1", name)
+        assert position in ("0", "1")
+
+
+def test_so_many_run_at_once(tmp_path: Path) -> None:
+    code = "import time; print(time.time()); time.sleep(0.5); print(time.time())"
+    run_side_by_side({str(number): python(code) for number in range(4)}, tmp_path, at_once=2)
+    spans = [[float(line) for line in log_of(str(n), tmp_path).read_text().split()] for n in range(4)]
+    overlapping = [sum(start <= at < end for start, end in spans) for at, _ in spans]
+    assert max(overlapping) == 2
+
+
+def test_a_failure_is_named_and_stops_the_others(tmp_path: Path) -> None:
+    started = time.monotonic()
+    commands = {"sleeper": python("import time; time.sleep(60)"), "broken": python("raise SystemExit(3)")}
+    with pytest.raises(InputError, match=r"^broken failed for the reason given above; its log is .*broken\.log"):
+        run_side_by_side(commands, tmp_path, at_once=2)
+    assert time.monotonic() - started < 30

@@ -1,0 +1,87 @@
+"""BM25 negatives: the best hits that are neither relevant nor copies of what is."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import parquet
+from tiny_retriever import random_words
+
+from hf_dense.data.schemas import TRAINING
+from hf_dense.errors import InputError
+from hf_dense.finetuning.negatives import build_lexical_negatives
+
+
+def write_collection(folder: Path, judgements: list[tuple[str, str, int]] | None = None) -> Path:
+    """40 passages of random words; p0 and p1 are copies, p2 nearly one, p3 shares the query's words."""
+    generator = random.Random(0)
+    words = random_words(300)
+    texts = [" ".join(generator.choices(words, k=60)) for _ in range(40)]
+    first = texts[0].split()
+    texts[1] = texts[0].upper() + "."
+    texts[2] = " ".join([*first[:59], "changed"])
+    texts[3] = " ".join([*first[:8], *texts[3].split()])
+    folder.mkdir()
+    (folder / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": f"p{at}", "title": "", "text": text}) + "\n" for at, text in enumerate(texts))
+    )
+    queries = {"q0": " ".join(first[:8]), "q1": " ".join(texts[5].split()[:8]), "q2": "never judged"}
+    (folder / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": name, "text": text}) + "\n" for name, text in queries.items())
+    )
+    (folder / "qrels").mkdir()
+    rows = judgements or [("q0", "p0", 1), ("q1", "p5", 2), ("q1", "p6", 1), ("q1", "p7", 0)]
+    lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in rows)]
+    (folder / "qrels" / "train.tsv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def build(tmp_path: Path, depth: int = 10, **named: Any) -> dict[str, dict[str, Any]]:
+    dataset = write_collection(tmp_path / "data", named.pop("judgements", None))
+    out = build_lexical_negatives(dataset, tmp_path / "out", depth=depth, **named)
+    table = parquet.read_table(out / "negatives" / "train.parquet")
+    assert table.schema.names == list(TRAINING)
+    return {row["query_id"]: row for row in table.to_pylist()}
+
+
+def test_negatives_are_the_best_hits_without_positives_and_their_copies(tmp_path: Path) -> None:
+    rows = build(tmp_path)
+    assert list(rows) == ["q0", "q1"]
+    assert rows["q0"]["positives"] == ["p0"]
+    assert rows["q0"]["negatives"][0] == "p3"
+    assert not {"p0", "p1", "p2"} & set(rows["q0"]["negatives"])
+    assert rows["q1"]["positives"] == ["p5", "p6"]
+    assert not {"p5", "p6"} & set(rows["q1"]["negatives"])
+    for row in rows.values():
+        assert len(row["negatives"]) == len(set(row["negatives"])) == 10
+        assert row["negative_scores"] == sorted(row["negative_scores"], reverse=True)
+        assert row["positive_scores"] == []
+
+
+def test_fewer_passages_than_asked_for_are_counted(tmp_path: Path) -> None:
+    rows = build(tmp_path, depth=100)
+    assert len(rows["q0"]["negatives"]) == 37
+    assert "| queries with fewer negatives than asked | 2 |" in (tmp_path / "out" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("judgements", "sentence"),
+    [
+        ([("q9", "p0", 1)], "name the query 'q9'; the queries lack it"),
+        ([("q0", "p99", 1)], "name the passage 'p99' for query 'q0'; the corpus lacks it"),
+        ([("q0", "p0", 0)], "No query of split 'train' has a relevant passage"),
+    ],
+)
+def test_judgements_that_do_not_fit(tmp_path: Path, judgements: list[tuple[str, str, int]], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        build(tmp_path, judgements=judgements)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_split_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no relevance judgements for split 'dev'"):
+        build(tmp_path, split="dev")

@@ -1,0 +1,148 @@
+"""Corpora in vectors: exact search against numpy, indexes of FAISS, and vectors that are never stale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from tiny_retriever import random_words, write_retriever
+
+import hf_dense.search.dense as vectors_module
+from hf_dense.errors import InputError
+from hf_dense.hub.loading import load_retriever
+from hf_dense.search.dense import Floats, Vectors, check_kind, dense_search, encode_corpus, encode_queries, search
+
+TEXTS = [" ".join(random_words(1 + at % 5, seed=at)) for at in range(50)]
+
+
+def random_vectors(rows: int, seed: int, dimensions: int = 16) -> Floats:
+    return np.random.default_rng(seed).standard_normal((rows, dimensions), dtype=np.float32)
+
+
+def write_blocks(folder: Path, corpus: Floats, size: int) -> Vectors:
+    files = []
+    for start in range(0, len(corpus), size):
+        files.append(folder / f"{start}.npy")
+        np.save(files[-1], corpus[start : start + size])
+    return Vectors(tuple(files))
+
+
+def retriever_of(folder: Path, seed: int = 0, similarity: str = "dot") -> SentenceTransformer:
+    return load_retriever(write_retriever(folder, seed, similarity))
+
+
+@pytest.mark.parametrize("block", [1, 7, 100, 1000])
+@pytest.mark.parametrize(("rows_at_once", "queries_at_once"), [(3, 2), (64, 5), (20_000, 1024)])
+@pytest.mark.parametrize("k", [1, 10])
+def test_exact_search_is_that_of_numpy(
+    block: int, rows_at_once: int, queries_at_once: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors_module, "BLOCK", rows_at_once)
+    monkeypatch.setattr(vectors_module, "_QUERIES", queries_at_once)
+    corpus, queries = random_vectors(150, 0), random_vectors(11, 1)
+    scores, places = search(queries, [corpus[start : start + block] for start in range(0, 150, block)], k, "cpu")
+    expected = np.argsort(-(queries @ corpus.T), axis=1)[:, :k]
+    np.testing.assert_array_equal(places, expected)
+    np.testing.assert_allclose(scores, np.take_along_axis(queries @ corpus.T, expected, axis=1), rtol=1e-5)
+
+
+def test_a_corpus_smaller_than_k_is_found_whole() -> None:
+    corpus, queries = random_vectors(5, 0), random_vectors(3, 1)
+    scores, places = search(queries, [corpus[:2], corpus[2:]], 9)
+    assert scores.shape == places.shape == (3, 5)
+    assert (np.sort(places, axis=1) == np.arange(5)).all()
+
+
+@pytest.mark.parametrize(("kind", "least"), [("flat", 1.0), ("hnsw", 0.9), ("ivfpq", 0.3)])
+def test_indexes_find_what_exact_search_finds(tmp_path: Path, kind: str, least: float) -> None:
+    vectors, queries = write_blocks(tmp_path, random_vectors(1500, 0), 400), random_vectors(20, 1)
+    scores, places = dense_search(queries, vectors, 10)
+    other_scores, other_places = dense_search(queries, vectors, 10, kind)
+    shared = np.mean([np.isin(found, other).mean() for found, other in zip(places, other_places, strict=True)])
+    assert shared >= least
+    if kind == "flat":
+        np.testing.assert_array_equal(places, other_places)
+        np.testing.assert_allclose(scores, other_scores, rtol=1e-5)
+
+
+def test_kinds_that_cannot_be_searched() -> None:
+    with pytest.raises(InputError, match="'bm25'; choose one of exact, flat, ivfpq, hnsw"):
+        check_kind("bm25", 1000)
+    with pytest.raises(InputError, match="has 40 passages; ivfpq learns from at least 256"):
+        check_kind("ivfpq", 40)
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+def test_inner_products_are_the_models_similarity(
+    tmp_path: Path, similarity: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors_module, "BLOCK", 20)
+    retriever = retriever_of(tmp_path / "model", similarity=similarity)
+    vectors = encode_corpus(retriever, TEXTS, tmp_path / "vectors", batch_size=4)
+    assert [len(block) for block in vectors] == [20, 20, 10]
+    queries = encode_queries(retriever, TEXTS[:3])
+    expected = retriever.similarity(retriever.encode_query(TEXTS[:3]), retriever.encode_document(TEXTS))
+    np.testing.assert_allclose(queries @ np.concatenate(list(vectors)).T, expected, atol=1e-4)
+    places = np.array([49, 0, 21, 20])
+    np.testing.assert_array_equal(vectors.take(places), np.concatenate(list(vectors))[places])
+
+
+def test_other_similarities_are_refused(tmp_path: Path) -> None:
+    retriever = retriever_of(tmp_path / "model")
+    retriever.similarity_fn_name = "euclidean"
+    with pytest.raises(InputError, match="similarity is 'euclidean'; search needs dot or cosine"):
+        encode_corpus(retriever, TEXTS, tmp_path / "vectors")
+    assert not (tmp_path / "vectors").exists()
+
+
+def test_vectors_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    retriever = retriever_of(tmp_path / "model")
+    with torch.no_grad():
+        next(retriever.parameters()).fill_(torch.nan)
+    with pytest.raises(InputError, match="numbers that are none"):
+        encode_queries(retriever, TEXTS[:1])
+
+
+def test_a_killed_run_goes_on_after_the_last_whole_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors_module, "BLOCK", 10)
+    retriever = retriever_of(tmp_path / "model")
+    whole = np.concatenate(list(encode_corpus(retriever, TEXTS, tmp_path / "whole")))
+    encode, encoded = retriever.encode_document, []
+
+    def encode_until(limit: int) -> None:
+        def counted(texts: list[str], **named: object) -> Floats:
+            if len(encoded) >= limit:
+                raise KeyboardInterrupt
+            encoded.extend(texts)
+            return encode(texts, **named)
+
+        monkeypatch.setattr(retriever, "encode_document", counted)
+
+    encode_until(30)
+    with pytest.raises(KeyboardInterrupt):
+        encode_corpus(retriever, TEXTS, tmp_path / "cut")
+    assert sorted(encoded) == sorted(TEXTS[:30])
+    encoded.clear()
+    encode_until(1000)
+    resumed = encode_corpus(retriever, TEXTS, tmp_path / "cut")
+    assert sorted(encoded) == sorted(TEXTS[30:])
+    np.testing.assert_array_equal(np.concatenate(list(resumed)), whole)
+
+
+def test_vectors_of_another_model_or_corpus_are_not_taken(tmp_path: Path) -> None:
+    retriever = retriever_of(tmp_path / "model")
+    encode_corpus(retriever, TEXTS, tmp_path / "vectors")
+    with pytest.raises(InputError, match="unfinished run with another texts"):
+        encode_corpus(retriever, [*TEXTS[1:], TEXTS[0]], tmp_path / "vectors")
+    retriever.max_seq_length = 3
+    with pytest.raises(InputError, match="unfinished run with another model"):
+        encode_corpus(retriever, TEXTS, tmp_path / "vectors")
+    retriever.max_seq_length = 32
+    encode_corpus(retriever, TEXTS, tmp_path / "vectors")
+    with torch.no_grad():
+        next(retriever.parameters())[0, 0] += 1e-3
+    with pytest.raises(InputError, match="unfinished run with another model"):
+        encode_corpus(retriever, TEXTS, tmp_path / "vectors")

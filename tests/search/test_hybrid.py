@@ -1,0 +1,112 @@
+"""The index of hybrid vectors finds what equation 12 finds, from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from tiny_retriever import random_words, write_hybrid, write_retriever
+
+from hf_dense import InputError
+from hf_dense.hub.hybrid import load_hybrid
+from hf_dense.modeling.modeling_dupmae import HybridOutput, PassageVectors, hybrid_scores
+from hf_dense.search import hybrid as hybrid_search
+from hf_dense.search.hybrid import HybridIndex, build_hybrid_index, bytes_per_passage
+
+DENSE, SPARSE, VOCABULARY = 8, 98, 100  # more words kept than have scores above 0
+TEXTS = [f"{word} {word[:2]}" for word in random_words(50)]
+QUERIES = [word[:3] for word in random_words(7, seed=1)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
+    return load_hybrid(write_hybrid(tmp_path_factory.mktemp("hybrid"), DENSE, SPARSE)).to("cpu")
+
+
+def expected_scores(model: SentenceTransformer) -> np.ndarray:
+    """(queries, passages) of the plain reference, the passages sparsified here."""
+    queries, passages = (torch.from_numpy(model.encode_query(texts)) for texts in (QUERIES, TEXTS))
+    best = passages[:, DENSE:].topk(SPARSE)
+    stored = PassageVectors(passages[:, :DENSE], best.values, best.indices)
+    return hybrid_scores(HybridOutput(queries[:, :DENSE], queries[:, DENSE:]), stored).numpy()
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("float16", 2e-3)])
+@pytest.mark.parametrize("small", [False, True])
+def test_search_is_equation_12(
+    model: SentenceTransformer,
+    precision: str,
+    tolerance: float,
+    small: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if small:  # blocks that do not divide the passages, nor the queries
+        monkeypatch.setattr(hybrid_search, "_BLOCK", 13)
+        monkeypatch.setattr(hybrid_search, "_QUERIES", 3)
+    index = HybridIndex.load(build_hybrid_index(model, TEXTS, tmp_path / "index", precision=precision, batch_size=1))
+    assert isinstance(index.dense, np.memmap)
+    assert index.tokens.dtype == np.uint16
+    assert (index.values < 0).any()
+    queries, expected = model.encode_query(QUERIES), expected_scores(model)
+    scores, places = index.search(queries, len(TEXTS))
+    np.testing.assert_allclose(scores, np.take_along_axis(expected, places, axis=1), rtol=tolerance, atol=tolerance)
+    assert (np.sort(places, axis=1) == np.arange(len(TEXTS))).all()
+    best, at = index.search(queries, 5)
+    np.testing.assert_array_equal(best, scores[:, :5])
+    if precision == "float32":
+        np.testing.assert_array_equal(at, np.argsort(-expected, axis=1)[:, :5])
+    assert index.search(queries, 1000)[0].shape == (len(QUERIES), len(TEXTS))
+
+
+def test_what_is_stored_takes_the_bytes_that_are_stated(model: SentenceTransformer, tmp_path: Path) -> None:
+    for precision in hybrid_search.PRECISIONS:
+        index = HybridIndex.load(build_hybrid_index(model, TEXTS, tmp_path / "index", precision=precision))
+        stated = bytes_per_passage(DENSE, SPARSE, VOCABULARY, precision)
+        assert index.bytes_per_passage == stated
+        files = sum((tmp_path / "index" / f"{name}.npy").stat().st_size for name in ("dense", "values", "tokens"))
+        assert files - 3 * 128 == stated * len(TEXTS) == stated * len(index)
+    assert bytes_per_passage(0, 10, 65_536) == 40
+    assert bytes_per_passage(0, 10, 65_537) == 60
+
+
+def test_bad_input_is_one_sentence_and_leaves_nothing(model: SentenceTransformer, tmp_path: Path) -> None:
+    retriever = write_retriever(tmp_path / "retriever")
+    for given, texts, options, message in (
+        (model, [], {}, "no passages to index"),
+        (model, TEXTS, {"precision": "int8"}, "float16, float32"),
+        (SentenceTransformer(str(retriever)), TEXTS, {}, "gives no hybrid vectors"),
+        (retriever, TEXTS, {}, "no model of hybrid vectors"),
+    ):
+        with pytest.raises(InputError, match=message):
+            build_hybrid_index(given, texts, tmp_path / "index", **options)
+    assert not (tmp_path / "index").exists()
+    with pytest.raises(InputError, match="not an earlier output"):
+        build_hybrid_index(model, TEXTS, retriever)
+    with pytest.raises(InputError, match="no index of hybrid vectors"):
+        HybridIndex.load(tmp_path / "index")
+    index = HybridIndex.load(build_hybrid_index(model, TEXTS[:3], tmp_path / "index"))
+    with pytest.raises(InputError, match="k is 0"):
+        index.search(model.encode_query(QUERIES), 0)
+    with pytest.raises(InputError, match="vectors of 20 numbers, the index of 108"):
+        index.search(np.zeros((1, 20), dtype=np.float32), 1)
+
+
+def test_an_interrupted_build_leaves_nothing(
+    model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = model.encode_document, []
+
+    def stop(*given: object, **named: object) -> object:
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*given, **named)
+
+    monkeypatch.setattr(model, "encode_document", stop)
+    with pytest.raises(KeyboardInterrupt):
+        build_hybrid_index(model, TEXTS, tmp_path / "index", batch_size=1)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,357 @@
+"""The rule for every directory that we write: nothing foreign is lost, nothing stale is used."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hf_dense.errors import InputError
+from hf_dense.storage.fingerprints import fingerprint_path
+from hf_dense.storage.manifest import MANIFEST, Manifest
+from hf_dense.storage.output import Output, Source
+
+
+def make(path: Path, text: str = "a", kind: str = "corpus", overwrite: bool = False, pieces: bool = False) -> bool:
+    """Write an output; whether there was anything to do."""
+    with Output(path, overwrite=overwrite).stage(kind, {"text": text}, resumable=pieces) as work:
+        if not work.done:
+            (work.result / "deep").mkdir()
+            (work.result / "deep" / "text").write_text(text)
+            (work.result / "README.md").write_text(f"card of {text}")
+        return not work.done
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    files = (path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
+
+
+def test_an_output_is_there_when_it_is_complete(tmp_path: Path) -> None:
+    with Output(tmp_path / "in" / "out", command="hf-dense x", licence="mit").stage("corpus", {"a": 1}, seed=3) as work:
+        (work.result / "text").write_text("12")
+        work.facts["rows"] = 2
+        assert not work.path.exists()
+    assert sorted(contents(tmp_path)) == [f"in/out/{MANIFEST}", "in/out/text"]
+    manifest = Manifest.load(tmp_path / "in" / "out")
+    assert manifest is not None
+    assert (manifest.kind, manifest.state, manifest.files) == ("corpus", "complete", {"text": 2})
+    assert (manifest.command, manifest.licence, manifest.seed) == ("hf-dense x", "mit", 3)
+    assert (manifest.facts, manifest.made_from["seed"]) == ({"rows": 2}, 3)
+    assert manifest.run["hardware"]["cores"] >= 1
+
+
+def test_umask_is_respected(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        make(tmp_path / "out")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o750
+    assert stat.S_IMODE((tmp_path / "out" / MANIFEST).stat().st_mode) == 0o640
+
+
+def test_the_same_again_is_done(tmp_path: Path) -> None:
+    assert make(tmp_path / "out")
+    before = contents(tmp_path)
+    assert not make(tmp_path / "out")
+    assert contents(tmp_path) == before
+
+
+def test_something_else_is_refused_and_replaced_when_asked(tmp_path: Path) -> None:
+    make(tmp_path / "out")
+    before = contents(tmp_path)
+    with pytest.raises(InputError, match=r"was made from another text \(a, now b\).*--overwrite"):
+        make(tmp_path / "out", "b")
+    assert contents(tmp_path) == before
+    assert make(tmp_path / "out", "b", overwrite=True)
+    assert (tmp_path / "out" / "deep" / "text").read_text() == "b"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_output_inside_goes_with_it(tmp_path: Path) -> None:
+    make(tmp_path / "out")
+    make(tmp_path / "out" / "index", kind="index")
+    assert not make(tmp_path / "out")
+    make(tmp_path / "out", "b", overwrite=True)
+    assert not (tmp_path / "out" / "index").exists()
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", "deep/thesis.tex", "index/thesis.tex"])
+def test_what_came_into_an_output_is_not_deleted(tmp_path: Path, name: str) -> None:
+    make(tmp_path / "out")
+    make(tmp_path / "out" / "index", kind="index")
+    (tmp_path / "out" / name).write_text("years of work")
+    before = contents(tmp_path)
+    with pytest.raises(InputError, match=name):
+        make(tmp_path / "out", "b", overwrite=True)
+    assert contents(tmp_path) == before
+
+
+def test_what_was_changed_in_an_output_is_not_deleted(tmp_path: Path) -> None:
+    make(tmp_path / "out")
+    (tmp_path / "out" / "README.md").write_text("a card that somebody wrote")
+    with pytest.raises(InputError, match=r"README\.md is not as hf_dense wrote it"):
+        make(tmp_path / "out", "b", overwrite=True)
+
+
+def test_what_comes_into_an_output_while_it_is_replaced_is_not_deleted(tmp_path: Path) -> None:
+    make(tmp_path / "out")
+
+    def replaced() -> None:
+        with Output(tmp_path / "out", overwrite=True).stage("corpus", {"text": "b"}):
+            (tmp_path / "out" / "thesis.tex").write_text("years of work")
+
+    with pytest.raises(InputError, match="thesis"):
+        replaced()
+    assert (tmp_path / "out" / "thesis.tex").exists()
+    assert (tmp_path / "out" / "deep" / "text").read_text() == "a"
+
+
+@pytest.mark.parametrize(
+    "marker", ["README.md", "config.json", "modules.json", "counts.json", "settings.json", MANIFEST]
+)
+@pytest.mark.parametrize("place", ["out", "out.partial"])
+def test_a_foreign_directory_is_not_touched(tmp_path: Path, marker: str, place: str) -> None:
+    (tmp_path / place).mkdir()
+    (tmp_path / place / marker).write_text("{}")
+    (tmp_path / place / "thesis.tex").write_text("years of work")
+    before = contents(tmp_path)
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match="was not written by hf_dense"):
+            make(tmp_path / "out", overwrite=overwrite, pieces=True)
+    assert contents(tmp_path) == before
+
+
+def test_another_kind_is_not_replaced(tmp_path: Path) -> None:
+    make(tmp_path / "out", kind="retriever")
+    with pytest.raises(InputError, match=r"another kind of output \(retriever, not corpus\)"):
+        make(tmp_path / "out", overwrite=True)
+
+
+@pytest.mark.parametrize("place", ["data/in", "data", "."])
+def test_a_source_or_what_holds_it_is_not_replaced(tmp_path: Path, place: str) -> None:
+    (tmp_path / "data" / "in").mkdir(parents=True)
+    source = {"corpus": Source(str(tmp_path / "data" / "in"), "f")}
+    with pytest.raises(InputError, match="the corpus, which would be lost"):
+        Output(tmp_path / place, overwrite=True).stage("corpus", {}, source)
+
+
+@pytest.mark.parametrize("place", [".", "..", ""])
+def test_the_working_directory_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    make(tmp_path / "work" / "out")
+    monkeypatch.chdir(tmp_path / "work" / "out")
+    with pytest.raises(InputError, match="the working directory, which would be lost"):
+        make(Path(place), "b", overwrite=True)
+    with pytest.raises(InputError, match="the working directory, which would be lost"):
+        Output(Path(place), overwrite=True).occupy("corpus", {})
+
+
+def test_the_home_directory_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    with pytest.raises(InputError, match="the home directory"):
+        make(tmp_path / "home")
+
+
+@pytest.mark.parametrize("place", ["out", "out.partial"])
+def test_a_symbolic_link_is_not_followed(tmp_path: Path, place: str) -> None:
+    make(tmp_path / "elsewhere")
+    (tmp_path / place).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="symbolic link"):
+        make(tmp_path / "out", "b", overwrite=True)
+    assert (tmp_path / "elsewhere" / "deep" / "text").read_text() == "a"
+
+
+def test_a_symbolic_link_inside_is_not_followed(tmp_path: Path) -> None:
+    make(tmp_path / "out")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "text").write_text("a")
+    shutil.rmtree(tmp_path / "out" / "deep")
+    (tmp_path / "out" / "deep").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="deep is not as"):
+        make(tmp_path / "out", "b", overwrite=True)
+    assert (tmp_path / "elsewhere" / "text").exists()
+
+
+def test_a_file_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("years of work")
+    with pytest.raises(InputError, match="is a file"):
+        make(tmp_path / "out", overwrite=True)
+
+
+def test_a_place_that_cannot_be_written_is_said_in_a_sentence() -> None:
+    with pytest.raises(InputError, match="may not be written"):
+        make(Path("/sys/out"))
+
+
+def test_a_second_run_is_kept_out(tmp_path: Path) -> None:
+    with (
+        Output(tmp_path / "out").stage("corpus", {}),
+        pytest.raises(InputError, match="Another run is writing"),
+        Output(tmp_path / "out").stage("corpus", {}),
+    ):
+        pass
+    with (
+        Output(tmp_path / "work").occupy("training", {}),
+        pytest.raises(InputError, match="Another run is writing"),
+        Output(tmp_path / "work").occupy("training", {}),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, InputError])
+def test_a_failure_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
+    def fail(**options: bool) -> None:
+        with Output(tmp_path / "out").stage("corpus", {}, **options) as work:
+            (work.result / "text").write_text("a")
+            raise error
+
+    for options in ({}, {"resumable": True}):
+        with pytest.raises(error):
+            fail(**options)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_keeps_the_pieces_of_a_long_work(tmp_path: Path) -> None:
+    def run(text: str, fails: bool = False, overwrite: bool = False) -> bool:
+        with Output(tmp_path / "out", overwrite=overwrite).stage("corpus", {"text": text}, resumable=True) as work:
+            went_on = work.resumed
+            assert (work.pieces / "1").exists() == went_on
+            (work.pieces / "1").write_text("1")
+            if fails:
+                raise KeyboardInterrupt
+            (work.result / "text").write_text(text)
+            return went_on
+
+    with pytest.raises(KeyboardInterrupt):
+        run("a", fails=True)
+    with pytest.raises(InputError, match=r"holds unfinished work made from another text \(a, now b\)"):
+        run("b")
+    with pytest.raises(KeyboardInterrupt):
+        run("a", fails=True)
+    assert run("a")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+    with pytest.raises(KeyboardInterrupt):
+        run("b", fails=True, overwrite=True)
+    assert (tmp_path / "out" / "text").read_text() == "a"
+    assert not run("c", overwrite=True)
+    assert contents(tmp_path / "out")["text"] == b"c"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+
+
+def _replace(path: Path, stop: int) -> None:
+    """Replace an output, and die at the `stop`-th change of the disk, without the cleaning that exceptions bring."""
+    done = 0
+
+    def counted(change: Callable[..., object]) -> Callable[..., object]:
+        def step(*given: object, **named: object) -> object:
+            nonlocal done
+            done += 1
+            if done == stop:
+                os._exit(9)
+            return change(*given, **named)
+
+        return step
+
+    for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
+        setattr(os, name, counted(getattr(os, name)))
+    make(path, "b", overwrite=True, pieces=True)
+    os._exit(0)
+
+
+@pytest.mark.parametrize("wanted", ["a", "b"])
+def test_a_run_killed_anywhere_leaves_the_old_output_or_the_new(tmp_path: Path, wanted: str) -> None:
+    exit_code, stop = 9, 0
+    while exit_code == 9:
+        stop += 1
+        place = tmp_path / str(stop)
+        make(place / "out")
+        process = multiprocessing.get_context("fork").Process(target=_replace, args=(place / "out", stop))
+        process.start()
+        process.join()
+        exit_code = process.exitcode or 0
+        make(place / "out", wanted, overwrite=True)
+        assert (place / "out" / "deep" / "text").read_text() == wanted
+        assert sorted(contents(place)) == ["out/README.md", "out/deep/text", f"out/{MANIFEST}"]
+    assert (exit_code, stop > 10) == (0, True)
+
+
+def test_a_killed_replacement_is_finished_or_undone_by_the_next_run(tmp_path: Path) -> None:
+    make(tmp_path / "out")
+    (tmp_path / "out.partial").mkdir()
+    Manifest("corpus", "running", {"text": "b"}, claims=("result", "pieces", "old")).save(tmp_path / "out.partial")
+    os.rename(tmp_path / "out", tmp_path / "out.partial" / "old")
+    assert not make(tmp_path / "out")
+    assert (tmp_path / "out" / "deep" / "text").read_text() == "a"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+
+
+def test_work_in_a_directory_goes_on_and_is_done(tmp_path: Path) -> None:
+    out = Output(tmp_path / "run")
+    with out.occupy("training", {"rate": 1}, claims=["checkpoint-*"]) as work:  # and stops before it is complete
+        assert not work.resumed
+        (work.path / "checkpoint-1").mkdir()
+        (work.path / "checkpoint-1" / "weights").write_text("1")
+    with pytest.raises(InputError, match=r"unfinished work made from another rate \(1, now 2\)"):
+        out.occupy("training", {"rate": 2})
+    with out.occupy("training", {"rate": 1}, claims=["checkpoint-*"]) as work:
+        assert work.resumed
+        (work.path / "weights").write_text("2")
+        work.complete()
+    assert out.occupy("training", {"rate": 1}).done
+    with pytest.raises(InputError, match="was made from another rate"):
+        out.occupy("training", {"rate": 2})
+    with Output(tmp_path / "run", overwrite=True).occupy("training", {"rate": 2}) as work:
+        assert [entry.name for entry in work.path.iterdir() if not entry.name.startswith(".")] == [MANIFEST]
+
+
+def test_work_that_fails_before_it_writes_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError), Output(tmp_path / "run").occupy("training", {}):
+        raise InputError("no such model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_came_into_unfinished_work_is_not_deleted(tmp_path: Path) -> None:
+    out = Output(tmp_path / "run", overwrite=True)
+    with out.occupy("training", {"rate": 1}, claims=["checkpoint-*"]) as work:  # and stops before it is complete
+        (work.path / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="thesis"):
+        out.occupy("training", {"rate": 2})
+    assert (tmp_path / "run" / "thesis.tex").exists()
+
+
+def test_a_folder_is_worked_in_again(tmp_path: Path) -> None:
+    out = Output(tmp_path / "run")
+    for text in ("1", "22"):
+        with out.occupy("evaluations", {}, claims=["results.md"], again=True) as work:
+            assert not work.done
+            (work.path / "results.md").write_text(text)
+            make(work.path / text)
+            work.complete()
+    (tmp_path / "run" / "results.md").write_text("what somebody wrote")
+    with pytest.raises(InputError, match=r"results\.md is not as hf_dense wrote it"):
+        out.occupy("evaluations", {}, claims=["results.md"], again=True)
+
+
+def test_fingerprints_are_of_contents(tmp_path: Path) -> None:
+    make(tmp_path / "one")
+    make(tmp_path / "two")
+    same = fingerprint_path(tmp_path / "one")
+    assert same == fingerprint_path(tmp_path / "two")
+    make(tmp_path / "one" / "index", kind="index")
+    (tmp_path / "one" / "README.md").write_text("another card")
+    assert same == fingerprint_path(tmp_path / "one")
+    (tmp_path / "one" / "deep" / "text").write_text("b")
+    assert same != fingerprint_path(tmp_path / "one")
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "README.md").write_text("a")
+    before = fingerprint_path(documents)
+    (documents / "README.md").write_text("b")  # where we did not write it, it is a text like others
+    assert fingerprint_path(documents) != before

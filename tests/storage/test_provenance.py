@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_retriever import write_dataset
+
+from hf_dense.data.collections import content_hash
+from hf_dense.storage.provenance import describe_commit, provenance
+
+
+def test_provenance_names_seed_data_versions_and_day(tmp_path: Path) -> None:
+    data = write_dataset(tmp_path / "data", passages=20, queries=4)
+    record = json.loads(json.dumps(provenance(7, data, content_hash(data))))
+
+    assert record["seed"] == 7
+    assert record["versions"]["torch"] == torch.__version__
+    assert record["hardware"]["cores"] >= 1
+    assert record["hardware"]["memory_gib"] > 0
+    assert abs((datetime.now(UTC) - datetime.fromisoformat(record["date"])).total_seconds()) < 60
+
+    unchanged = provenance(7, data, content_hash(data))["data"]["content_hash"]
+    assert unchanged == record["data"]["content_hash"]
+    with (data / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"_id": "new", "title": "a", "text": "b"}\n')
+    assert provenance(7, data, content_hash(data))["data"]["content_hash"] != unchanged
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_commit_and_dirty_flag(tmp_path: Path) -> None:
+    def git(*command: str) -> str:
+        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+        return subprocess.run(
+            ["git", "-C", str(tmp_path), *identity, *command], check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    git("init")
+    assert describe_commit(tmp_path) is None
+    (tmp_path / "file").write_text("one")
+    git("add", "file")
+    git("commit", "-m", "first")
+    assert describe_commit(tmp_path) == {"id": git("rev-parse", "HEAD"), "dirty": False}
+    (tmp_path / "file").write_text("two")
+    assert describe_commit(tmp_path) == {"id": git("rev-parse", "HEAD"), "dirty": True}
+
+
+def test_no_commit_outside_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert describe_commit(tmp_path) is None
