@@ -1,82 +1,42 @@
 """hf_dense: retrieval-oriented pre-training of dense encoders.
 
-Importing the package registers its models with transformers' Auto classes.
+Importing the package registers its models with transformers' Auto classes, as soon as these are loaded. Everything else
+is loaded when it is first used.
 """
 
-import atexit
+from importlib import import_module
+from typing import Any
 
-from hf_dense.errors import InputError
-from hf_dense.methods import METHODS, get_method, register
-from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, Decoder, Encoder, View
-from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining, BottleneckModel, PreTrainingOutput
-from hf_dense.modeling.modeling_condenser import (
-    CoCondenserConfig,
-    CoCondenserForPreTraining,
-    CoCondenserModel,
-    CondenserConfig,
-    CondenserForPreTraining,
-    CondenserModel,
-)
-from hf_dense.modeling.modeling_cotmae import CoTMAEConfig, CoTMAEForPreTraining, CoTMAEModel
-from hf_dense.modeling.modeling_dupmae import DupMAEConfig, DupMAEForPreTraining, DupMAEModel
-from hf_dense.modeling.modeling_master import MASTERConfig, MASTERForPreTraining, MASTERModel
-from hf_dense.modeling.modeling_query_as_context import (
-    QueryCoCondenserConfig,
-    QueryCoCondenserForPreTraining,
-    QueryCoCondenserModel,
-    QueryCoTMAEConfig,
-    QueryCoTMAEForPreTraining,
-    QueryCoTMAEModel,
-)
-from hf_dense.modeling.modeling_retromae import RetroMAEConfig, RetroMAEForPreTraining, RetroMAEModel
-from hf_dense.modeling.modeling_seed import SEEDConfig, SEEDForPreTraining, SEEDModel
-from hf_dense.modeling.modeling_simlm import SimLMConfig, SimLMForPreTraining, SimLMModel
-from hf_dense.storage.process_group import leave_process_group
-from hf_dense.version import __version__
+from hf_dense.methods import KINDS, METHODS, register_when_needed
 
-__all__ = [
-    "METHODS",
-    "BottleneckConfig",
-    "BottleneckForPreTraining",
-    "BottleneckModel",
-    "CoCondenserConfig",
-    "CoCondenserForPreTraining",
-    "CoCondenserModel",
-    "CoTMAEConfig",
-    "CoTMAEForPreTraining",
-    "CoTMAEModel",
-    "CondenserConfig",
-    "CondenserForPreTraining",
-    "CondenserModel",
-    "Decoder",
-    "DupMAEConfig",
-    "DupMAEForPreTraining",
-    "DupMAEModel",
-    "Encoder",
-    "InputError",
-    "MASTERConfig",
-    "MASTERForPreTraining",
-    "MASTERModel",
-    "PreTrainingOutput",
-    "QueryCoCondenserConfig",
-    "QueryCoCondenserForPreTraining",
-    "QueryCoCondenserModel",
-    "QueryCoTMAEConfig",
-    "QueryCoTMAEForPreTraining",
-    "QueryCoTMAEModel",
-    "RetroMAEConfig",
-    "RetroMAEForPreTraining",
-    "RetroMAEModel",
-    "SEEDConfig",
-    "SEEDForPreTraining",
-    "SEEDModel",
-    "SimLMConfig",
-    "SimLMForPreTraining",
-    "SimLMModel",
-    "View",
-    "__version__",
-    "get_method",
-]
+_MODULES = {  # where every public name is; it is loaded from there when it is first used
+    "BottleneckConfig": "modeling.configuration_bottleneck",
+    "BottleneckForPreTraining": "modeling.modeling_bottleneck",
+    "BottleneckModel": "modeling.modeling_bottleneck",
+    "Decoder": "modeling.bottleneck_declaration",
+    "Encoder": "modeling.bottleneck_declaration",
+    "InputError": "errors",
+    "METHODS": "methods",
+    "PreTrainingOutput": "modeling.modeling_bottleneck",
+    "View": "modeling.bottleneck_declaration",
+    "__version__": "version",
+    "get_method": "methods",
+} | {method.prefix + kind: f"modeling.{method.module}" for method in METHODS.values() for kind in KINDS}
 
-register()
-atexit.register(leave_process_group)
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    """A name of `_MODULES`, from its module."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return __all__
+
+
+register_when_needed()

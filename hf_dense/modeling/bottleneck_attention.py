@@ -1,4 +1,4 @@
-"""What a decoder position may look at: pure functions on boolean masks (True = may look)."""
+"""Attention masks and rotary positions: pure functions; in a mask, True = may look."""
 
 from __future__ import annotations
 

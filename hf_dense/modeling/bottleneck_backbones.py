@@ -1,4 +1,4 @@
-"""Where the parts of a backbone live, per family, and how its layers are built.
+"""Supported backbones (BERT, RoBERTa, ELECTRA, DistilBERT, MPNet, ModernBERT): where their parts are.
 
 The engine speaks to a backbone only through `Family`; a new family is one entry of `FAMILIES`, with a class of its own
 where it differs by more than names.
@@ -7,8 +7,8 @@ where it differs by more than names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +48,39 @@ class Shape:
     head_bias: bool = True
 
 
+class Embeddings(Protocol):
+    """The embedding block of a backbone."""
+
+    position_embeddings: nn.Embedding
+
+    def __call__(
+        self, *, input_ids: Tensor | None, inputs_embeds: Tensor | None, position_ids: Tensor | None = None
+    ) -> Tensor:
+        """(batch, length) token ids or (batch, length, dim) word vectors -> (batch, length, dim)."""
+
+
+class RelativePositions(Protocol):
+    """The layers of MPNet, which share a table of relative positions."""
+
+    def compute_position_bias(self, hidden: Tensor) -> Tensor:
+        """(batch, length, dim) states -> (1, heads, length, length) attention bias."""
+
+
+class Backbone(Protocol):
+    """What a `Family` reaches in its backbones; each has what is marked with its family or with none."""
+
+    config: PreTrainedConfig
+    embeddings: Embeddings
+    encoder: RelativePositions  # MPNet
+    final_norm: nn.Module  # ModernBERT
+
+    def get_submodule(self, target: str) -> nn.Module:
+        """The part at a path, such as `encoder.layer`."""
+
+    def rotary_emb(self, hidden: Tensor, positions: Tensor, kind: str) -> Rotation:
+        """Cosines and sines of (1, length) positions (ModernBERT)."""
+
+
 def _head(dense: str, norm: str, bias: str) -> dict[str, str]:
     """Names of the head's parts, by the name that `VocabularyHead` has for them."""
     return {
@@ -73,6 +106,26 @@ _BERT_LAYER = _layer(
     ("intermediate.dense", "output.dense", "output.LayerNorm"),
 )
 
+_BERT_SIZES = {
+    **{"hidden": "hidden_size", "words": "hidden_size", "heads": "num_attention_heads"},
+    **{"intermediate": "intermediate_size", "activation": "hidden_act", "head_activation": "hidden_act"},
+    **{"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"},
+    "norm_eps": "layer_norm_eps",
+}
+_DISTILBERT_SIZES = {
+    **{"hidden": "dim", "words": "dim", "heads": "n_heads", "intermediate": "hidden_dim"},
+    **{"activation": "activation", "head_activation": "activation"},
+    **{"dropout": "dropout", "attention_dropout": "attention_dropout"},
+}
+_MODERNBERT_SIZES = {  # its dropouts, one inside the feed-forward part, become one rate
+    **{"hidden": "hidden_size", "words": "hidden_size", "heads": "num_attention_heads"},
+    **{"intermediate": "intermediate_size", "activation": "hidden_activation", "norm_eps": "norm_eps"},
+    **{"dropout": "mlp_dropout", "attention_dropout": "attention_dropout", "head_activation": "classifier_activation"},
+    **{"attention_bias": "attention_bias", "up_bias": "mlp_bias", "norm_bias": "norm_bias"},
+    "head_bias": "classifier_bias",
+}
+_GELU_HEAD: dict[str, float | str] = {"head_activation": "gelu"}  # whatever the layers have
+
 
 @dataclass(frozen=True)
 class Family:
@@ -81,34 +134,31 @@ class Family:
     Args:
         head: names of the head's parts in a masked-language-model checkpoint (`AutoModelForMaskedLM`) of the family.
         layer: names of a layer's parts, by the name that a decoder's `Block` has for them.
+        path: where the layers are.
+        sizes: names of the attributes of a configuration, by the name that `Shape` has for them.
+        fixed: values of `Shape` that no attribute has.
         build: keyword arguments for `AutoModel.from_config` (no pooler: nothing here trains or reads one).
     """
 
     head: dict[str, str]
     layer: dict[str, str] = field(default_factory=lambda: _BERT_LAYER)
-    build: dict[str, Any] = field(default_factory=lambda: {"add_pooling_layer": False})
+    path: str = "encoder.layer"
+    sizes: dict[str, str] = field(default_factory=lambda: _BERT_SIZES)
+    fixed: dict[str, float | str] = field(default_factory=dict)
+    build: dict[str, bool] = field(default_factory=lambda: {"add_pooling_layer": False})
 
     def shape(self, config: PreTrainedConfig) -> Shape:
         """Sizes of the backbone's layers, which the decoders copy."""
-        return Shape(
-            hidden=config.hidden_size,
-            heads=config.num_attention_heads,
-            intermediate=config.intermediate_size,
-            activation=config.hidden_act,
-            norm_eps=config.layer_norm_eps,
-            dropout=config.hidden_dropout_prob,
-            attention_dropout=config.attention_probs_dropout_prob,
-            positions=config.max_position_embeddings - self.first_position(config),
-            words=config.hidden_size,
-            head_activation=config.hidden_act,
-        )
+        sizes = {ours: getattr(config, theirs) for ours, theirs in self.sizes.items()}
+        positions = config.max_position_embeddings - self.first_position(config)
+        return Shape(**{"positions": positions, **sizes, **self.fixed})
 
     def first_position(self, config: PreTrainedConfig) -> int:
         """Row of the position table that the first token of a text reads."""
         return 0
 
     def embed(
-        self, backbone: nn.Module, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
+        self, backbone: Backbone, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
     ) -> Tensor:
         """The embedding block (word + position + type, layer norm, dropout) of token ids or of given word vectors.
 
@@ -120,20 +170,19 @@ class Family:
         Returns:
             (batch, length, dim).
         """
-        rows = positions + self.first_position(backbone.config)  # type: ignore[arg-type]
-        embedded: Tensor = backbone.embeddings(input_ids=ids, inputs_embeds=words, position_ids=rows)  # type: ignore[operator]
-        return embedded
+        rows = positions + self.first_position(backbone.config)
+        return backbone.embeddings(input_ids=ids, inputs_embeds=words, position_ids=rows)
 
-    def position_vectors(self, backbone: nn.Module, positions: Tensor) -> Tensor | None:
+    def position_vectors(self, backbone: Backbone, positions: Tensor) -> Tensor | None:
         """(batch or 1, length) positions -> (batch or 1, length, dim) rows of the position table; None without one."""
-        table: nn.Embedding = backbone.embeddings.position_embeddings  # type: ignore[union-attr, assignment]
-        return table(positions + self.first_position(backbone.config))  # type: ignore[no-any-return, arg-type]
+        vectors: Tensor = backbone.embeddings.position_embeddings(positions + self.first_position(backbone.config))
+        return vectors
 
-    def position_bias(self, backbone: nn.Module, hidden: Tensor) -> Tensor | None:
+    def position_bias(self, backbone: Backbone, hidden: Tensor) -> Tensor | None:
         """What relative positions add to attention scores (batch, heads, length, length); None where they do not."""
         return None
 
-    def rotation(self, backbone: nn.Module, hidden: Tensor, positions: Tensor, kind: str) -> Rotation | None:
+    def rotation(self, backbone: Backbone, hidden: Tensor, positions: Tensor, kind: str) -> Rotation | None:
         """Cosines and sines that rotate queries and keys (1, length, dim / heads); None where nothing rotates."""
         return None
 
@@ -145,9 +194,9 @@ class Family:
         """Kind of attention of each layer of a decoder, `copied` from the backbone's last ones or new."""
         return [FULL] * layers
 
-    def layers(self, backbone: nn.Module) -> list[nn.Module]:
+    def layers(self, backbone: Backbone) -> list[nn.Module]:
         """The backbone's layers, the last one at the end."""
-        return list(backbone.encoder.layer)  # type: ignore[union-attr, arg-type]
+        return list(backbone.get_submodule(self.path).children())
 
     def rename_layer(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The state dict of a backbone layer under the names of a decoder's `Block`."""
@@ -155,7 +204,7 @@ class Family:
         parts = (name.rpartition(".") for name in state)
         return {f"{ours[part]}.{kind}": state[f"{part}.{kind}"] for part, _, kind in parts}
 
-    def final_norm(self, backbone: nn.Module) -> nn.Module | None:
+    def final_norm(self, backbone: Backbone) -> nn.Module | None:
         """The norm after the last layer of a pre-norm backbone."""
         return None
 
@@ -167,10 +216,6 @@ class RobertaFamily(Family):
         """Row of the position table that the first token of a text reads."""
         return int(config.pad_token_id) + 1
 
-    def shape(self, config: PreTrainedConfig) -> Shape:
-        """Sizes of the backbone's layers; the head always has GELU."""
-        return replace(super().shape(config), head_activation="gelu")
-
 
 class MPNetFamily(RobertaFamily):
     """MPNet: RoBERTa's positions, and a table of relative ones that all layers, the decoders' too, add to attention."""
@@ -179,53 +224,25 @@ class MPNetFamily(RobertaFamily):
         """Row of the position table that the first token of a text reads, whatever the padding token's id."""
         return 2
 
-    def position_bias(self, backbone: nn.Module, hidden: Tensor) -> Tensor | None:
+    def position_bias(self, backbone: Backbone, hidden: Tensor) -> Tensor | None:
         """What relative positions add to attention scores (batch, heads, length, length)."""
-        bias: Tensor = backbone.encoder.compute_position_bias(hidden)  # type: ignore[union-attr, operator]
-        return bias
+        return backbone.encoder.compute_position_bias(hidden)
 
 
 class ElectraFamily(Family):
     """ELECTRA: word vectors may be shorter than hidden states, and the head goes back to their length."""
 
-    def shape(self, config: PreTrainedConfig) -> Shape:
-        """Sizes of the backbone's layers; the head always has GELU."""
-        return replace(super().shape(config), words=config.embedding_size, head_activation="gelu")
-
     def embed(
-        self, backbone: nn.Module, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
+        self, backbone: Backbone, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
     ) -> Tensor:
         """The embedding block and the projection to hidden states where there is one; (batch, length, dim)."""
         return _projected(backbone, super().embed(backbone, positions, ids, words))
 
-    def position_vectors(self, backbone: nn.Module, positions: Tensor) -> Tensor | None:
+    def position_vectors(self, backbone: Backbone, positions: Tensor) -> Tensor | None:
         """Rows of the position table (batch or 1, length, dim), projected to hidden states where there is one."""
         vectors = super().position_vectors(backbone, positions)
         assert vectors is not None
         return _projected(backbone, vectors)
-
-
-class DistilBertFamily(Family):
-    """DistilBERT: BERT under other names, without token types."""
-
-    def shape(self, config: PreTrainedConfig) -> Shape:
-        """Sizes of the backbone's layers."""
-        return Shape(
-            hidden=config.dim,
-            heads=config.n_heads,
-            intermediate=config.hidden_dim,
-            activation=config.activation,
-            norm_eps=1e-12,
-            dropout=config.dropout,
-            attention_dropout=config.attention_dropout,
-            positions=config.max_position_embeddings,
-            words=config.dim,
-            head_activation=config.activation,
-        )
-
-    def layers(self, backbone: nn.Module) -> list[nn.Module]:
-        """The backbone's layers, the last one at the end."""
-        return list(backbone.transformer.layer)  # type: ignore[union-attr, arg-type]
 
 
 class ModernBertFamily(Family):
@@ -234,41 +251,19 @@ class ModernBertFamily(Family):
     A decoder's new layers see everywhere; those copied from the backbone see what the copied layer sees.
     """
 
-    def shape(self, config: PreTrainedConfig) -> Shape:
-        """Sizes of the backbone's layers; its dropouts, one inside the feed-forward part, become one rate."""
-        return Shape(
-            hidden=config.hidden_size,
-            heads=config.num_attention_heads,
-            intermediate=config.intermediate_size,
-            activation=config.hidden_activation,
-            norm_eps=config.norm_eps,
-            dropout=config.mlp_dropout,
-            attention_dropout=config.attention_dropout,
-            positions=config.max_position_embeddings,
-            words=config.hidden_size,
-            head_activation=config.classifier_activation,
-            modern=True,
-            attention_bias=config.attention_bias,
-            up_bias=config.mlp_bias,
-            norm_bias=config.norm_bias,
-            head_bias=config.classifier_bias,
-        )
-
     def embed(
-        self, backbone: nn.Module, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
+        self, backbone: Backbone, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
     ) -> Tensor:
         """The embedding block (layer norm and dropout, no positions) of ids or vectors; (batch, length, dim)."""
-        embedded: Tensor = backbone.embeddings(input_ids=ids, inputs_embeds=words)  # type: ignore[operator]
-        return embedded
+        return backbone.embeddings(input_ids=ids, inputs_embeds=words)
 
-    def position_vectors(self, backbone: nn.Module, positions: Tensor) -> Tensor | None:
+    def position_vectors(self, backbone: Backbone, positions: Tensor) -> Tensor | None:
         """None: positions are rotations of queries and keys."""
         return None
 
-    def rotation(self, backbone: nn.Module, hidden: Tensor, positions: Tensor, kind: str) -> Rotation | None:
+    def rotation(self, backbone: Backbone, hidden: Tensor, positions: Tensor, kind: str) -> Rotation | None:
         """Cosines and sines that rotate queries and keys (1, length, dim / heads) of this kind of attention."""
-        turned: Rotation = backbone.rotary_emb(hidden, positions, kind)  # type: ignore[operator]
-        return turned
+        return backbone.rotary_emb(hidden, positions, kind)
 
     def window(self, config: PreTrainedConfig, kind: str) -> int | None:
         """How far a layer of this kind of attention sees to either side, in tokens; None = everywhere."""
@@ -277,10 +272,6 @@ class ModernBertFamily(Family):
     def attention_kinds(self, config: PreTrainedConfig, layers: int, copied: bool) -> list[str]:
         """Kind of attention of each layer of a decoder, `copied` from the backbone's last ones or new."""
         return list(config.layer_types[-layers:]) if copied else [FULL] * layers
-
-    def layers(self, backbone: nn.Module) -> list[nn.Module]:
-        """The backbone's layers, the last one at the end."""
-        return list(backbone.layers)  # type: ignore[arg-type]
 
     def rename_layer(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The state dict of a backbone layer, its joint projection taken apart, under the names of a `Block`."""
@@ -291,20 +282,19 @@ class ModernBertFamily(Family):
                 state[f"attn.{name}.{kind}"] = part
         return super().rename_layer(state)
 
-    def final_norm(self, backbone: nn.Module) -> nn.Module | None:
+    def final_norm(self, backbone: Backbone) -> nn.Module | None:
         """The norm after the last layer."""
-        norm: nn.Module = backbone.final_norm  # type: ignore[assignment]
-        return norm
+        return backbone.final_norm
 
 
-def _projected(backbone: nn.Module, vectors: Tensor) -> Tensor:
+def _projected(backbone: Backbone, vectors: Tensor) -> Tensor:
     """Vectors of ELECTRA's embedding length at the length of its hidden states."""
     projection = getattr(backbone, "embeddings_project", None)
     projected: Tensor = vectors if projection is None else projection(vectors)
     return projected
 
 
-_ROBERTA = RobertaFamily(head=_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"))
+_ROBERTA = RobertaFamily(head=_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"), fixed=_GELU_HEAD)
 
 FAMILIES: dict[str, Family] = {
     "bert": Family(
@@ -314,14 +304,19 @@ FAMILIES: dict[str, Family] = {
     "xlm-roberta": _ROBERTA,
     "electra": ElectraFamily(
         head=_head("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias"),
+        sizes=_BERT_SIZES | {"words": "embedding_size"},
+        fixed=_GELU_HEAD,
         build={},
     ),
-    "distilbert": DistilBertFamily(
+    "distilbert": Family(
         head=_head("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
         layer=_layer(
             ("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm"),
             ("ffn.lin1", "ffn.lin2", "output_layer_norm"),
         ),
+        path="transformer.layer",
+        sizes=_DISTILBERT_SIZES,
+        fixed={"norm_eps": 1e-12},
         build={},
     ),
     "mpnet": MPNetFamily(
@@ -330,10 +325,14 @@ FAMILIES: dict[str, Family] = {
             ("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o", "attention.LayerNorm"),
             ("intermediate.dense", "output.dense", "output.LayerNorm"),
         ),
+        fixed=_GELU_HEAD,
     ),
     "modernbert": ModernBertFamily(
         head=_head("head.dense", "head.norm", "decoder.bias"),
         layer=_layer(("attn.q", "attn.k", "attn.v", "attn.Wo", "attn_norm"), ("mlp.Wi", "mlp.Wo", "mlp_norm")),
+        path="layers",
+        sizes=_MODERNBERT_SIZES,
+        fixed={"modern": True},
         build={},
     ),
 }

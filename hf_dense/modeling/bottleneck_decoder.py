@@ -1,4 +1,4 @@
-"""The weak decoders: one Transformer layer serves them all."""
+"""Weak Transformer decoders for bottlenecked masked auto-encoders: one layer serves them all."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .bottleneck_attention import rotate
 from .bottleneck_backbones import FULL, Rotation, Shape
-from .configuration_bottleneck import Decoder
+from .bottleneck_declaration import Decoder
 
 
-class Sight(NamedTuple):
-    """What the positions of a layer see of each other.
+class LayerMask(NamedTuple):
+    """Attention mask of a layer, and the rotary embeddings of its positions.
 
     Args:
         mask: (batch, 1, length, length) bool, True = may look; or (batch, heads, length, length) what to add to scores.
@@ -48,15 +48,15 @@ class Attention(nn.Module):
         self.value = nn.Linear(shape.hidden, shape.hidden, bias=shape.attention_bias)
         self.output = ResidualLinear(shape.hidden, shape.hidden, shape.attention_bias, scale)
 
-    def forward(self, stream: Tensor, memory: Tensor, sight: Sight) -> Tensor:
+    def forward(self, stream: Tensor, memory: Tensor, visible: LayerMask) -> Tensor:
         """(batch, length, dim) stream and memory -> (batch, length, dim)."""
         query, key, value = (
             projected.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (batch, heads, length, dim / heads)
             for projected in (self.query(stream), self.key(memory), self.value(memory))
         )
-        if sight.rotation is not None:
-            query, key = rotate(query, *sight.rotation), rotate(key, *sight.rotation)
-        mask = sight.mask if sight.mask.dtype == torch.bool else sight.mask.to(query.dtype)
+        if visible.rotation is not None:
+            query, key = rotate(query, *visible.rotation), rotate(key, *visible.rotation)
+        mask = visible.mask if visible.mask.dtype == torch.bool else visible.mask.to(query.dtype)
         dropout = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(-2))
@@ -76,7 +76,7 @@ class BottleneckEntry(nn.Module):
         self.output = nn.Linear(shape.hidden, shape.hidden)
 
     def forward(self, bottleneck: Tensor) -> Tensor:
-        """(batch, length, dim) bottleneck spread over positions -> (batch, length, dim)."""
+        """(batch, length, dim) bottleneck expanded over positions -> (batch, length, dim)."""
         output: Tensor = self.output(self.value(bottleneck))
         return output
 
@@ -101,27 +101,27 @@ class Block(GradientCheckpointingLayer):
         self.output_norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps, bias=shape.norm_bias)
         self.dropout = nn.Dropout(shape.dropout)
 
-    def forward(self, stream: Tensor, memory: Tensor, sight: Sight, bottleneck: Tensor) -> Tensor:
+    def forward(self, stream: Tensor, memory: Tensor, visible: LayerMask, bottleneck: Tensor) -> Tensor:
         """One layer.
 
         Args:
             stream: (batch, length, dim) residual stream, from which queries come.
             memory: (batch, length, dim) what keys and values come from.
-            sight: what each position may look at.
+            visible: what each position may look at.
             bottleneck: (batch, length, dim) bottleneck of the text at each position (read by cross-attention entries).
 
         Returns:
             (batch, length, dim).
         """
         if self.pre:
-            asking = self.attention_norm(stream)
-            seen = asking if memory is stream else self.attention_norm(memory)
-            stream = stream + self.dropout(self.attention(asking, seen, sight))
+            queries = self.attention_norm(stream)
+            keys = queries if memory is stream else self.attention_norm(memory)
+            stream = stream + self.dropout(self.attention(queries, keys, visible))
             if self.entry is not None:
                 stream = stream + self.dropout(self.entry(bottleneck))
             stream = stream + self.dropout(self.expand(self.output_norm(stream)))
             return stream
-        stream = self.attention_norm(stream + self.dropout(self.attention(stream, memory, sight)))
+        stream = self.attention_norm(stream + self.dropout(self.attention(stream, memory, visible)))
         output: Tensor = self.output_norm(stream + self.dropout(self.expand(stream)))
         return output
 
@@ -176,15 +176,15 @@ class DecoderStack(nn.Module):
         self.norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps, bias=shape.norm_bias) if ends else None
         self.input_dropout = nn.Dropout(shape.dropout if decoder.norm == "gpt2" else 0.0)
 
-    def forward(self, stream: Tensor, memory: Tensor, sights: Mapping[str, Sight], bottleneck: Tensor) -> Tensor:
+    def forward(self, stream: Tensor, memory: Tensor, masks: Mapping[str, LayerMask], bottleneck: Tensor) -> Tensor:
         """(batch, length, dim) -> (batch, length, dim); with `memory is stream` each layer attends to its own input.
 
-        `sights` says what a layer sees, by its kind of attention.
+        `masks` says what a layer sees, by its kind of attention.
         """
         same = memory is stream
         stream = self.input_dropout(stream)
         for layer, kind in zip(self.layers, self.kinds, strict=True):
-            stream = layer(stream, stream if same else memory, sights[kind], bottleneck)
+            stream = layer(stream, stream if same else memory, masks[kind], bottleneck)
         output: Tensor = stream if self.norm is None else self.norm(stream)
         return output
 

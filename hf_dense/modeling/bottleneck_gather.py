@@ -1,29 +1,26 @@
-"""The rows of all processes, with exact gradients."""
+"""All-gather across processes, with exact gradients."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, distributed
+from torch.autograd.function import FunctionCtx
 
 
 class _GatherRows(torch.autograd.Function):
     """Rows of all processes one after the other; backwards, every process's gradient for one's own rows is summed."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
-        ctx.size = len(rows)
+    def forward(ctx: FunctionCtx, rows: Tensor) -> Tensor:
         parts = [torch.empty_like(rows) for _ in range(distributed.get_world_size())]
         distributed.all_gather(parts, rows.contiguous())
         return torch.cat(parts)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+    def backward(ctx: FunctionCtx, *gradients: Tensor) -> Tensor:
         total = gradients[0].clone()
         distributed.all_reduce(total)
-        start = distributed.get_rank() * ctx.size
-        return total[start : start + ctx.size]
+        return total.tensor_split(distributed.get_world_size())[distributed.get_rank()]
 
 
 def gather_rows(rows: Tensor) -> tuple[Tensor, int]:

@@ -1,4 +1,4 @@
-"""How the texts of a view lie in its tensors.
+"""Padding: how the texts of a batch lie in its tensors, and the attention masks that follow.
 
 The only file of the model that knows about padding. The engine asks a layout for first positions, masks and
 positions; texts packed into one row can come in as a second layout with the same methods.
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .bottleneck_attention import causal_window, near, open_blind_rows
-from .configuration_bottleneck import Decoder
+from .bottleneck_declaration import Decoder
 
 
 def join_views(views: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -61,7 +61,7 @@ class PaddedRows:
         """`hidden` (batch, length, dim) with `vectors` (batch, dim) at the first position of every text."""
         return torch.cat([vectors[:, None].to(hidden.dtype), hidden[:, 1:]], dim=1)
 
-    def spread(self, vectors: Tensor) -> Tensor:
+    def expand(self, vectors: Tensor) -> Tensor:
         """(batch, dim) -> (batch, length, dim): the vector of its text at every position."""
         return vectors[:, None].expand(-1, self.length, -1)
 

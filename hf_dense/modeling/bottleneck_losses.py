@@ -1,4 +1,4 @@
-"""Losses as pure functions."""
+"""Token cross-entropy, in-batch contrastive loss and bag-of-words loss, as pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine: encode every view, decode every view through its bottleneck, sum the losses.
+"""Bottlenecked masked auto-encoding: encode every view, decode every view through its bottleneck, sum the losses.
 
 One forward pass runs every method; what differs between methods is the declaration in the configuration.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +17,13 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import logging
 from transformers.utils.generic import ModelOutput
 
-from .bottleneck_backbones import build_backbone, family_of, has_token_types, same_vocabulary
-from .bottleneck_decoder import DecoderStack, ResidualLinear, Sight, VocabularyHead
+from .bottleneck_backbones import Backbone, build_backbone, family_of, has_token_types, same_vocabulary
+from .bottleneck_declaration import Bag, Decoder
+from .bottleneck_decoder import DecoderStack, LayerMask, ResidualLinear, VocabularyHead
 from .bottleneck_gather import gather_rows
 from .bottleneck_layout import PaddedRows, join_views
 from .bottleneck_losses import IGNORED, bag_loss, pair_loss, token_loss
-from .configuration_bottleneck import Bag, BottleneckConfig, Decoder
+from .configuration_bottleneck import BottleneckConfig
 
 logger = logging.get_logger(__name__)
 
@@ -45,11 +46,15 @@ class PreTrainingOutput(ModelOutput):
 
 
 class BottleneckModel(PreTrainedModel):
-    """The encoder alone; `pooler_output` is the bottleneck, the last hidden state at the first position."""
+    """The encoder alone; `pooler_output` is the bottleneck, the last hidden state at the first position.
+
+    A checkpoint's decoders, heads and whatever else stands beside the encoder are left out in silence.
+    """
 
     config: BottleneckConfig
     config_class = BottleneckConfig
     base_model_prefix = "encoder"
+    _keys_to_ignore_on_load_unexpected = [r"^(?!encoder\.|backbone\.)"]
     supports_gradient_checkpointing = True
     _supports_sdpa = True
 
@@ -67,7 +72,7 @@ class BottleneckModel(PreTrainedModel):
         self.backbone.set_input_embeddings(value)
 
     def forward(
-        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, **kwargs: Any
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, **kwargs: object
     ) -> BaseModelOutputWithPooling:
         """Encode a batch.
 
@@ -106,16 +111,18 @@ class BottleneckForPreTraining(PreTrainedModel):
     def __init__(self, config: BottleneckConfig) -> None:
         super().__init__(config)
         self.encoder = BottleneckModel(config)
+        self.encoder._keys_to_ignore_on_load_unexpected = []  # a part's patterns hold for the whole; none do here
         self.family = family_of(config.backbone)
         shape = self.family.shape(config.backbone)
         self.head = VocabularyHead(shape, config.vocab_size)
-        owners = {name: spec for name, spec in config.decoder_specs.items() if not spec.shares}
-        stacks = {name: DecoderStack(shape, spec, self._kinds(spec)) for name, spec in owners.items()}
-        self.decoders = nn.ModuleDict(stacks)
+        self.encoder_specs, self.decoder_specs = config.encoder_specs, config.decoder_specs
+        self.decoders = nn.ModuleDict()
+        for name, spec in self.decoder_specs.items():
+            if not spec.shares:
+                kinds = self.family.attention_kinds(config.backbone, spec.layers, spec.init == "last_layers")
+                self.decoders[name] = DecoderStack(shape, spec, kinds)
         own = [encoder for encoder, bag in config.bags.values() if bag.head == "own"]
         self.bag_heads = nn.ModuleDict({name: nn.Linear(shape.hidden, config.vocab_size) for name in own})
-        self.encoder_specs = config.encoder_specs
-        self.decoder_specs = config.decoder_specs
         self.post_init()  # type: ignore[no-untyped-call]
 
     @classmethod
@@ -159,18 +166,14 @@ class BottleneckForPreTraining(PreTrainedModel):
         for name in names:
             stack = self.decoders[name]
             assert isinstance(stack, DecoderStack)
-            layers = self.family.layers(self.encoder.backbone)[-len(stack.layers) :]
+            layers = self.family.layers(self.backbone)[-len(stack.layers) :]
             for ours, theirs in zip(stack.layers, layers, strict=True):
                 ours.load_state_dict(self.family.rename_layer(theirs.state_dict()))
-            final = self.family.final_norm(self.encoder.backbone)
+            final = self.family.final_norm(self.backbone)
             if stack.norm is not None and final is not None:
                 stack.norm.load_state_dict(final.state_dict())
         new = ["decoders." + name for name in self.decoders if name not in names]
         return new + ["bag_heads." + name for name in self.bag_heads]
-
-    def _kinds(self, spec: Decoder) -> list[str]:
-        """Kind of attention of each layer of a decoder."""
-        return self.family.attention_kinds(self.config.backbone, spec.layers, spec.init == "last_layers")
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -180,17 +183,16 @@ class BottleneckForPreTraining(PreTrainedModel):
         if isinstance(module, ResidualLinear) and module.scale != 1.0:
             init.normal_(module.weight, std=self.config.initializer_range * module.scale)
 
-    def get_input_embeddings(self) -> nn.Module:
-        """The word embeddings."""
-        return self.encoder.get_input_embeddings()
+    @property
+    def backbone(self) -> Backbone:
+        """The encoder's backbone, as its `Family` sees it."""
+        return cast(Backbone, self.encoder.backbone)
 
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the word embeddings."""
-        self.encoder.set_input_embeddings(value)
-
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
         """Resize the word matrix, and with it what else has a row for every token; such rows start at 0."""
-        words: nn.Embedding = super().resize_token_embeddings(*args, **kwargs)
+        words: nn.Embedding = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         size = words.weight.shape[0]
         self.head.bias = _resized(self.head.bias, size)
         for head in self.bag_heads.values():
@@ -223,8 +225,9 @@ class BottleneckForPreTraining(PreTrainedModel):
         states = self.encode(views)
         bottlenecks = {name: PaddedRows(views[name]).first(layers[-1]) for name, layers in states.items()}
         sums = {name: self.score_view(name, layers[-1], views[name], "mlm") for name, layers in states.items()}
+        scored = self.config.scored
         for name, spec in self.decoder_specs.items():
-            read = self.config.scored[name]
+            read = scored[name]
             hidden = self.decode(name, PaddedRows(views[read]), bottlenecks[spec.encoder], states[spec.encoder])
             sums[name] = self.score_view(read, hidden, views[read], spec.head)
         for name, encoder in self.config.contrasts.items():
@@ -279,31 +282,30 @@ class BottleneckForPreTraining(PreTrainedModel):
         elif stack.embeddings is not None:
             memory = stack.embeddings(self.get_input_embeddings()(layout.input_ids), positions)
         else:
-            memory = self.family.embed(self.encoder.backbone, positions, ids=layout.input_ids)
+            memory = self.family.embed(self.backbone, positions, ids=layout.input_ids)
         if spec.entry == "first":
             memory = layout.replace_first(memory, bottleneck)
-        spread = layout.spread(bottleneck)
-        stream = self._stream(spec, memory, spread, positions)
-        sights = {kind: self._sight(spec, layout, memory, positions, kind) for kind in set(stack.kinds)}
-        hidden: Tensor = stack(stream, memory, sights, spread)
+        expanded = layout.expand(bottleneck)
+        stream = self._stream(spec, memory, expanded, positions)
+        masks = {kind: self._mask(spec, layout, memory, positions, kind) for kind in set(stack.kinds)}
+        hidden: Tensor = stack(stream, memory, masks, expanded)
         return hidden
 
-    def _sight(self, spec: Decoder, layout: PaddedRows, memory: Tensor, positions: Tensor, kind: str) -> Sight:
+    def _mask(self, spec: Decoder, layout: PaddedRows, memory: Tensor, positions: Tensor, kind: str) -> LayerMask:
         """What a decoder's layers of one kind of attention see, with the backbone's scheme of positions."""
-        backbone = self.encoder.backbone
         mask = layout.visibility(spec, self.family.window(self.config.backbone, kind))
-        bias = self.family.position_bias(backbone, memory)
+        bias = self.family.position_bias(self.backbone, memory)
         if bias is not None:
             mask = bias.masked_fill(~mask, float("-inf"))
-        return Sight(mask, self.family.rotation(backbone, memory, positions, kind))
+        return LayerMask(mask, self.family.rotation(self.backbone, memory, positions, kind))
 
-    def _stream(self, spec: Decoder, memory: Tensor, spread: Tensor, positions: Tensor) -> Tensor:
+    def _stream(self, spec: Decoder, memory: Tensor, expanded: Tensor, positions: Tensor) -> Tensor:
         """The residual stream a decoder starts from (batch, length, dim)."""
         if spec.stream == "bottleneck":
-            at = self.family.position_vectors(self.encoder.backbone, positions)
-            return spread if at is None else spread + at
+            vectors = self.family.position_vectors(self.backbone, positions)
+            return expanded if vectors is None else expanded + vectors
         if spec.stream == "bottleneck_embedded":
-            return self.family.embed(self.encoder.backbone, positions, words=spread)
+            return self.family.embed(self.backbone, positions, words=expanded)
         return memory
 
     def score_view(self, name: str, hidden: Tensor, view: Mapping[str, Tensor], head: str) -> Tensor:
@@ -366,6 +368,22 @@ class BottleneckForPreTraining(PreTrainedModel):
         words = self.get_input_embeddings().weight
         assert isinstance(words, Tensor)
         return bag_loss(self.head(hidden), readable, text, counted, words, self.head.bias, bag.target == "mean")
+
+
+def model_classes(config: type[BottleneckConfig]) -> tuple[type[BottleneckModel], type[BottleneckForPreTraining]]:
+    """The model classes of a method, named after its configuration: of `RetroMAEConfig`, `RetroMAEModel` (the encoder)
+    and `RetroMAEForPreTraining`.
+
+    They must be variables of the configuration's module under just these names, where loading looks for them.
+    """
+    method = config.__name__.removesuffix("Config")
+    given = {"config_class": config, "__module__": config.__module__}
+    encoder = {**given, "__doc__": f"The encoder of a {method} checkpoint."}
+    pretraining = {**given, "__doc__": f"{method}'s encoder, head and decoders."}
+    return (
+        type(f"{method}Model", (BottleneckModel,), encoder),
+        type(f"{method}ForPreTraining", (BottleneckForPreTraining,), pretraining),
+    )
 
 
 def _resized(old: Tensor, size: int) -> nn.Parameter:

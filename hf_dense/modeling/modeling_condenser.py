@@ -8,7 +8,7 @@ arXiv:2108.05540.
 from __future__ import annotations
 
 from .configuration_bottleneck import BottleneckConfig, Decoder, Encoder, View
-from .modeling_bottleneck import BottleneckForPreTraining, BottleneckModel
+from .modeling_bottleneck import model_classes
 
 _HEAD = Decoder(view=None, inputs="hidden:half", layers=2)
 
@@ -26,21 +26,11 @@ class CondenserConfig(BottleneckConfig):
     declared_crop = "random"
 
 
-class CondenserModel(BottleneckModel):
-    """The encoder of a Condenser checkpoint."""
-
-    config_class = CondenserConfig
-    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
-
-
-class CondenserForPreTraining(BottleneckForPreTraining):
-    """Condenser's encoder, head and head decoder."""
-
-    config_class = CondenserConfig
+CondenserModel, CondenserForPreTraining = model_classes(CondenserConfig)
 
 
 class CoCondenserConfig(BottleneckConfig):
-    """Condenser on two spans of one document, drawn anew at each visit, and contrast of their bottlenecks against the
+    """Condenser on two spans of one document, drawn anew in every epoch, and contrast of their bottlenecks against the
     other spans of the batch.
 
     Token losses have weight 1 (the paper). The released code's gradient-cached path, with which its checkpoints were
@@ -54,14 +44,4 @@ class CoCondenserConfig(BottleneckConfig):
     declared_crop = "random"
 
 
-class CoCondenserModel(BottleneckModel):
-    """The encoder of a coCondenser checkpoint."""
-
-    config_class = CoCondenserConfig
-    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
-
-
-class CoCondenserForPreTraining(BottleneckForPreTraining):
-    """coCondenser's encoder, head and decoder."""
-
-    config_class = CoCondenserConfig
+CoCondenserModel, CoCondenserForPreTraining = model_classes(CoCondenserConfig)

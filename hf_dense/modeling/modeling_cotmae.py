@@ -6,7 +6,7 @@ Wu, Ma, Lin, Lin, Wang and Hu, "ConTextual Masked Auto-Encoder for Dense Passage
 from __future__ import annotations
 
 from .configuration_bottleneck import BottleneckConfig, Decoder, Encoder, View
-from .modeling_bottleneck import BottleneckForPreTraining, BottleneckModel
+from .modeling_bottleneck import model_classes
 
 
 class CoTMAEConfig(BottleneckConfig):
@@ -20,14 +20,4 @@ class CoTMAEConfig(BottleneckConfig):
     declared_crop = "random"
 
 
-class CoTMAEModel(BottleneckModel):
-    """The encoder of a CoT-MAE checkpoint."""
-
-    config_class = CoTMAEConfig
-    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
-
-
-class CoTMAEForPreTraining(BottleneckForPreTraining):
-    """CoT-MAE's encoder, head and decoder."""
-
-    config_class = CoTMAEConfig
+CoTMAEModel, CoTMAEForPreTraining = model_classes(CoTMAEConfig)

@@ -7,7 +7,7 @@ Dense Retrievers" (2022), arXiv:2212.07841.
 from __future__ import annotations
 
 from .configuration_bottleneck import BottleneckConfig, Decoder, Encoder, View
-from .modeling_bottleneck import BottleneckForPreTraining, BottleneckModel
+from .modeling_bottleneck import model_classes
 
 
 class MASTERConfig(BottleneckConfig):
@@ -51,14 +51,4 @@ class MASTERConfig(BottleneckConfig):
     declared_crop = "random"
 
 
-class MASTERModel(BottleneckModel):
-    """The encoder of a MASTER checkpoint."""
-
-    config_class = MASTERConfig
-    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
-
-
-class MASTERForPreTraining(BottleneckForPreTraining):
-    """MASTER's encoder, head and decoders."""
-
-    config_class = MASTERConfig
+MASTERModel, MASTERForPreTraining = model_classes(MASTERConfig)

@@ -1,13 +1,13 @@
 """Query-as-context: a generated query in place of a neighbouring span, on coCondenser and on CoT-MAE.
 
 Wu, Ma, Qian, Lin and Hu, "Query-as-context Pre-training for Dense Passage Retrieval" (EMNLP 2023),
-arXiv:2212.09598. One of a passage's generated queries is drawn at every visit.
+arXiv:2212.09598. One of a passage's generated queries is drawn in every epoch.
 """
 
 from __future__ import annotations
 
 from .configuration_bottleneck import BottleneckConfig, Decoder, Encoder, View
-from .modeling_bottleneck import BottleneckForPreTraining, BottleneckModel
+from .modeling_bottleneck import model_classes
 
 
 class QueryCoCondenserConfig(BottleneckConfig):
@@ -22,17 +22,7 @@ class QueryCoCondenserConfig(BottleneckConfig):
     declared_crop = "random"
 
 
-class QueryCoCondenserModel(BottleneckModel):
-    """The encoder of a query-as-context coCondenser checkpoint."""
-
-    config_class = QueryCoCondenserConfig
-    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
-
-
-class QueryCoCondenserForPreTraining(BottleneckForPreTraining):
-    """Query-as-context coCondenser's encoder, head and decoder."""
-
-    config_class = QueryCoCondenserConfig
+QueryCoCondenserModel, QueryCoCondenserForPreTraining = model_classes(QueryCoCondenserConfig)
 
 
 class QueryCoTMAEConfig(BottleneckConfig):
@@ -50,14 +40,4 @@ class QueryCoTMAEConfig(BottleneckConfig):
     declared_crop = "random"
 
 
-class QueryCoTMAEModel(BottleneckModel):
-    """The encoder of a query-as-context CoT-MAE checkpoint."""
-
-    config_class = QueryCoTMAEConfig
-    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
-
-
-class QueryCoTMAEForPreTraining(BottleneckForPreTraining):
-    """Query-as-context CoT-MAE's encoder, head and decoder."""
-
-    config_class = QueryCoTMAEConfig
+QueryCoTMAEModel, QueryCoTMAEForPreTraining = model_classes(QueryCoTMAEConfig)

@@ -7,7 +7,7 @@ arXiv:2205.12035.
 from __future__ import annotations
 
 from .configuration_bottleneck import BottleneckConfig, Decoder, Encoder, View
-from .modeling_bottleneck import BottleneckForPreTraining, BottleneckModel
+from .modeling_bottleneck import model_classes
 
 
 class RetroMAEConfig(BottleneckConfig):
@@ -26,14 +26,4 @@ class RetroMAEConfig(BottleneckConfig):
     }
 
 
-class RetroMAEModel(BottleneckModel):
-    """The encoder of a RetroMAE checkpoint."""
-
-    config_class = RetroMAEConfig
-    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
-
-
-class RetroMAEForPreTraining(BottleneckForPreTraining):
-    """RetroMAE's encoder, head and decoder."""
-
-    config_class = RetroMAEConfig
+RetroMAEModel, RetroMAEForPreTraining = model_classes(RetroMAEConfig)

@@ -7,7 +7,7 @@ Retrieval Using a Weak Decoder" (EMNLP 2021), arXiv:2102.09206.
 from __future__ import annotations
 
 from .configuration_bottleneck import BottleneckConfig, Decoder, Encoder, View
-from .modeling_bottleneck import BottleneckForPreTraining, BottleneckModel
+from .modeling_bottleneck import model_classes
 
 
 class SEEDConfig(BottleneckConfig):
@@ -35,14 +35,4 @@ class SEEDConfig(BottleneckConfig):
     }
 
 
-class SEEDModel(BottleneckModel):
-    """The encoder of a SEED-Encoder checkpoint."""
-
-    config_class = SEEDConfig
-    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\."]
-
-
-class SEEDForPreTraining(BottleneckForPreTraining):
-    """SEED-Encoder's encoder, head and decoder."""
-
-    config_class = SEEDConfig
+SEEDModel, SEEDForPreTraining = model_classes(SEEDConfig)

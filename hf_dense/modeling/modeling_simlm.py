@@ -7,19 +7,19 @@ Passage Retrieval" (ACL 2023), arXiv:2207.02578.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
-from transformers.models.auto import CONFIG_MAPPING
 
 from .bottleneck_backbones import Shape, has_token_types
+from .bottleneck_declaration import Decoder, Encoder, View
 from .bottleneck_losses import IGNORED
-from .configuration_bottleneck import BottleneckConfig, Decoder, Encoder, View
-from .modeling_bottleneck import BottleneckForPreTraining, BottleneckModel, PreTrainingOutput
+from .configuration_bottleneck import BottleneckConfig, Json, build_config, resolved
+from .modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput, model_classes
 
 _KEPT = -1.0  # in `uniform`: a token that the generator leaves alone
 
@@ -49,22 +49,18 @@ class SimLMConfig(BottleneckConfig):
 
     model_type = "simlm"
     has_generator = True
-    sub_configs: ClassVar[dict[str, Any]] = {"backbone_config": AutoConfig, "generator_config": AutoConfig}
+    sub_configs: ClassVar[dict[str, type[AutoConfig]]] = {"backbone_config": AutoConfig, "generator_config": AutoConfig}
     declared_encoders = {"encoder": Encoder(View(rate=0.30, fill="generator", labels="every"))}
     declared_decoders = {
         "decoder": Decoder(View(select="superset", rate=0.50, fill="generator", labels="every"), init="last_layers")
     }
 
-    generator_config: dict[str, Any] | PreTrainedConfig | None = None
+    generator_config: Json | PreTrainedConfig | None = None
     generator_weight: float = 0.0
 
-    def __post_init__(self, **kwargs: Any) -> None:
+    def __post_init__(self, **kwargs: object) -> None:
         if isinstance(self.generator_config, dict):
-            values = dict(self.generator_config)
-            kind = values.pop("model_type", "electra")
-            if kind not in CONFIG_MAPPING:
-                raise ValueError(f"generator_config has the model_type {kind!r}, which transformers does not know.")
-            self.generator_config = CONFIG_MAPPING[kind](**values)
+            self.generator_config = build_config("generator_config", self.generator_config, "electra")
         if self.generator_weight < 0:
             raise ValueError(f"generator_weight is {self.generator_weight}; a loss weight is not negative.")
         super().__post_init__(**kwargs)
@@ -74,22 +70,18 @@ class SimLMConfig(BottleneckConfig):
         """The weight of each loss in the sum, by name; `generator` is there when it is trained."""
         return super().weights | ({"generator": self.generator_weight} if self.generator_weight else {})
 
-    @property
+    @resolved
     def needs_generator(self) -> bool:
         """Whether a view is filled by a generator."""
         return any(view.fill == "generator" and view.select != "none" for view in self.views.values())
 
-    @property
+    @resolved
     def detects(self) -> bool:
         """Whether replaced tokens are to be told from original ones."""
         return any(view.labels == "replaced" for view in self.views.values())
 
 
-class SimLMModel(BottleneckModel):
-    """The encoder of a SimLM checkpoint."""
-
-    config_class = SimLMConfig
-    _keys_to_ignore_on_load_unexpected = [r"^head\.", r"^decoders\.", r"^generator\.", r"^detector\."]
+SimLMModel, _ = model_classes(SimLMConfig)
 
 
 class Detector(nn.Module):

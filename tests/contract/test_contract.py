@@ -409,12 +409,19 @@ class TestDeclaration:
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[Case, Path]:
-    """A checkpoint directory of every method on every backbone."""
+def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[Case, Path]:
+    """A checkpoint directory of every case that is tested."""
+    given = [
+        test.callspec.params.get("case")
+        for test in request.session.items
+        if isinstance(test, pytest.Function) and hasattr(test, "callspec")
+    ]
+    tested = {case for case in given if isinstance(case, Case)}
     root = tmp_path_factory.mktemp("checkpoints")
-    for case in CASES:
-        make_model(case).save_pretrained(root / case.name)
-    return {case: root / case.name for case in CASES}
+    paths = {case: root / case.name for case in CASES if case in tested}
+    for case, path in paths.items():
+        make_model(case).save_pretrained(path)
+    return paths
 
 
 def comparable(config: PreTrainedConfig) -> dict[str, Any]:

@@ -43,8 +43,8 @@ def test_a_decoder_that_copies_the_last_layers_computes_what_they_compute(backbo
     spec, stack = model.decoder_specs["decoder"], model.decoders["decoder"]
     output = model.encoder(**view, output_hidden_states=True)
     memory, layout = output.hidden_states[-1 - spec.layers], PaddedRows(view)
-    sights = {kind: model._sight(spec, layout, memory, layout.positions(), kind) for kind in set(stack.kinds)}
-    decoded = stack(memory, memory, sights, layout.spread(memory[:, 0]))
+    masks = {kind: model._mask(spec, layout, memory, layout.positions(), kind) for kind in set(stack.kinds)}
+    decoded = stack(memory, memory, masks, layout.expand(memory[:, 0]))
     kept = view["attention_mask"].bool()
     torch.testing.assert_close(decoded[kept], output.last_hidden_state[kept], atol=1e-5, rtol=0)
 

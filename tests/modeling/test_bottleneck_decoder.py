@@ -10,7 +10,14 @@ from transformers.models.bert.modeling_bert import BertLayer
 
 from hf_dense import METHODS, Decoder, SEEDConfig, View
 from hf_dense.modeling.bottleneck_backbones import FULL, family_of
-from hf_dense.modeling.bottleneck_decoder import Attention, Block, BottleneckEntry, DecoderStack, Sight, VocabularyHead
+from hf_dense.modeling.bottleneck_decoder import (
+    Attention,
+    Block,
+    BottleneckEntry,
+    DecoderStack,
+    LayerMask,
+    VocabularyHead,
+)
 
 BATCH, LENGTH, DIM = 2, 6, 32
 BERT = BertConfig(
@@ -100,9 +107,9 @@ def test_post_norm_block_on_one_stream_is_the_bert_layer() -> None:
     stream, _, mask, bottleneck = inputs()
     for visible in (mask, torch.ones_like(mask)):
         torch.testing.assert_close(
-            block(stream, stream, Sight(visible), bottleneck), layer(stream, visible), atol=1e-6, rtol=0
+            block(stream, stream, LayerMask(visible), bottleneck), layer(stream, visible), atol=1e-6, rtol=0
         )
-    assert not torch.allclose(block(stream, stream, Sight(mask), bottleneck), layer(stream, torch.ones_like(mask)))
+    assert not torch.allclose(block(stream, stream, LayerMask(mask), bottleneck), layer(stream, torch.ones_like(mask)))
 
 
 def test_two_stream_block_equals_the_loop() -> None:
@@ -110,7 +117,7 @@ def test_two_stream_block_equals_the_loop() -> None:
     stream, memory, mask, bottleneck = inputs()
     middle = plain_norm(block.attention_norm, stream + plain_attention(block.attention, stream, memory, mask))
     expected = plain_norm(block.output_norm, middle + plain_expand(block, middle))
-    torch.testing.assert_close(block(stream, memory, Sight(mask), bottleneck), expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(block(stream, memory, LayerMask(mask), bottleneck), expected, atol=1e-9, rtol=0)
 
 
 def test_pre_norm_block_equals_the_loop() -> None:
@@ -121,7 +128,7 @@ def test_pre_norm_block_equals_the_loop() -> None:
     expected = stream + plain_attention(block.attention, seen, seen, mask)
     expected = expected + block.entry.output(block.entry.value(bottleneck))
     expected = expected + plain_expand(block, plain_norm(block.output_norm, expected))
-    torch.testing.assert_close(block(stream, stream, Sight(mask), bottleneck), expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(block(stream, stream, LayerMask(mask), bottleneck), expected, atol=1e-9, rtol=0)
 
 
 def test_bottleneck_entry_is_attention_over_one_key() -> None:
@@ -142,10 +149,10 @@ def test_stack_runs_its_layers_in_turn(decoder: Decoder) -> None:
     stream, _, mask, bottleneck = inputs()
     expected = stream
     for layer in stack.layers:
-        expected = layer(expected, expected, Sight(mask), bottleneck)
+        expected = layer(expected, expected, LayerMask(mask), bottleneck)
     if decoder.norm == "pre":
         expected = plain_norm(stack.norm, expected)
-    torch.testing.assert_close(stack(stream, stream, {FULL: Sight(mask)}, bottleneck), expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(stack(stream, stream, {FULL: LayerMask(mask)}, bottleneck), expected, atol=1e-9, rtol=0)
 
 
 def test_own_embeddings_add_positions_and_normalise() -> None:

@@ -26,7 +26,7 @@ def test_first_and_replace_first_and_spread() -> None:
     replaced = layout().replace_first(hidden, vectors)
     assert replaced[:, 0].tolist() == vectors.tolist()
     assert torch.equal(replaced[:, 1:], hidden[:, 1:])
-    assert layout().spread(vectors).tolist() == [[row] * 4 for row in vectors.tolist()]
+    assert layout().expand(vectors).tolist() == [[row] * 4 for row in vectors.tolist()]
 
 
 def test_replace_first_keeps_the_type_of_the_states() -> None:

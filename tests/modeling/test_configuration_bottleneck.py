@@ -1,13 +1,29 @@
 from __future__ import annotations
 
+import copy
 import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import BertConfig
+import torch
+from tiny_backbones import BACKBONES, HIDDEN
+from transformers import AutoConfig, BertConfig
 
-from hf_dense import METHODS, CoTMAEConfig, Decoder, Encoder, RetroMAEConfig, SEEDConfig, View
-from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
+from hf_dense import (
+    METHODS,
+    BottleneckConfig,
+    CoTMAEConfig,
+    Decoder,
+    DupMAEConfig,
+    Encoder,
+    RetroMAEConfig,
+    SEEDConfig,
+    SimLMConfig,
+    View,
+)
 
 
 def test_declarations_are_complete_without_overrides() -> None:
@@ -145,3 +161,111 @@ def test_bad_configurations_are_refused(values: dict[str, Any], message: str) ->
 
 def test_the_base_configuration_declares_nothing() -> None:
     assert BottleneckConfig().views == {}
+
+
+def test_the_classes_property_is_documented() -> None:
+    assert BottleneckConfig.views.__doc__.startswith("The views a batch holds")
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The views, encoders and decoders that are made, by the name of their class."""
+    made: list[str] = []
+    for kind in (View, Encoder, Decoder):
+
+        def check(self: Any, kind: Any = kind, original: Any = kind.__post_init__) -> None:
+            made.append(kind.__name__)
+            original(self)
+
+        monkeypatch.setattr(kind, "__post_init__", check)
+    return made
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_training_step_resolves_no_declaration(method: str, built: list[str]) -> None:
+    config = METHODS[method].config(backbone_config=BACKBONES["bert"](0.1))
+    model = METHODS[method].pretraining(config)
+    ids = torch.randint(5, 100, (4, 9))
+    view = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids, "visible": torch.ones(4, 9, 9)}
+    assert built
+    built.clear()
+    model(dict.fromkeys(model.config.views, view)).loss.backward()
+    assert built == []
+
+
+def changed(config: RetroMAEConfig, way: str) -> RetroMAEConfig:
+    """`config` with the decoder's weight 0.5, by one of the ways in which configurations change."""
+    if way == "inside":
+        config.decoders["decoder"]["weight"] = 0.5
+    elif way == "set":
+        config.decoders = {"decoder": {**config.decoders["decoder"], "weight": 0.5}}
+    elif way == "from_dict":
+        return RetroMAEConfig.from_dict(config.to_dict() | {"decoders": {"decoder": {"weight": 0.5}}})
+    else:
+        config = copy.deepcopy(config)
+        config.decoders["decoder"]["weight"] = 0.5
+    return config
+
+
+@pytest.mark.parametrize("way", ["inside", "set", "from_dict", "copy"])
+def test_what_follows_from_a_declaration_follows_its_changes(way: str) -> None:
+    config = RetroMAEConfig()
+    assert config.weights == {"encoder": 1.0, "decoder": 1.0}
+    assert config.decoder_specs["decoder"].weight == 1.0
+    other = changed(config, way)
+    assert other.weights == {"encoder": 1.0, "decoder": 0.5}
+    assert other.decoder_specs["decoder"].weight == 0.5
+    assert config.weights["decoder"] == (0.5 if other is config else 1.0)
+
+
+def test_what_follows_from_a_declaration_is_not_part_of_the_configuration(tmp_path: Path) -> None:
+    used, fresh = DupMAEConfig(backbone_config={"hidden_size": HIDDEN}), DupMAEConfig()
+    fresh.backbone_config = used.backbone_config
+    assert list(used.views) == ["encoder", "decoder"]
+    assert used.sources == ["text"]
+    assert used == fresh
+    assert used.to_dict() == fresh.to_dict()
+    assert vars(used) == vars(fresh)
+    for again in (pickle.loads(pickle.dumps(used)), copy.deepcopy(used), copy.copy(used)):
+        assert again.to_dict() == fresh.to_dict()
+        assert not hasattr(again, "_resolved")
+        assert again.views == used.views
+    used.save_pretrained(tmp_path)
+    assert "_resolved" not in (tmp_path / "config.json").read_text()
+
+
+def test_what_a_caller_does_to_a_result_stays_with_the_caller() -> None:
+    config = RetroMAEConfig()
+    config.views.clear()
+    config.sources.append("other")
+    assert list(config.views) == ["encoder", "decoder"]
+    assert config.sources == ["text"]
+
+
+@pytest.mark.parametrize(
+    ("cls", "slip", "meant"),
+    [
+        (RetroMAEConfig, "enocders", "encoders"),
+        (RetroMAEConfig, "encoder", "encoders"),
+        (RetroMAEConfig, "decoder", "decoders"),
+        (RetroMAEConfig, "backbone_conifg", "backbone_config"),
+        (RetroMAEConfig, "backbone", "backbone_config"),
+        (SimLMConfig, "generator", "generator_config"),
+    ],
+)
+def test_a_slip_in_an_argument_is_refused(cls: type[BottleneckConfig], slip: str, meant: str, tmp_path: Path) -> None:
+    message = f"^{cls.__name__} has no argument '{slip}'; did you mean '{meant}'\\?$"
+    with pytest.raises(ValueError, match=message):
+        cls(**{slip: {}})
+    cls().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        AutoConfig.from_pretrained(tmp_path, **{slip: {}})
+
+
+def test_arguments_of_every_configuration_are_taken() -> None:
+    given = {"num_labels": 3, "is_decoder": False, "output_attentions": False, "tokenizer_class": "BertTokenizer"}
+    config = RetroMAEConfig(
+        **given, name_or_path="somewhere", torch_dtype="float32", attn_implementation="sdpa", seed=1
+    )
+    assert {name: getattr(config, name) for name in given} == given
+    assert (config.dtype, config.seed, config.name_or_path) == (torch.float32, 1, "somewhere")
