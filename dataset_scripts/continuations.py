@@ -8,4 +8,5 @@ import sys
 from hf_dense.commands.main import main
 
 if __name__ == "__main__":
-    main(["data", "generate", "--kind", "continuation", "--model", "gpt2", "--output_length", "126", *sys.argv[1:]])
+    sys.argv[1:1] = ["data", "generate", "--kind", "continuation", "--model", "gpt2", "--output_length", "126"]
+    main()

@@ -10,4 +10,5 @@ from hf_dense.commands.main import main
 WRITER = ["--model", "doc2query/all-with_prefix-t5-base-v1", "--template", "text2query: {text}"]
 
 if __name__ == "__main__":
-    main(["data", "generate", "--kind", "queries", *WRITER, *sys.argv[1:]])
+    sys.argv[1:1] = ["data", "generate", "--kind", "queries", *WRITER]
+    main()

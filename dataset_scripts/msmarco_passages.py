@@ -8,4 +8,5 @@ import sys
 from hf_dense.commands.main import main
 
 if __name__ == "__main__":
-    main(["data", "passages", "Tevatron/msmarco-passage-corpus", "--whole", "--repeats", "keep", *sys.argv[1:]])
+    sys.argv[1:1] = ["data", "passages", "Tevatron/msmarco-passage-corpus", "--whole", "--repeats", "keep"]
+    main()

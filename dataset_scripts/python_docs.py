@@ -8,33 +8,31 @@ from __future__ import annotations
 import argparse
 import os
 
+from hf_dense.commands.output import add_output_arguments
 from hf_dense.data.collections import content_hash, push_collection
-from hf_dense.data.passages import tokenizer_counter
 from hf_dense.data.python_docs.collection import build_python_docs
 from hf_dense.errors import run_main
+from hf_dense.storage.output import Output
 
 
 def main() -> None:
     """Parse the command line, build, and publish if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, help="directory to write; replaced if it exists")
     parser.add_argument("--length", type=int, default=64, help="greatest number of tokens in a passage (default: 64)")
     parser.add_argument("--tokenizer", help="count the tokens of this tokenizer (default: words and punctuation marks)")
     parser.add_argument("--packages", nargs="+", help='distributions to read, "python" for the standard library')
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many read files side by side")
-    parser.add_argument("--push_to_hub", metavar="REPO", help="also publish the collection under this name")
+    add_output_arguments(parser, push=True)
     options = parser.parse_args()
 
     command = ["python dataset_scripts/python_docs.py --out OUT", f"--length {options.length}"]
     command += [f"--tokenizer {options.tokenizer}"] if options.tokenizer else []
     command += [f"--packages {' '.join(options.packages)}"] if options.packages else []
     out = build_python_docs(
-        options.out,
+        Output(options.out, options.overwrite, " ".join(command)),
         packages=options.packages,
         length=options.length,
-        count_tokens=tokenizer_counter(options.tokenizer) if options.tokenizer else None,
-        unit=f"tokens of {options.tokenizer}" if options.tokenizer else "pre-tokens",
-        command=" ".join(command),
+        tokenizer=options.tokenizer,
         processes=options.processes,
     )
     print(f"{out}: content {content_hash(out)[:12]}")

@@ -10,4 +10,5 @@ import sys
 from hf_dense.commands.main import main
 
 if __name__ == "__main__":
-    main(["data", "passages", "--length", "510", "wikimedia/wikipedia:20231101.en", *sys.argv[1:]])
+    sys.argv[1:1] = ["data", "passages", "--length", "510", "wikimedia/wikipedia:20231101.en"]
+    main()

@@ -8,4 +8,5 @@ import sys
 from hf_dense.commands.main import main
 
 if __name__ == "__main__":
-    main(["data", "passages", "--whole", "--repeats", "keep", "--license", "cc-by-sa-3.0", *sys.argv[1:]])
+    sys.argv[1:1] = ["data", "passages", "--whole", "--repeats", "keep", "--license", "cc-by-sa-3.0"]
+    main()

@@ -1,54 +1,66 @@
-"""The verbs of `hf-dense data`. Heavy imports belong inside the functions that run."""
+"""The verb `hf-dense data`: corpora, contexts, labels, generated texts and training lists, each one directory."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Final
 
-from hf_dense.errors import InputError
+from hf_dense.commands.output import add_output_arguments, output_of
+from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.process_group import is_main_process
+
+SUMMARY: Final = "Build corpora, contexts, labels, generated texts and negatives."
 
 
 @dataclass(frozen=True)
 class DataVerb:
-    """One kind of data: its help line, its arguments, what builds it."""
+    """One kind of data: its help line, its arguments, what builds it. Heavy imports belong inside `run`."""
 
     summary: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], None]
+    run: Callable[[argparse.Namespace], object]
 
 
-def add_data_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add every verb of `DATA_VERBS` to the parser of `hf-dense data`."""
     verbs = parser.add_subparsers(dest="data", required=True, metavar="WHAT")
     for name, verb in DATA_VERBS.items():
-        verb.add_arguments(verbs.add_parser(name, help=verb.summary, description=verb.summary))
+        summary = verb.summary
+        verb.add_arguments(verbs.add_parser(name, help=summary, description=summary, allow_abbrev=False))
 
 
-def run_data(arguments: argparse.Namespace) -> None:
-    """Build what the arguments name."""
+def run(arguments: argparse.Namespace) -> None:
+    """Build what the arguments name, say what is there, and publish it where that is asked for."""
+    before = Manifest.load(arguments.out)
     DATA_VERBS[arguments.data].run(arguments)
-
-
-def _command() -> str:
-    """The command line, for the card."""
-    return " ".join(["hf-dense", *map(shlex.quote, sys.argv[1:])])
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", required=True, metavar="DIR", help="directory to write, complete or not at all")
-    parser.add_argument("--license", default="other", help="licence of the texts, for the card (default: other)")
-    parser.add_argument("--push_to_hub", metavar="REPO", help="also publish it under this name")
-
-
-def _publish(arguments: argparse.Namespace) -> None:
-    if arguments.push_to_hub:
+    if not is_main_process():
+        return
+    manifest = Manifest.load(arguments.out)
+    facts = manifest.facts if manifest else {}
+    counts = facts.get("counts", facts)
+    found = ", ".join(f"{number:,} {what}" for what, number in counts.items() if isinstance(number, int))
+    state = "is there already, made from the same" if manifest == before else "is written"
+    print(f"{arguments.out} {state}{': ' if found else ''}{found}")
+    if getattr(arguments, "push_to_hub", None):
         from hf_dense.data.collections import push_collection
 
         push_collection(arguments.out, arguments.push_to_hub)
+
+
+def _given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Some arguments by their names."""
+    return {name: getattr(arguments, name) for name in names}
+
+
+def _add_dataset(parser: argparse.ArgumentParser) -> None:
+    add_output_arguments(parser, license_of="the texts", push=True)
+
+
+def _add_corpus(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("corpus", metavar="CORPUS", help="passages: a directory, file or Hub dataset")
 
 
 def _add_passages(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +89,7 @@ def _add_passages(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where documents are cut")
     parser.add_argument("--processes", type=int, help="how many cut side by side (default: one for each core)")
     parser.add_argument("--address", help="of the Ray cluster (default: one is started here)")
-    _add_output(parser)
+    _add_dataset(parser)
 
 
 def _passages(arguments: argparse.Namespace) -> None:
@@ -85,79 +97,47 @@ def _passages(arguments: argparse.Namespace) -> None:
     from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
 
     columns = {role: getattr(arguments, f"{role}_column") for role in ("id", "title", "text")}
-    out = build_passage_corpus(
+    length = None if arguments.whole else arguments.length
+    build_passage_corpus(
         arguments.sources,
-        arguments.out,
-        Cutting(
-            None if arguments.whole else arguments.length,
-            arguments.tokenizer,
-            arguments.short,
-            arguments.titles,
-            arguments.repeats,
-        ),
+        output_of(arguments),
+        Cutting(length, **_given(arguments, "tokenizer", "short", "titles", "repeats")),
         columns={role: name for role, name in columns.items() if name},
         split=arguments.split,
-        licence=arguments.license,
         engine=Engine(arguments.engine, arguments.processes, arguments.address),
-        command=_command(),
     )
-    print((out / "counts.json").read_text(encoding="utf-8").strip().strip("{}").strip())
-    _publish(arguments)
-
-
-def _add_corpus(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("corpus", help="passages: a directory, file or Hub dataset")
-    parser.add_argument("--tokenizer", help="whose tokens are counted")
 
 
 def _add_contexts(parser: argparse.ArgumentParser) -> None:
     _add_corpus(parser)
+    parser.add_argument("--tokenizer", help="whose tokens are counted (default: words and punctuation marks)")
     parser.add_argument("--length", type=int, default=128, help="of an overlapping span, in tokens (default: 128)")
     parser.add_argument("--seed", type=int, default=0, help="of the draws (default: 0)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many work side by side")
-    _add_output(parser)
+    _add_dataset(parser)
 
 
 def _contexts(arguments: argparse.Namespace) -> None:
     from hf_dense.data.contexts import write_contexts
 
-    rows = write_contexts(
-        arguments.corpus,
-        arguments.out,
-        length=arguments.length,
-        tokenizer=arguments.tokenizer,
-        seed=arguments.seed,
-        processes=arguments.processes,
-        licence=arguments.license,
-        command=_command(),
-    )
-    print(f"{rows:,} passages with contexts in {arguments.out}")
-    _publish(arguments)
+    options = _given(arguments, "length", "tokenizer", "seed", "processes")
+    write_contexts(arguments.corpus, output_of(arguments), **options)
 
 
 def _add_keywords(parser: argparse.ArgumentParser) -> None:
     _add_corpus(parser)
-    parser.add_argument("--out", required=True, metavar="FILE", help="Parquet file to write, complete or not at all")
+    parser.add_argument("--tokenizer", required=True, help="of the pre-training: words are made of its tokens")
+    add_output_arguments(parser)
 
 
 def _keywords(arguments: argparse.Namespace) -> None:
-    from transformers import AutoTokenizer
-
-    from hf_dense.data.corpus import load_passages
     from hf_dense.pretraining.word_counts import build_word_counts
 
-    if not arguments.tokenizer:
-        raise InputError("Words are made of tokens; name the tokenizer of the pre-training with --tokenizer.")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer)
-    except (OSError, ValueError) as error:
-        raise InputError(f"No tokenizer can be loaded from {arguments.tokenizer!r}.") from error
-    counted = build_word_counts(load_passages(arguments.corpus), tokenizer, arguments.out)
-    print(f"{len(counted.words):,} words of {counted.total:,} passages in {arguments.out}")
+    build_word_counts(arguments.corpus, arguments.tokenizer, output_of(arguments))
 
 
 def _add_negatives(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dataset", help="collection: corpus, queries and judgements")
+    parser.add_argument("collection", metavar="COLLECTION", help="corpus, queries and judgements")
     parser.add_argument("--split", default="train", help="of the judgements (default: train)")
     parser.add_argument("--depth", type=int, default=200, help="greatest number of negatives of a query (default: 200)")
     parser.add_argument("--model", help="retriever that finds them: a directory or Hub id (default: BM25)")
@@ -170,58 +150,42 @@ def _add_negatives(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--filter_margin", type=float, default=0.0, help="keep what it scores this much below the positive (default: 0)"
     )
-    _add_output(parser)
+    _add_dataset(parser)
 
 
 def _negatives(arguments: argparse.Namespace) -> None:
     from hf_dense.finetuning.mining import mine_negatives
     from hf_dense.finetuning.negatives import build_lexical_negatives
 
-    where = (arguments.dataset, arguments.out, arguments.split)
+    where = (arguments.collection, output_of(arguments), arguments.split)
     if arguments.model is None:
-        build_lexical_negatives(*where, arguments.depth, arguments.license, _command())
+        build_lexical_negatives(*where, arguments.depth)
     else:
         names = ("depth", "skip", "kind", "margin", "filter_by", "filter_margin")
-        options = {name: getattr(arguments, name) for name in names}
-        mine_negatives(arguments.model, *where, **options, licence=arguments.license, command=_command())
-    print(f"Negatives of split {arguments.split} in {arguments.out}")
-    _publish(arguments)
+        mine_negatives(arguments.model, *where, **_given(arguments, *names))
 
 
 def _add_scores(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dataset", help="collection with the texts of the passages")
+    parser.add_argument("collection", metavar="COLLECTION", help="with the texts of the passages")
     parser.add_argument(
-        "--lists", metavar="DIR", help="training lists, such as mined negatives (default: the dataset's)"
+        "--lists", metavar="DIR", help="training lists, such as mined negatives (default: the collection's)"
     )
     parser.add_argument("--model", required=True, help="cross-encoder: a directory or Hub id")
     parser.add_argument("--split", default="train", help="of the lists (default: train)")
     parser.add_argument("--depth", type=int, default=200, help="negatives of a list that are scored (default: 200)")
     parser.add_argument("--batch_size", type=int, default=64, help="pairs read at once (default: 64)")
-    _add_output(parser)
+    _add_dataset(parser)
 
 
 def _scores(arguments: argparse.Namespace) -> None:
     from hf_dense.finetuning.scoring import score_lists
-    from hf_dense.storage.process_group import process_state
 
-    score_lists(
-        arguments.model,
-        arguments.lists or arguments.dataset,
-        arguments.dataset,
-        arguments.out,
-        arguments.split,
-        batch_size=arguments.batch_size,
-        depth=arguments.depth,
-        licence=arguments.license,
-        command=_command(),
-    )
-    if process_state().is_main_process:
-        print(f"Scored lists of split {arguments.split} in {arguments.out}")
-        _publish(arguments)
+    where = (arguments.lists or arguments.collection, arguments.collection, output_of(arguments), arguments.split)
+    score_lists(arguments.model, *where, **_given(arguments, "batch_size", "depth"))
 
 
 def _add_generate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("corpus", help="passages: a directory, file or Hub dataset")
+    _add_corpus(parser)
     parser.add_argument("--kind", choices=("queries", "continuation"), default="queries", help="(default: queries)")
     parser.add_argument("--model", required=True, help="language model: a directory or Hub id")
     parser.add_argument(
@@ -232,49 +196,42 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top_k", type=int, default=25, help="tokens drawn from (default: 25)")
     parser.add_argument("--top_p", type=float, default=0.95, help="probability drawn from (default: 0.95)")
     parser.add_argument("--input_length", type=int, default=384, help="tokens of a prompt (default: 384)")
-    parser.add_argument("--output_length", type=int, default=64, help="tokens written at most (default: 64)")
+    parser.add_argument("--output_length", type=int, default=64, help="tokens generated at most (default: 64)")
     parser.add_argument("--batch_size", type=int, default=32, help="passages at once (default: 32)")
     parser.add_argument("--seed", type=int, default=42, help="of all draws (default: 42)")
-    _add_output(parser)
+    _add_dataset(parser)
 
 
 def _generate(arguments: argparse.Namespace) -> None:
+    from dataclasses import fields
+
     from hf_dense.data.corpus import load_passages
-    from hf_dense.data.generation import Writing, generate
+    from hf_dense.data.generation import TextGenerationConfig, generate
     from hf_dense.storage.process_group import process_state
 
-    names = ["kind", "model", "template", "candidates", "deduplicate", "top_k", "top_p"]
-    names += ["input_length", "output_length", "seed"]
-    writing = Writing(**{name: getattr(arguments, name) for name in names})
+    config = TextGenerationConfig(**_given(arguments, *(field.name for field in fields(TextGenerationConfig))))
     with process_state().main_process_first():
         corpus = load_passages(arguments.corpus)
-    generate(
-        corpus,
-        arguments.out,
-        writing,
-        source=arguments.corpus,
-        batch_size=arguments.batch_size,
-        licence=arguments.license,
-        command=_command(),
-    )
-    if process_state().is_main_process:
-        print(f"{len(corpus):,} passages with generated {arguments.kind} in {arguments.out}")
-        _publish(arguments)
+    generate(corpus, output_of(arguments), config, source=arguments.corpus, batch_size=arguments.batch_size)
 
 
 def _add_train_generator(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "source", help="collection to learn queries from; for --kind continuation any corpus of passages"
+        "source",
+        metavar="COLLECTION",
+        help="queries and passages to learn from; for --kind continuation any corpus of passages",
     )
     parser.add_argument("--kind", choices=("queries", "continuation"), default="queries", help="(default: queries)")
     parser.add_argument("--split", default="train", help="of a collection's judgements (default: train)")
-    parser.add_argument("--base", help="language model to start from (default: a small one from scratch)")
+    parser.add_argument(
+        "--base", metavar="MODEL", help="language model to start from (default: a small one, untrained)"
+    )
     parser.add_argument("--template", default="{text}", help="prompt; the same is to be used for generating")
-    parser.add_argument("--out", required=True, metavar="DIR", help="directory of the model")
     parser.add_argument("--max_steps", type=int, default=2000, help="(default: 2000)")
     parser.add_argument("--batch_size", type=int, default=16, help="(default: 16)")
     parser.add_argument("--learning_rate", type=float, default=1e-3, help="(default: 1e-3)")
     parser.add_argument("--seed", type=int, default=42, help="(default: 42)")
+    add_output_arguments(parser)
 
 
 def _train_generator(arguments: argparse.Namespace) -> None:
@@ -289,23 +246,20 @@ def _train_generator(arguments: argparse.Namespace) -> None:
     else:
         rows = load_passages(arguments.source).select_columns(["text"])
     training = Seq2SeqTrainingArguments(
-        output_dir=arguments.out,
-        max_steps=arguments.max_steps,
+        **_given(arguments, "max_steps", "learning_rate", "seed"),
         per_device_train_batch_size=arguments.batch_size,
-        learning_rate=arguments.learning_rate,
         warmup_steps=0.1,
         logging_steps=50,
         save_steps=500,
         save_total_limit=1,
-        seed=arguments.seed,
         report_to="none",
     )
-    train_generator(rows, training, base=arguments.base, template=arguments.template)
-    print(f"A generator of {arguments.kind} in {arguments.out}")
+    options = _given(arguments, "source", "base", "template")
+    train_generator(rows, output_of(arguments), training, **options)
 
 
 def _add_labels(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", help="file or folder of labelled queries")
+    parser.add_argument("source", metavar="SOURCE", help="file or folder of labelled queries")
     parser.add_argument(
         "--form",
         choices=("pairs", "dpr", "msmarco", "mind"),
@@ -316,20 +270,17 @@ def _add_labels(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--split", nargs="+", default=["train"], help="what the labels are for; msmarco takes several (default: train)"
     )
-    parser.add_argument("--corpus", help="passages, in place of those that come with the labels")
-    _add_output(parser)
+    parser.add_argument("--corpus", metavar="CORPUS", help="passages, in place of those that come with the labels")
+    _add_dataset(parser)
 
 
 def _labels(arguments: argparse.Namespace) -> None:
     from hf_dense.data.supervision import build_collection
 
-    given = (arguments.source, arguments.out, arguments.form, arguments.split, arguments.corpus, arguments.license)
-    build_collection(*given, command=_command())
-    print(f"Collection with split {' and '.join(arguments.split)} in {arguments.out}")
-    _publish(arguments)
+    build_collection(arguments.source, output_of(arguments), arguments.form, arguments.split, arguments.corpus)
 
 
-DATA_VERBS = {
+DATA_VERBS: Final = {
     "passages": DataVerb("Cut documents into passages.", _add_passages, _passages),
     "contexts": DataVerb("Pair passages with other spans of their documents.", _add_contexts, _contexts),
     "keywords": DataVerb("Count the words of a corpus, for keyword masks.", _add_keywords, _keywords),

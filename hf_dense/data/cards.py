@@ -10,6 +10,7 @@ from typing import Any, Final
 from huggingface_hub import DatasetCard, DatasetCardData
 
 from hf_dense.storage.files import write_text
+from hf_dense.storage.output import Staged
 
 _SIZES: Final = (
     ("n<1K", 10**3),
@@ -30,7 +31,7 @@ _CARD: Final = """---
 
 {about}
 
-Built from `{source}` by
+Built from {sources} by
 
 ```
 {command}
@@ -81,45 +82,34 @@ def _content(folder: Path, patterns: Iterable[str]) -> int:
 
 
 def write_card(
-    folder: Path,
-    *,
-    title: str,
-    about: str,
-    columns: Mapping[str, str],
-    counts: Mapping[str, int],
-    rows: int,
-    source: str,
-    licence: str,
-    command: str,
-    configs: Mapping[str, str],
+    work: Staged, *, title: str, about: str, columns: Mapping[str, str], rows: int, configs: Mapping[str, str]
 ) -> None:
-    """Write a dataset's `README.md`.
+    """Write a dataset's `README.md`; sources, command and licence are those of its manifest.
 
     Args:
+        work: the dataset, complete but for its card; its facts have `counts` of what was read, kept and left out.
         about: what a row is and how it came to be, in a few sentences.
         columns: what each holds.
-        counts: what was read, kept and left out.
         rows: number of rows, for the Hub's size category.
-        licence: an identifier of the Hub (`cc-by-sa-4.0`), or `other`.
-        command: what builds it.
         configs: the files of each configuration, which is its one split too.
     """
+    manifest = work.manifest
     data = DatasetCardData(
-        license=licence,
+        license=manifest.licence,
         pretty_name=title,
         size_categories=size_category(rows),
         task_categories=["text-retrieval"],
         tags=["hf_dense", "dense-retrieval"],
-        configs=[configuration(folder, name, {name: path}) for name, path in configs.items()],
+        configs=[configuration(work.result, name, {name: path}) for name, path in configs.items()],
     )
     content = _CARD.format(
         data=data.to_yaml(),
         title=title,
         about=about,
-        source=source,
-        command=command or "hf_dense",
+        sources=", ".join(f"`{name}` ({what})" for what, name in manifest.sources.items()),
+        command=manifest.command or "hf_dense",
         columns="\n".join(f"- `{name}`: {what}" for name, what in columns.items()),
-        counts="\n".join(f"| {name} | {number:,} |" for name, number in counts.items()),
-        licence="That of the source." if licence == "other" else licence,
+        counts="\n".join(f"| {name} | {number:,} |" for name, number in work.facts["counts"].items()),
+        licence="That of the source." if manifest.licence == "other" else manifest.licence,
     )
-    write_text(folder / "README.md", str(DatasetCard(content)))
+    write_text(work.result / "README.md", str(DatasetCard(content)))

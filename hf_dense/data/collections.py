@@ -16,8 +16,10 @@ from typing import Final
 import pyarrow as pa
 from datasets import Dataset, Features, Value
 from huggingface_hub import create_repo, upload_folder
-from pyarrow import csv, dataset, json, parquet
+from pyarrow import csv, json, parquet
 
+from hf_dense.data.corpus import open_files, table_files
+from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_files
@@ -43,16 +45,13 @@ def load_corpus(path: str | os.PathLike[str]) -> Dataset:
     Raises:
         InputError: the directory, its corpus or a column is missing, or the corpus is empty.
     """
-    files = sorted(_existing(Path(path)).glob("corpus/*.parquet"))
-    if sum(file.stat().st_size for file in files) > _IN_MEMORY:
+    files = table_files(_existing(Path(path)))
+    if files and files[0].suffix == ".parquet" and sum(file.stat().st_size for file in files) > _IN_MEMORY:
         return _open_corpus(files)
-    table = _read_table(Path(path), "corpus", _REQUIRED_OF_CORPUS)
-    if table.num_rows == 0:
+    rows = _read_table(Path(path), "corpus", _REQUIRED_OF_CORPUS)
+    if rows.num_rows == 0:
         raise InputError(f"the corpus of {path} is empty; it needs at least one passage")
-    if "title" not in table.column_names:
-        table = table.append_column("title", pa.array([""] * table.num_rows, pa.string()))
-    features = Features({name: CORPUS[name] for name in CORPUS if name in table.column_names})
-    return _to_dataset(table, features)
+    return Dataset(_complete(rows))
 
 
 def load_queries(path: str | os.PathLike[str]) -> Dataset:
@@ -61,7 +60,7 @@ def load_queries(path: str | os.PathLike[str]) -> Dataset:
     Raises:
         InputError: the directory, its queries or a column is missing.
     """
-    return _to_dataset(_read_table(Path(path), "queries", tuple(QUERIES)), QUERIES)
+    return Dataset(_select(_read_table(Path(path), "queries", tuple(QUERIES)), QUERIES))
 
 
 def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, int]]:
@@ -80,7 +79,7 @@ def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, 
     else:
         there = sorted(file.stem for file in folder.glob("*") if file.suffix in (".parquet", ".tsv"))
         raise InputError(f"{path} has no relevance judgements for split {split!r}; it has {_listed(there)}")
-    _check_columns(table, tuple(QRELS), published[0] if published else beir)
+    _check_columns(table.column_names, tuple(QRELS), published[0] if published else beir)
     qrels: dict[str, dict[str, int]] = {}
     columns = (table.column(name).to_pylist() for name in QRELS)
     for query, passage, grade in zip(*columns, strict=True):
@@ -103,30 +102,36 @@ def training_pairs(path: str | os.PathLike[str], split: str = "train") -> Datase
     pairs = [(query, passage) for query, graded in qrels.items() for passage, grade in graded.items() if grade > 0]
     if not pairs:
         raise InputError(f"split {split!r} of {path} has no relevant passage to train on; choose another split")
-    rows, questions = corpus[:], queries[:]
-    places_of_passage = judged_places(corpus)
-    place_of_query = {name: at for at, name in enumerate(questions["id"])}
-    _check_known([passage for _, passage in pairs], places_of_passage, "passages", "corpus", split)
-    _check_known([query for query, _ in pairs], place_of_query, "queries", "queries", split)
-    places = [places_of_passage[passage][0] for _, passage in pairs]
+    rows, texts = corpus[:], dict(zip(queries["id"][:], queries["text"][:], strict=True))
+    judged = judged_indices(corpus)
+    _check_known([passage for _, passage in pairs], judged, "passages", "corpus", split)
+    _check_known([query for query, _ in pairs], texts, "queries", "queries", split)
+    indices = [judged[passage][0] for _, passage in pairs]
     return Dataset.from_dict(
         {
-            "query": [questions["text"][place_of_query[query]] for query, _ in pairs],
-            "passage": [f"{rows['title'][at]} {rows['text'][at]}".strip() for at in places],
+            "query": [texts[query] for query, _ in pairs],
+            "passage": [passage_text(rows["title"][index], rows["text"][index]) for index in indices],
             "query_id": [query for query, _ in pairs],
-            "passage_id": [rows["id"][at] for at in places],
+            "passage_id": [rows["id"][index] for index in indices],
         }
     )
 
 
-def judged_places(corpus: Dataset) -> dict[str, list[int]]:
-    """Rows that a judgement speaks of when it names a passage (one row), or a document (all rows cut from it)."""
-    places: dict[str, list[int]] = {}
+def judged_indices(corpus: Dataset) -> dict[str, list[int]]:
+    """Indices of the rows that a judgement speaks of: one of a passage; of a document all rows that were cut from it.
+
+    Args:
+        corpus: column `id`, and `document` where documents were cut.
+
+    Returns:
+        By the id of the passage or document.
+    """
+    indices: dict[str, list[int]] = {}
     if "document" in corpus.column_names:
-        for at, name in enumerate(corpus["document"][:]):
-            places.setdefault(name, []).append(at)
-    places.update((name, [at]) for at, name in enumerate(corpus["id"][:]))
-    return places
+        for index, name in enumerate(corpus["document"][:]):
+            indices.setdefault(name, []).append(index)
+    indices.update((name, [index]) for index, name in enumerate(corpus["id"][:]))
+    return indices
 
 
 def load_answers(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -166,7 +171,7 @@ def push_collection(path: str | os.PathLike[str], repository: str, private: bool
         repo_id=repository,
         folder_path=folder,
         repo_type="dataset",
-        allow_patterns=["*.parquet", "README.md", "*.json"],
+        allow_patterns=["*.parquet", "README.md"],
         commit_message="Upload the dataset",
     )
 
@@ -179,17 +184,16 @@ def _existing(folder: Path) -> Path:
 
 def _read_table(folder: Path, name: str, required: Sequence[str]) -> pa.Table:
     """The Parquet files of `folder/name`, or `folder/name.jsonl`, as one table with a column `id`."""
-    files = sorted(_existing(folder).glob(f"{name}/*.parquet"))
-    lines = folder / f"{name}.jsonl"
-    if files:
+    files = table_files(_existing(folder), name)
+    if not files:
+        raise InputError(f"{folder} has no {name}: neither {name}/*.parquet nor {name}.jsonl is there")
+    if files[0].suffix == ".parquet":
         table, origin = pa.concat_tables([parquet.read_table(file) for file in files]), folder / name
-    elif lines.exists():
-        table, origin = _parse(lines, {"_id": pa.string(), "title": pa.string(), "text": pa.string()}), lines
+    else:
+        table, origin = _parse(files[0], {"_id": pa.string(), "title": pa.string(), "text": pa.string()}), files[0]
         if "id" not in table.column_names:
             table = table.rename_columns([{"_id": "id"}.get(column, column) for column in table.column_names])
-    else:
-        raise InputError(f"{folder} has no {name}: neither {name}/*.parquet nor {name}.jsonl is there")
-    _check_columns(table, required, origin)
+    _check_columns(table.column_names, required, origin)
     return table
 
 
@@ -209,14 +213,10 @@ def _parse(file: Path, types: dict[str, pa.DataType]) -> pa.Table:
         raise InputError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
 
 
-def _check_columns(table: pa.Table, required: Sequence[str], origin: Path) -> None:
+def _check_columns(names: Sequence[str], required: Sequence[str], origin: Path) -> None:
     for name in required:
-        _check_column(name, table.column_names, origin)
-
-
-def _check_column(name: str, names: Sequence[str], origin: Path) -> None:
-    if name not in names:
-        raise InputError(f"{origin} has no column {name!r}; its columns are {_listed(names)}")
+        if name not in names:
+            raise InputError(f"{origin} has no column {name!r}; its columns are {_listed(names)}")
 
 
 def _check_known(names: Sequence[str], known: Mapping[str, object], what: str, where: str, split: str) -> None:
@@ -231,35 +231,31 @@ def _check_known(names: Sequence[str], known: Mapping[str, object], what: str, w
 def _open_corpus(files: Sequence[Path]) -> Dataset:
     """The corpus in Parquet files, on disk."""
     names = parquet.read_schema(files[0]).names
-    for name in _REQUIRED_OF_CORPUS:
-        _check_column(name, names, files[0])
-    features = Features({name: CORPUS[name] for name in CORPUS if name in {*names, "title"}})
-    stored = Dataset.from_parquet(
-        [str(file) for file in files],
-        # Else Arrow reads ahead through the whole file.
-        fragment_scan_options=dataset.ParquetFragmentScanOptions(pre_buffer=False),
-    )
+    _check_columns(names, _REQUIRED_OF_CORPUS, files[0])
+    stored = open_files(files)
     assert isinstance(stored, Dataset)
-
-    def complete(rows: pa.Table) -> pa.Table:
-        if "title" not in names:
-            rows = rows.append_column("title", pa.array([""] * rows.num_rows, pa.string()))
-        return _select(rows, features)
-
     # Arrow to Arrow: no row becomes an object of Python's.
     return (
         stored.with_format("arrow")
-        .map(complete, batched=True, features=features, remove_columns=names, desc="Opening the corpus")
+        .map(_complete, batched=True, features=_features(names), remove_columns=names, desc="Opening the corpus")
         .with_format(None)
     )
 
 
-def _to_dataset(table: pa.Table, features: Features) -> Dataset:
-    """Those columns of `table` that `features` name, as strings or integers, no text absent."""
-    return Dataset(_select(table, features))
+def _complete(rows: pa.Table) -> pa.Table:
+    """The columns of a corpus, with a title for every passage."""
+    if "title" not in rows.column_names:
+        rows = rows.append_column("title", pa.array([""] * rows.num_rows, pa.string()))
+    return _select(rows, _features(rows.column_names))
+
+
+def _features(names: Sequence[str]) -> Features:
+    """Those of a corpus that are there, and the title."""
+    return Features({name: CORPUS[name] for name in CORPUS if name in {*names, "title"}})
 
 
 def _select(table: pa.Table, features: Features) -> pa.Table:
+    """Those columns of `table` that `features` name, as strings or integers, no text absent."""
     columns = {}
     for name, feature in features.items():
         assert isinstance(feature, Value)

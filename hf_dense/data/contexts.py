@@ -11,11 +11,21 @@ from typing import Final
 from datasets import Dataset, concatenate_datasets
 
 from hf_dense.data.cards import write_card
-from hf_dense.data.passages import CountTokens, build_passages, pretoken_counter, tokenizer_counter
+from hf_dense.data.corpus import load_passages
+from hf_dense.data.passages import (
+    CountTokens,
+    build_passages,
+    check_length,
+    pretoken_counter,
+    token_counter,
+    token_unit,
+    tokenizer_source,
+)
 from hf_dense.data.sentences import split_sentences
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
-from hf_dense.storage.legacy import atomic_directory, check_replaceable
+from hf_dense.storage.fingerprints import fingerprint_rows
+from hf_dense.storage.output import Output, Source, Staged
 
 CONTEXTS: Final = ("neighbour", "near", "overlap", "random")
 _REACH = 100  # spans to either side among which a random one is drawn
@@ -29,7 +39,7 @@ def add_contexts(
     """A corpus with four more columns, each another span of the passage's document.
 
     `neighbour`: the next passage, or the one before for the last (MASTER, and CoT-MAE's plain form). `near`: the next
-    or the one before, drawn. `random`: another passage at most 100 places away. `overlap`: the passage's last sentences
+    or the one before, drawn. `random`: another one, at most 100 passages away. `overlap`: the passage's last sentences
     and those that follow it, up to `length`; for the last passage its first ones and those before. The last three are
     CoT-MAE's released contexts.
 
@@ -46,17 +56,15 @@ def add_contexts(
     Raises:
         InputError: a column is missing, or no document has two passages.
     """
-    missing = [name for name in _NEEDED if name not in corpus.column_names]
-    if missing:
-        raise InputError(f"Contexts need the corpus column {missing[0]!r}; it has: {', '.join(corpus.column_names)}.")
-    places = corpus.select_columns(["document", "position"]).to_pandas()
-    places = places.sort_values(["document", "position"], kind="stable")
-    places = places[places.duplicated("document", keep=False)]
-    if places.empty:
+    _check_columns(corpus)
+    rows = corpus.select_columns(["document", "position"]).to_pandas()
+    rows = rows.sort_values(["document", "position"], kind="stable")
+    rows = rows[rows.duplicated("document", keep=False)]
+    if rows.empty:
         raise InputError("No document has two passages, so none has another span; cut them into shorter passages.")
-    ordered = corpus.select(places.index.to_numpy()).flatten_indices()
+    ordered = corpus.select(rows.index.to_numpy()).flatten_indices()
     counter = count_tokens or pretoken_counter()
-    starts = places["document"].ne(places["document"].shift()).to_numpy().nonzero()[0].tolist()
+    starts = rows["document"].ne(rows["document"].shift()).to_numpy().nonzero()[0].tolist()
     ends = [*starts[1:], len(ordered)]
 
     def add(batch: dict[str, list[int]]) -> dict[str, list[str]]:
@@ -81,60 +89,66 @@ def add_contexts(
     return concatenate_datasets([ordered, added], axis=1)
 
 
+def _check_columns(corpus: Dataset) -> None:
+    missing = [name for name in _NEEDED if name not in corpus.column_names]
+    if missing:
+        raise InputError(f"Contexts need the corpus column {missing[0]!r}; it has: {', '.join(corpus.column_names)}.")
+
+
 def write_contexts(
     source: str,
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | Output,
     *,
     length: int = 128,
     tokenizer: str | None = None,
     seed: int = 0,
     processes: int = 1,
-    licence: str = "other",
-    command: str = "",
-) -> int:
-    """Write a corpus with contexts (see `add_contexts`) to the directory `out`, complete or not at all.
+) -> Path:
+    """Write a corpus with contexts (see `add_contexts`) to the directory `out`.
 
     Args:
-        source: passages, as `hf_dense.pretraining.corpus.load_passages` reads them.
+        source: passages, as `hf_dense.data.corpus.load_passages` reads them.
         tokenizer: whose tokens are counted; words and punctuation marks when absent.
 
     Returns:
-        The number of passages.
+        The directory.
 
     Raises:
-        InputError: the corpus cannot be read, or has no contexts.
+        InputError: the corpus cannot be read, or has no contexts, or see `Output.stage`.
     """
-    from hf_dense.data.corpus import load_passages
+    check_length(length)
+    output, corpus = Output.of(out), load_passages(source)
+    _check_columns(corpus)
+    sources = {"corpus": Source(source, fingerprint_rows(corpus, corpus.column_names)), **tokenizer_source(tokenizer)}
+    with output.stage("contexts", {"length": length}, sources, seed=seed) as work:
+        if not work.done:
+            rows = add_contexts(corpus, length, token_counter(tokenizer), seed, processes)
+            work.facts["counts"] = {"passages read": len(corpus), "passages with contexts": len(rows)}
+            _write(work, rows, f"{length} {token_unit(tokenizer)}")
+    return output.path
 
-    check_replaceable(out, marker="README.md")
-    corpus = load_passages(source)
-    counter = tokenizer_counter(tokenizer) if tokenizer else None
-    rows = add_contexts(corpus, length, counter, seed, processes)
-    with atomic_directory(out) as work:
-        with ShardWriter(work / "corpus") as writer:
-            for batch in rows.with_format("arrow").iter(10_000):
-                writer.write(batch)
-        write_card(
-            work,
-            title=f"Passages with contexts of {Path(source).name}",
-            about="Every passage with four other spans of its document: the neighbouring passage, one of the two "
-            "beside it, one at most 100 places away, and one that begins inside it. Documents of one passage are left "
-            "out.",
-            columns={
-                "text": "the passage",
-                "neighbour": "the next passage, or the one before for the last",
-                "near": "the next or the one before, drawn",
-                "random": "another passage of the document, at most 100 places away",
-                "overlap": f"the passage's last sentences and those that follow, up to {length} tokens",
-            },
-            counts={"passages read": len(corpus), "passages with contexts": len(rows)},
-            rows=len(rows),
-            source=source,
-            licence=licence,
-            command=command,
-            configs={"corpus": "corpus/*.parquet"},
-        )
-    return len(rows)
+
+def _write(work: Staged, rows: Dataset, longest: str) -> None:
+    metadata = rows.features.arrow_schema.metadata  # that of the rows holds a number that is drawn
+    with ShardWriter(work.result / "corpus") as writer:
+        for batch in rows.with_format("arrow").iter(10_000):
+            writer.write(batch.replace_schema_metadata(metadata))
+    write_card(
+        work,
+        title=f"Passages with contexts of {Path(work.manifest.sources['corpus']).name}",
+        about="Every passage with four other spans of its document: the neighbouring passage, one of the two "
+        f"beside it, one at most {_REACH} passages away, and one that begins inside it. Documents of one passage are "
+        "left out.",
+        columns={
+            "text": "the passage",
+            "neighbour": "the next passage, or the one before for the last",
+            "near": "the next or the one before, drawn",
+            "random": f"another passage of the document, at most {_REACH} passages away",
+            "overlap": f"the passage's last sentences and those that follow, up to {longest}",
+        },
+        rows=len(rows),
+        configs={"corpus": "corpus/*.parquet"},
+    )
 
 
 def document_contexts(texts: Sequence[str], key: str, length: int, count_tokens: CountTokens) -> dict[str, list[str]]:
@@ -142,7 +156,7 @@ def document_contexts(texts: Sequence[str], key: str, length: int, count_tokens:
 
     Args:
         texts: two passages at least.
-        key: what the draws depend on, beside the place of the passage.
+        key: what the draws depend on, beside the index of the passage.
 
     Returns:
         For each of `CONTEXTS` one text per passage.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict, load_dataset, load_dataset_builder
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
+from pyarrow.dataset import ParquetFragmentScanOptions
 
 from hf_dense.errors import InputError
 
@@ -73,19 +75,45 @@ def _open(source: str, streaming: bool) -> Dataset | IterableDataset:
         raise InputError(f"The corpus {source!r} is neither a path nor a dataset that can be reached.") from error
 
 
+def table_files(folder: Path, table: str = "corpus") -> list[Path]:
+    """The files of a table of a collection, in published form or of BEIR; none where it is not there."""
+    lines = folder / f"{table}.jsonl"
+    return sorted(folder.glob(f"{table}/*.parquet")) or ([lines] if lines.is_file() else [])
+
+
+def open_files(files: Sequence[Path], streaming: bool = False) -> Dataset | IterableDataset:
+    """The rows of files of one kind: mapped from a copy in the cache of `datasets`, or read as they are asked for."""
+    kind = _FILES[files[0].suffix]
+    options: dict[str, Any] = {}
+    if kind == "parquet" and not streaming:  # else Arrow reads ahead through the whole file
+        options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
+    return load_dataset(kind, data_files=[str(file) for file in files], split="train", streaming=streaming, **options)
+
+
+def corpus_files(path: Path) -> list[Path]:
+    """The files that a local corpus is read from.
+
+    Raises:
+        InputError: a directory holds none.
+    """
+    if not path.is_dir():
+        return [path]
+    files = table_files(path) or sorted(path.glob("*.parquet")) or sorted(path.glob("*.jsonl"))
+    if not files:
+        known = "corpus/*.parquet, corpus.jsonl, *.parquet or *.jsonl"
+        raise InputError(f"The directory {path} holds no corpus ({known}).")
+    return files
+
+
 def _load(path: Path, streaming: bool) -> Dataset | IterableDataset:
     """A local file or directory."""
-    if path.is_file():
-        if path.suffix not in _FILES:
-            raise InputError(f"{path} is of no known kind; give a file ending in {', '.join(_FILES)} or a directory.")
-        if path.stat().st_size == 0:
-            raise InputError(f"The corpus {path} is empty.")
-        return load_dataset(_FILES[path.suffix], data_files=str(path), split="train", streaming=streaming)
-    for pattern in ("corpus/*.parquet", "corpus.jsonl", "*.parquet", "*.jsonl"):
-        files = sorted(str(file) for file in path.glob(pattern))
-        if files:
-            return load_dataset(_FILES[Path(files[0]).suffix], data_files=files, split="train", streaming=streaming)
-    raise InputError(f"The directory {path} holds no corpus (corpus/*.parquet, corpus.jsonl, *.parquet or *.jsonl).")
+    if path.is_dir():
+        return open_files(corpus_files(path), streaming)
+    if path.suffix not in _FILES:
+        raise InputError(f"{path} is of no known kind; give a file ending in {', '.join(_FILES)} or a directory.")
+    if path.stat().st_size == 0:
+        raise InputError(f"The corpus {path} is empty.")
+    return open_files([path], streaming)
 
 
 def _load_named(source: str, streaming: bool) -> Dataset | IterableDataset:

@@ -19,8 +19,11 @@ from typing import IO, Any, Final
 from pyarrow import ArrowException
 from pyarrow.parquet import ParquetFile
 
+from hf_dense.data.corpus import table_files
 from hf_dense.data.pages import PAGES, UnreadableError, read_page
 from hf_dense.errors import InputError
+from hf_dense.storage.fingerprints import fingerprint_files, fingerprint_values
+from hf_dense.storage.output import Source
 
 MAX_BYTES: Final = 10_000_000  # of one document; books are below 5 million characters
 
@@ -42,6 +45,21 @@ class TextDocument:
     text: str
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """A source that is there.
+
+    Args:
+        read: its documents.
+        fingerprint: of what is read.
+        whole: whether it is a folder, all documents of which are read.
+    """
+
+    read: Callable[[], Iterator[TextDocument]]
+    fingerprint: Callable[[], str]
+    whole: bool = False
+
+
 class DocumentReader:
     """The documents of one or several sources, in their order.
 
@@ -58,7 +76,7 @@ class DocumentReader:
             (not JSON, a broken PDF, ...), `duplicate id`.
 
     Raises:
-        InputError: there is nothing at the source, or it has no column of texts.
+        InputError: there is nothing at a source, or it has no column of texts.
     """
 
     def __init__(self, *sources: str, columns: Mapping[str, str] | None = None, split: str = "train") -> None:
@@ -66,11 +84,11 @@ class DocumentReader:
         self.columns = dict(columns or {})
         self.split = split
         self.counts: Counter[str] = Counter()
-        self.openers = [self._opener(source) for source in sources]
+        self.opened = [self._open(source) for source in sources]
 
     def __iter__(self) -> Iterator[TextDocument]:
         seen: set[bytes] = set()
-        for document in (document for opener in self.openers for document in opener()):
+        for document in (document for opened in self.opened for document in opened.read()):
             if not document.text.strip():
                 self.counts["empty"] += 1
                 continue
@@ -82,32 +100,54 @@ class DocumentReader:
             self.counts["documents read"] += 1
             yield document
 
-    def _opener(self, source: str) -> Callable[[], Iterator[TextDocument]]:
+    def made_from(self, out: Path) -> dict[str, Source]:
+        """The sources, for the manifest of an output: fingerprints of the very files that are read.
+
+        Raises:
+            InputError: `out` lies inside a folder that is read whole, so that it would be read by the next run.
+        """
+        found: dict[str, Source] = {}
+        for number, (source, opened) in enumerate(zip(self.sources, self.opened, strict=True), start=1):
+            if opened.whole and Path(source).resolve() in out.resolve().parents:
+                raise InputError(f"{out} lies inside {source}, all of which is read; name a directory outside of it.")
+            found["documents" if number == 1 else f"documents {number}"] = Source(source, opened.fingerprint())
+        return found
+
+    def _open(self, source: str) -> _Opened:
         path = Path(source)
-        if path.is_file():
-            return lambda: self._file(path, path.parent)
         if path.is_dir():
             files = _files_of(path)
             if not files:
                 raise InputError(f"The folder {path} holds no documents ({', '.join((*PAGES, *_TABLES))}).")
-            return lambda: (document for file in files for document in self._file(file, path))
+            return self._local(files, path, whole=not table_files(path))
+        if path.is_file():
+            return self._local([path], path.parent)
         if path.is_absolute() or source.startswith(".") or source.count("/") > 1:
             raise InputError(f"The source {source} does not exist.")
-        return lambda: self._published(source)
+        return self._published(source)
 
-    def _published(self, source: str) -> Iterator[TextDocument]:
+    def _local(self, files: list[Path], folder: Path, whole: bool = False) -> _Opened:
+        def read() -> Iterator[TextDocument]:
+            return (document for file in files for document in self._file(file, folder))
+
+        return _Opened(read, lambda: fingerprint_files(files, folder), whole)
+
+    def _published(self, source: str) -> _Opened:
         """A dataset of the Hub, streamed."""
-        from datasets import load_dataset
+        from datasets import load_dataset_builder
         from datasets.exceptions import DatasetNotFoundError
 
         name, _, configuration = source.partition(":")
         try:
-            rows = load_dataset(name, configuration or None, split=self.split, streaming=True)
+            builder = load_dataset_builder(name, configuration or None)
+            rows = builder.as_streaming_dataset(split=self.split)
         except (DatasetNotFoundError, FileNotFoundError, ConnectionError, ValueError) as error:
             raise InputError(
                 f"{source!r} is neither a path nor a dataset of the Hub to be reached (split {self.split!r})."
             ) from error
-        yield from self._documents(iter(rows), name)
+        splits: Mapping[str, list[str]] = builder.config.data_files
+        files = splits[self.split] if self.split in splits else [file for split in splits.values() for file in split]
+        return _Opened(lambda: self._documents(iter(rows), name), lambda: _fingerprint_published(name, files))
 
     def _file(self, path: Path, folder: Path) -> Iterator[TextDocument]:
         name = path.relative_to(folder).as_posix()
@@ -139,16 +179,16 @@ class DocumentReader:
             yield TextDocument(name, title or path.stem, text)
 
     def _documents(self, rows: Iterator[Row], name: str) -> Iterator[TextDocument]:
-        """Rows with columns as documents; a row without id is called after its file and place."""
+        """Rows with columns as documents; a row without id is called after its file and its number there."""
         chosen: dict[str, str | None] | None = None
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             chosen = chosen or self._columns_of(row, name)
             text = row.get(chosen["text"] or "")
             if isinstance(text, list):
                 text = "\n\n".join(str(paragraph) for paragraph in text)
             key = row.get(chosen["id"]) if chosen["id"] else None
             title = row.get(chosen["title"]) if chosen["title"] else None
-            document = TextDocument(f"{name}-{place}" if key is None else str(key), str(title or ""), str(text or ""))
+            document = TextDocument(f"{name}-{index}" if key is None else str(key), str(title or ""), str(text or ""))
             if any("\ud800" <= letter <= "\udfff" for letter in document.text):
                 self.counts["broken UTF-8"] += 1
             elif len(document.text) > MAX_BYTES:
@@ -236,10 +276,19 @@ class DocumentReader:
 
 def _files_of(folder: Path) -> list[Path]:
     """The files that make up a source: a collection's corpus, or all files of a kind that is known."""
-    for pattern in ("corpus/*.parquet", "corpus.jsonl"):
-        if files := sorted(folder.glob(pattern)):
-            return files
-    return sorted(path for path in folder.rglob("*") if path.suffix in (*PAGES, *_TABLES) and path.is_file())
+    known = (*PAGES, *_TABLES)
+    return table_files(folder) or sorted(path for path in folder.rglob("*") if path.suffix in known and path.is_file())
+
+
+def _fingerprint_published(name: str, files: list[str]) -> str:
+    """Of files on the Hub, whose digests it knows, and of the name that rows without id are called after."""
+    from huggingface_hub import HfApi, HfFileSystem
+
+    parts: list[Any] = [HfFileSystem().resolve_path(file) for file in files]
+    paths = [part.path_in_repo for part in parts]
+    found: Any = HfApi().get_paths_info(parts[0].repo_id, paths, revision=parts[0].revision, repo_type="dataset")
+    digests = {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in found}
+    return fingerprint_values({"name": name, "files": [[path, digests[path]] for path in paths]})
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:

@@ -93,12 +93,12 @@ def _runs(texts: Sequence[str]) -> tuple[Hashes, NDArray[np.int64]]:
     sizes = np.minimum(counts, SHINGLE)
     runs = counts - sizes + 1
     starts = np.cumsum(runs) - runs
-    places = np.arange(int(runs.sum())) + np.repeat(np.cumsum(counts) - counts - starts, runs)
+    indices = np.arange(int(runs.sum())) + np.repeat(np.cumsum(counts) - counts - starts, runs)
     length = np.repeat(sizes, runs)
-    joint = np.zeros(len(places), dtype=np.uint64)
+    joint = np.zeros(len(indices), dtype=np.uint64)
     for at in range(SHINGLE):
         longer = length > at
-        joint[longer] = _scatter(joint[longer] * _MIX + codes[places[longer] + at])
+        joint[longer] = _scatter(joint[longer] * _MIX + codes[indices[longer] + at])
     return joint, starts
 
 

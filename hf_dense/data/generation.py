@@ -1,14 +1,13 @@
 """Texts that a language model writes about passages: queries they answer, or how they go on.
 
-Passages are worked on in pieces. Every piece is written to disk when it is done, and what it holds depends on the piece
-and the seed alone: a run that was killed goes on where it stopped and ends with the same result, on any number of
-processes (`accelerate launch`).
+Passages are worked on in pieces. Every piece is written to disk when it is done, and its draws depend on the piece and
+the seed alone: a run that was killed goes on where it stopped and ends with the same result, on any number of processes
+(`accelerate launch`). A run that goes on with another batch size has other draws from there on.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -34,19 +33,27 @@ from transformers import (
 from hf_dense.data.cards import write_card
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
-from hf_dense.storage.legacy import atomic_directory, begin_or_resume, check_replaceable
-from hf_dense.storage.process_group import process_state
+from hf_dense.storage.files import replaced_file
+from hf_dense.storage.fingerprints import (
+    fingerprint_rows,
+    fingerprint_tokenizer,
+    fingerprint_values,
+    fingerprint_weights,
+)
+from hf_dense.storage.output import Output, Source, Staged
+from hf_dense.storage.process_group import is_main_process, process_state, wait_for_everyone
 
 Kind = Literal["queries", "continuation"]
 
 _PIECE: Final = 256  # passages
 
 _COLUMN: Final = {"queries": pa.list_(pa.string()), "continuation": pa.string()}
+_NO_SETTINGS: Final = ("_name_or_path", "transformers_version", "dtype", "architectures")  # of a model's configuration
 
 
 @dataclass(frozen=True)
-class Writing:
-    """What is written, by which model, and how tokens are drawn.
+class TextGenerationConfig:
+    """What is generated, by which model, and how tokens are drawn.
 
     Args:
         kind: `queries`, a list for each passage (docTTTTTquery, query-as-context), or one `continuation` (MASTER).
@@ -94,73 +101,79 @@ class Writing:
 
 def generate(
     corpus: Dataset,
-    out: str | os.PathLike[str],
-    writing: Writing,
+    out: str | os.PathLike[str] | Output,
+    config: TextGenerationConfig,
     *,
-    source: str = "",
+    source: str = "a corpus",
     batch_size: int = 32,
-    licence: str = "other",
-    command: str = "",
 ) -> Path:
-    """Write a corpus with a column of generated texts to the directory `out`, complete or not at all.
+    """Write a corpus with a column of generated texts to the directory `out`.
 
     Args:
         corpus: column `text`, and `title` where the template names it; others are kept.
-        out: pieces that are done stand in `<out>.partial` until all are.
-        batch_size: passages written about at once.
+        source: path or Hub id of the corpus.
+        batch_size: passages worked on at once.
 
     Returns:
-        `out` as a path, on every process.
+        The directory, on every process.
 
     Raises:
-        InputError: the model cannot be loaded, the corpus is empty or has the column already, or an unfinished run in
-            `out` was another one.
+        InputError: the model cannot be loaded, the corpus is empty or has the column already, or see `Output.stage`.
     """
-    if writing.kind in corpus.column_names:
-        raise InputError(f"The corpus has the column {writing.kind!r} already; remove it, or use it as it is.")
-    check_replaceable(out, marker="README.md")
+    if config.kind in corpus.column_names:
+        raise InputError(f"The corpus has the column {config.kind!r} already; remove it, or use it as it is.")
     if not len(corpus):
         raise InputError("The corpus is empty; there is nothing to write about.")
-    state = process_state()
-    target, pieces = Path(out), Path(f"{out}.partial")
-    starts = range(0, len(corpus), _PIECE)
-    begin_or_resume(pieces, {**asdict(writing), "passages": len(corpus), "first passage": corpus[0]["text"][:200]})
-    state.wait_for_everyone()
+    output, generator = Output.of(out), TextGenerator(config, process_state().device)
+    settings = {name: value for name, value in asdict(config).items() if name not in ("model", "seed")}
+    sources = {"corpus": Source(source, fingerprint_rows(corpus, corpus.column_names)), "model": generator.source}
+    with output.stage("generated texts", settings, sources, seed=config.seed, resumable=True) as work:
+        if not work.done:
+            _write_pieces(corpus, work.pieces, generator, batch_size)
+            wait_for_everyone()
+            if is_main_process():
+                _join(corpus, work, config)
+    return output.path
+
+
+def _write_pieces(corpus: Dataset, pieces: Path, generator: TextGenerator, batch_size: int) -> None:
+    """This process's share of the pieces, but for those that are there."""
+    state, starts = process_state(), range(0, len(corpus), _PIECE)
     mine = [start for number, start in enumerate(starts) if number % state.num_processes == state.process_index]
     left = [start for start in mine if not _piece(pieces, start).exists()]
-    if left:
-        writer = Writer(writing, state.device)
-        with tqdm(
-            total=len(mine) * _PIECE,
-            initial=(len(mine) - len(left)) * _PIECE,
-            desc=f"Writing {writing.kind}",
-            unit=" passages",
-            disable=not state.is_main_process,
-        ) as bar:
-            for start in left:
-                rows = corpus[start : start + _PIECE]
-                titles = rows.get("title") or [""] * len(rows["text"])
-                texts = writer.write(rows["text"], titles, batch_size, start, bar.update)
-                _save(_piece(pieces, start), texts, writing.kind)
-    state.wait_for_everyone()
-    if state.is_main_process:
-        _join(corpus, pieces, starts, target, writing, source, licence, command)
-        shutil.rmtree(pieces)
-    state.wait_for_everyone()
-    return target
+    with tqdm(
+        total=len(mine) * _PIECE,
+        initial=(len(mine) - len(left)) * _PIECE,
+        desc=f"Generating {generator.config.kind}",
+        unit=" passages",
+        disable=not state.is_main_process,
+    ) as bar:
+        for start in left:
+            rows = corpus[start : start + _PIECE]
+            titles = rows.get("title") or [""] * len(rows["text"])
+            texts = generator.generate(rows["text"], titles, batch_size, start, bar.update)
+            _save(_piece(pieces, start), texts, generator.config.kind)
 
 
-class Writer:
-    """A language model that writes about passages."""
+class TextGenerator:
+    """A language model that writes about passages.
 
-    def __init__(self, writing: Writing, device: torch.device | str = "cpu") -> None:
-        self.writing = writing
+    Attributes:
+        source: the model, by what it is.
+
+    Raises:
+        InputError: there is none of that name, or it is no language model.
+    """
+
+    def __init__(self, config: TextGenerationConfig, device: torch.device | str = "cpu") -> None:
+        self.config = config
         self.device = torch.device(device)
-        self.model, self.tokenizer = load_writer(writing.model)
+        self.model, self.tokenizer = load_language_model(config.model)
+        self.source = Source(config.model, fingerprint_language_model(self.model, self.tokenizer))
         precise = self.device.type != "cuda" or not torch.cuda.is_bf16_supported()
         self.model.to(self.device, torch.float32 if precise else torch.bfloat16).eval()  # type: ignore[arg-type]
 
-    def write(
+    def generate(
         self, texts: Sequence[str], titles: Sequence[str], batch_size: int, key: int = 0, done: Any = None
     ) -> list[list[str]]:
         """What the model writes about each text: as many strings as there are candidates, some perhaps empty.
@@ -169,7 +182,7 @@ class Writer:
             key: what the draws depend on, beside the seed.
             done: called with the number of texts of each batch.
         """
-        set_seed(zlib.crc32(f"{self.writing.seed}:{key}".encode()))
+        set_seed(zlib.crc32(f"{self.config.seed}:{key}".encode()))
         prompts = [self._prompt(text, title) for text, title in zip(texts, titles, strict=True)]
         order = sorted(range(len(prompts)), key=lambda at: -len(prompts[at]))  # texts of one length: little padding
         written: list[list[str]] = [[] for _ in prompts]
@@ -182,7 +195,7 @@ class Writer:
         return written
 
     def _prompt(self, text: str, title: str) -> str:
-        prompt = self.writing.template.format(text=text, title=title)
+        prompt = self.config.template.format(text=text, title=title)
         if not self.tokenizer.chat_template:
             return prompt
         turns = [{"role": "user", "content": prompt}]
@@ -190,12 +203,12 @@ class Writer:
 
     @torch.inference_mode()
     def _batch(self, prompts: list[str]) -> list[list[str]]:
-        writing, several = self.writing, self.writing.candidates if self.writing.kind == "queries" else 1
+        config, several = self.config, self.config.candidates if self.config.kind == "queries" else 1
         read = self.tokenizer(
             prompts,
             padding=True,
             truncation=True,
-            max_length=writing.input_length,
+            max_length=config.input_length,
             return_tensors="pt",
             add_special_tokens=not self.tokenizer.chat_template,
         )
@@ -205,10 +218,10 @@ class Writer:
         tokens = self.model.generate(  # type: ignore[operator]
             **read,
             do_sample=True,
-            top_k=writing.top_k,
-            top_p=writing.top_p,
+            top_k=config.top_k,
+            top_p=config.top_p,
             num_return_sequences=several,
-            max_new_tokens=writing.output_length,
+            max_new_tokens=config.output_length,
             pad_token_id=self.tokenizer.pad_token_id,
         )
         if not self.model.config.is_encoder_decoder:
@@ -223,8 +236,8 @@ class Writer:
         return {name: tensor[:, :-1] for name, tensor in read.items()} if ended else read
 
 
-def load_writer(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A language model and its tokenizer, set up for writing in batches.
+def load_language_model(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A language model and its tokenizer, set up for generating in batches.
 
     Raises:
         InputError: there is none of that name, or it is no language model.
@@ -241,61 +254,57 @@ def load_writer(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     return model, tokenizer
 
 
+def fingerprint_language_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Of the weights, the tokenizer with its chat template, and the configurations of model and generation."""
+    configs = {"model": model.config.to_dict()}
+    if model.generation_config is not None:
+        configs["generation"] = model.generation_config.to_dict()
+    kept = {
+        what: {name: value for name, value in values.items() if name not in _NO_SETTINGS}
+        for what, values in configs.items()
+    }
+    parts = {"weights": fingerprint_weights(model), "tokenizer": fingerprint_tokenizer(tokenizer)}
+    return fingerprint_values({**parts, **kept, "chat template": tokenizer.chat_template})
+
+
 def _piece(pieces: Path, start: int) -> Path:
     return pieces / f"{start:012d}.parquet"
 
 
 def _save(file: Path, texts: list[list[str]], kind: Kind) -> None:
     rows = texts if kind == "queries" else [found[0] for found in texts]
-    partial = file.with_suffix(".writing")
-    parquet.write_table(pa.table({kind: pa.array(rows, _COLUMN[kind])}), partial)
-    os.replace(partial, file)
+    with replaced_file(file) as partial:
+        parquet.write_table(pa.table({kind: pa.array(rows, _COLUMN[kind])}), partial)
 
 
-def _joined(corpus: Dataset, pieces: Path, starts: range, writing: Writing) -> Iterator[pa.Table]:
-    """The corpus with the column that was written, piece by piece."""
+def _joined(corpus: Dataset, pieces: Path, config: TextGenerationConfig) -> Iterator[pa.Table]:
+    """The corpus with the column that was generated, piece by piece."""
     rows = corpus.with_format("arrow")
-    for start in starts:
-        column = parquet.read_table(_piece(pieces, start)).column(writing.kind)
-        if writing.kind == "queries":
+    for start in range(0, len(corpus), _PIECE):
+        column = parquet.read_table(_piece(pieces, start)).column(config.kind)
+        if config.kind == "queries":
             kept = [[query for query in found if query] for found in column.to_pylist()]
-            if writing.deduplicate:
+            if config.deduplicate:
                 kept = [list(dict.fromkeys(found)) for found in kept]
             column = pa.chunked_array([pa.array(kept, _COLUMN["queries"])])
-        yield rows[start : start + _PIECE].append_column(writing.kind, column)
+        yield rows[start : start + _PIECE].append_column(config.kind, column)
 
 
-def _join(
-    corpus: Dataset,
-    pieces: Path,
-    starts: range,
-    target: Path,
-    writing: Writing,
-    source: str,
-    licence: str,
-    command: str,
-) -> None:
+def _join(corpus: Dataset, work: Staged, config: TextGenerationConfig) -> None:
     texts = empty = 0
-    with atomic_directory(target) as work:
-        with ShardWriter(work / "corpus") as writer:
-            for table in _joined(corpus, pieces, starts, writing):
-                found = table.column(writing.kind).to_pylist()
-                empty += sum(not text for text in found)
-                texts += sum(map(len, found)) if writing.kind == "queries" else sum(map(bool, found))
-                writer.write(table)
-        about = (
-            f"Every passage with {writing.kind} that {writing.model} wrote: prompt `{writing.template}`, top-k "
-            f"{writing.top_k}, top-p {writing.top_p:g}, at most {writing.output_length} tokens, seed {writing.seed}."
-        )
-        write_card(
-            work,
-            title=f"Passages with generated {writing.kind}",
-            about=about,
-            columns={"text": "the passage", writing.kind: "what was written about it"},
-            counts={"passages": writer.written, f"generated {writing.kind}": texts, "passages without": empty},
-            rows=writer.written,
-            source=source or "a corpus",
-            licence=licence,
-            command=command,
-            configs={"corpus": "corpus/*.parquet"},
-        )
+    with ShardWriter(work.result / "corpus") as writer:
+        for table in _joined(corpus, work.pieces, config):
+            found = table.column(config.kind).to_pylist()
+            empty += sum(not text for text in found)
+            texts += sum(map(len, found)) if config.kind == "queries" else sum(map(bool, found))
+            writer.write(table)
+    work.facts["counts"] = {"passages": writer.written, f"generated {config.kind}": texts, "passages without": empty}
+    write_card(
+        work,
+        title=f"Passages with generated {config.kind}",
+        about=f"Every passage with {config.kind} that {config.model} wrote: prompt `{config.template}`, top-k "
+        f"{config.top_k}, top-p {config.top_p:g}, at most {config.output_length} tokens, seed {config.seed}.",
+        columns={"text": "the passage", config.kind: "what was written about it"},
+        rows=writer.written,
+        configs={"corpus": "corpus/*.parquet"},
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
+import copy
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,15 @@ from transformers import (
     set_seed,
 )
 
-from hf_dense.data.generation import load_writer
+from hf_dense.data.generation import fingerprint_language_model, load_language_model
 from hf_dense.data.tokenizers import train_tokenizer
 from hf_dense.errors import InputError
-from hf_dense.storage.checkpoints import newest_checkpoint
-from hf_dense.storage.legacy import atomic_directory, begin_or_resume, check_replaceable
+from hf_dense.storage.checkpoints import decisive, newest_checkpoint, train
+from hf_dense.storage.fingerprints import fingerprint_rows
+from hf_dense.storage.output import Output, Source
+from hf_dense.storage.process_group import is_main_process
 
-_DECISIVE = ("max_steps", "num_train_epochs", "per_device_train_batch_size", "learning_rate", "seed")
+_COLUMNS = {"queries": ("passage", "query"), "continuation": ("text",)}
 
 SMALL: dict[str, dict[str, Any]] = {
     "queries": {
@@ -45,8 +49,10 @@ SMALL: dict[str, dict[str, Any]] = {
 
 def train_generator(
     rows: Dataset,
+    out: str | os.PathLike[str] | Output,
     training: Seq2SeqTrainingArguments,
     *,
+    source: str = "texts",
     base: str | None = None,
     config: dict[str, Any] | None = None,
     template: str = "{text}",
@@ -54,13 +60,14 @@ def train_generator(
     input_length: int = 256,
     output_length: int = 48,
 ) -> Path:
-    """Train a generator and save it, with its tokenizer, in `training.output_dir`.
+    """Train a generator of queries or continuations and write it, with its tokenizer, to the directory `out`.
 
-    Checkpoints stand in `<output_dir>.partial` until training is done; a run that was killed goes on from the last.
+    A run that was killed goes on from its last checkpoint.
 
     Args:
         rows: `passage` and `query` to train one of queries; `text` alone to train one of continuations.
-        training: the Trainer's arguments; `output_dir` is complete or absent.
+        training: the Trainer's arguments; `output_dir` has no part.
+        source: path or Hub id of what the rows were read from.
         base: checkpoint to start from; None starts a small one from scratch, with a tokenizer trained on the rows.
         config: from scratch: the model's configuration, over that of `SMALL`.
         template: of queries: the prompt, with `{text}` where the passage goes; to be used for generating too.
@@ -69,64 +76,82 @@ def train_generator(
         output_length: tokens of a query that are learnt.
 
     Returns:
-        The output directory.
+        The directory.
 
     Raises:
-        InputError: there are no rows, a column is missing, the base cannot be loaded, the output directory holds
-            something else, or an unfinished run of other settings stands beside it.
+        InputError: there are no rows, a column is missing, the base cannot be loaded, or see `Output.stage`.
     """
-    assert training.output_dir is not None
-    out, work = Path(training.output_dir), Path(f"{training.output_dir}.partial")
-    check_replaceable(out, marker="config.json")
     kind = "queries" if "query" in rows.column_names else "continuation"
-    needed = ("passage", "query") if kind == "queries" else ("text",)
+    needed = _COLUMNS[kind]
+    _check_rows(rows, needed)
+    lengths = {"input_length": input_length, "output_length": output_length}
+    settings = {"kind": kind, "config": config, "template": template, "vocab_size": vocab_size, **lengths}
+    sources = {"rows": Source(source, fingerprint_rows(rows, needed))}
+    set_seed(training.seed)
+    if base:
+        model, tokenizer = load_language_model(base)
+        _check_kind(model, kind, base)
+        sources["base"] = Source(base, fingerprint_language_model(model, tokenizer))
+    settings |= decisive(training)
+    with Output.of(out).stage("generator", settings, sources, seed=training.seed, resumable=True) as work:
+        if not work.done:
+            if not base:
+                texts = [text for name in needed for text in rows[name]]
+                tokenizer = train_tokenizer(texts, vocab_size, max(lengths.values()))
+                model = _from_scratch(kind, config or {}, tokenizer)
+            trainer = _trainer(rows, model, tokenizer, training, work.pieces, template, **lengths)
+            train(trainer, newest_checkpoint(work.pieces))
+            work.facts["counts"] = {"rows": len(rows), "steps": trainer.state.global_step}
+            if is_main_process():
+                model.save_pretrained(work.result)
+                tokenizer.save_pretrained(work.result)
+    return Output.of(out).path
+
+
+def _check_rows(rows: Dataset, needed: Sequence[str]) -> None:
     missing = [name for name in needed if name not in rows.column_names]
     if missing or not len(rows):
         what = f"the column {missing[0]!r}" if missing else "any rows"
         raise InputError(f"There is nothing to train a generator on: the data lack {what}.")
-    settings = {
-        "base": base,
-        "config": config,
-        "template": template,
-        "vocab_size": vocab_size,
-        "input_length": input_length,
-        "output_length": output_length,
-        "rows": len(rows),
-        "first row": [rows[0][name][:200] for name in needed],
-        **{name: getattr(training, name) for name in _DECISIVE},
-    }
-    set_seed(training.seed)
-    if base:
-        model, tokenizer = load_writer(base)
-    else:
-        texts = [text for name in needed for text in rows[name]]
-        tokenizer = train_tokenizer(texts, vocab_size, max(input_length, output_length))
-        model = _from_scratch(kind, config or {}, tokenizer)
+
+
+def _check_kind(model: PreTrainedModel, kind: str, base: str) -> None:
     if model.config.is_encoder_decoder != (kind == "queries"):
         wanted = "an encoder-decoder (T5, BART)" if kind == "queries" else "a causal language model (GPT-2, ...)"
         raise InputError(f"To write {kind} give {wanted}; {base} is of another kind.")
 
-    def encode(batch: dict[str, list[str]]) -> dict[str, Any]:
-        if kind == "continuation":
-            return {"input_ids": _ids(tokenizer, batch["text"], input_length)}
-        return _pairs(batch, tokenizer, template, input_length, output_length)
 
-    begin_or_resume(work, settings)
-    training.output_dir = str(work)
+def _trainer(
+    rows: Dataset,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    training: Seq2SeqTrainingArguments,
+    checkpoints: Path,
+    template: str,
+    input_length: int,
+    output_length: int,
+) -> Trainer:
+    """The Trainer of an encoder-decoder on passages and queries, or of a causal model on texts."""
+    training = copy.copy(training)
+    training.output_dir = str(checkpoints)
+    pairs = model.config.is_encoder_decoder
+
+    def encode(batch: dict[str, list[str]]) -> dict[str, Any]:
+        if pairs:
+            return _pairs(batch, tokenizer, template, input_length, output_length)
+        return {"input_ids": _ids(tokenizer, batch["text"], input_length)}
+
     data = rows.map(encode, batched=True, remove_columns=rows.column_names, desc="Tokenizing")
     collator: Any = (
         DataCollatorForSeq2Seq(tokenizer, model=model)
-        if kind == "queries"
+        if pairs
         else DataCollatorForLanguageModeling(tokenizer, mlm=False)
     )
-    chosen: Any = Seq2SeqTrainer if kind == "queries" else Trainer
-    trainer = chosen(model=model, args=training, train_dataset=data, data_collator=collator, processing_class=tokenizer)
-    trainer.train(resume_from_checkpoint=newest_checkpoint(work))
-    if trainer.is_world_process_zero():
-        with atomic_directory(out) as finished:
-            trainer.save_model(str(finished))
-        shutil.rmtree(work)
-    return out
+    chosen: Any = Seq2SeqTrainer if pairs else Trainer
+    trainer: Trainer = chosen(
+        model=model, args=training, train_dataset=data, data_collator=collator, processing_class=tokenizer
+    )
+    return trainer
 
 
 def _from_scratch(kind: str, changes: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:

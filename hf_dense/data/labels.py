@@ -58,7 +58,7 @@ class Labels:
         return name
 
 
-def read_pairs(path: Path, split: str) -> Labels:
+def read_pairs(path: Path) -> Labels:
     """One's own pairs, triples or lists: a .jsonl or .csv file."""
     labels = Labels()
     for number, row in enumerate(_rows(path), start=1):
@@ -71,7 +71,7 @@ def read_pairs(path: Path, split: str) -> Labels:
     return labels
 
 
-def read_dpr(path: Path, split: str) -> Labels:
+def read_dpr(path: Path) -> Labels:
     """A file of DPR: labelled questions (.json), or questions and their answers (.csv, tab-separated).
 
     A labelled question without positive passage is left out, as DPR leaves it out.
@@ -97,10 +97,8 @@ def read_dpr(path: Path, split: str) -> Labels:
     return labels
 
 
-def read_msmarco(path: Path, split: str) -> Labels:
-    """A folder of MS MARCO or TREC DL, passages or documents; their texts are streamed when they are written."""
-    queries = existing(path, f"queries.{split}.tsv", f"msmarco-doc{split}-queries.tsv")
-    qrels = existing(path, f"qrels.{split}.tsv", f"msmarco-doc{split}-qrels.tsv")
+def read_msmarco(queries: Path, qrels: Path) -> Labels:
+    """Two files of MS MARCO or TREC DL, passages or documents; their texts are streamed when they are written."""
     texts = dict(fields[:2] for fields in _tab_separated(queries) if len(fields) > 1)
     labels = Labels()
     for number, line in enumerate(_lines(qrels), start=1):
@@ -116,19 +114,17 @@ def read_msmarco(path: Path, split: str) -> Labels:
     return labels
 
 
-def read_mind(path: Path, split: str) -> Labels:
-    """A folder of MIND: every impression is a query, its candidates are judged, clicked (1) or not (0).
+def read_mind(news: Path, behaviours: Path) -> Labels:
+    """Two files of MIND: every impression is a query, its candidates are judged, clicked (1) or not (0).
 
     A query holds the titles its reader clicked before, the last one first, so that what a model's length cuts off is
     the oldest. Source: SEED-Encoder, section 4.2, which joins them by [SEP] in the order of reading.
     """
     labels, histories = Labels(), dict[str, str]()
-    news = existing(path, "news.tsv")
     for number, fields in enumerate(_tab_separated(news), start=1):
         if len(fields) < 5:
             raise InputError(f"Line {number} of {news} has {len(fields)} fields; news have eight.")
         labels.keep(fields[4], fields[3], fields[0])
-    behaviours = existing(path, "behaviors.tsv")
     for number, fields in enumerate(_tab_separated(behaviours), start=1):
         if len(fields) != 5:
             raise InputError(f"Line {number} of {behaviours} has {len(fields)} fields; impressions have five.")
@@ -148,11 +144,30 @@ def read_mind(path: Path, split: str) -> Labels:
     return labels
 
 
-FORMS: Final[dict[str, Callable[[Path, str], Labels]]] = {
-    "pairs": read_pairs,
-    "dpr": read_dpr,
-    "msmarco": read_msmarco,
-    "mind": read_mind,
+def _msmarco_files(folder: Path, split: str) -> tuple[Path, ...]:
+    names = (f"queries.{split}.tsv", f"qrels.{split}.tsv")
+    of_documents = (f"msmarco-doc{split}-queries.tsv", f"msmarco-doc{split}-qrels.tsv")
+    return tuple(existing(folder, *either) for either in zip(names, of_documents, strict=True))
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form that labels are published in.
+
+    Args:
+        read: the labels in its files.
+        files: the files of a split at a source; the source itself when absent.
+    """
+
+    read: Callable[..., Labels]
+    files: Callable[[Path, str], tuple[Path, ...]] = lambda path, split: (path,)
+
+
+FORMS: Final = {
+    "pairs": Form(read_pairs),
+    "dpr": Form(read_dpr),
+    "msmarco": Form(read_msmarco, _msmarco_files),
+    "mind": Form(read_mind, lambda folder, split: (existing(folder, "news.tsv"), existing(folder, "behaviors.tsv"))),
 }
 
 
@@ -210,12 +225,12 @@ def _tab_separated(path: Path) -> Iterator[list[str]]:
     yield from csv.reader(_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def _literal_list(text: str, place: str) -> list[str]:
+def _literal_list(text: str, origin: str) -> list[str]:
     """A list as Python writes it, in quotes or not."""
     try:
         found = ast.literal_eval(text[1:-1].replace('""', '"') if text.startswith('"') else text)
     except (SyntaxError, ValueError) as error:
-        raise InputError(f"The answers in {place} are not a list of strings.") from error
+        raise InputError(f"The answers in {origin} are not a list of strings.") from error
     return [str(answer) for answer in found]
 
 

@@ -6,12 +6,10 @@ cluster), leave out what repeats. The directory appears complete or not at all.
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -28,16 +26,17 @@ from hf_dense.data.duplicates import BANDS, exact_hashes, near_hashes, repeats
 from hf_dense.data.engines import Engine, map_tables
 from hf_dense.data.passages import (
     MIN_WORDS,
-    CountTokens,
     build_passages,
+    check_length,
     count_words,
     drawn_targets,
-    pretoken_counter,
-    tokenizer_counter,
+    token_counter,
+    token_unit,
+    tokenizer_source,
 )
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
-from hf_dense.storage.legacy import atomic_directory, check_replaceable
+from hf_dense.storage.output import Output, Staged
 
 Titles = Literal["column", "text"]
 Repeats = Literal["keep", "exact", "near"]
@@ -57,6 +56,13 @@ _MARKED: Final = (
     .append(pa.field("exact", pa.uint64()))
     .append(pa.field("near", pa.list_(pa.uint64(), BANDS)))
 )
+_COLUMNS: Final = {
+    "id": "the document's id, #, and the position",
+    "title": "the document's title",
+    "text": "the passage",
+    "document": "the document's id",
+    "position": "place of the passage in its document, from 0",
+}
 _READ = 8_000_000  # characters of documents in a file of the first step
 
 
@@ -83,8 +89,8 @@ class Cutting:
     repeats: Repeats = "exact"
 
     def __post_init__(self) -> None:
-        if self.length is not None and self.length < 2:
-            raise InputError(f"A passage length of {self.length} tokens leaves no room for text; give at least 2.")
+        if self.length is not None:
+            check_length(self.length)
         if not 0 <= self.short < 1:
             raise InputError(f"short is {self.short}; it is a probability, from 0 to below 1.")
         for name, value, allowed in (("titles", self.titles, Titles), ("repeats", self.repeats, Repeats)):
@@ -94,68 +100,55 @@ class Cutting:
 
 def build_passage_corpus(
     source: str | Sequence[str],
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | Output,
     cutting: Cutting | None = None,
     *,
     columns: Mapping[str, str] | None = None,
     split: str = "train",
-    licence: str = "other",
     engine: Engine | None = None,
-    command: str = "",
 ) -> Path:
     """Write the passages of the documents of a source, or of several, to the directory `out`.
 
     Args:
         source: see `DocumentReader`, as for `columns` and `split`.
-        out: holds `corpus/*.parquet` (columns `id`, `title`, `text`, `document`, `position`), a card, `counts.json`.
-        licence: of the texts, for the card.
+        out: holds `corpus/*.parquet` (columns `id`, `title`, `text`, `document`, `position`) and a card.
         engine: where documents are cut; all cores of this machine when absent.
-        command: the command that builds this corpus, for the card.
 
     Returns:
-        `out` as a path.
+        The directory.
 
     Raises:
-        InputError: the source cannot be read, or nothing of it is left.
+        InputError: the source cannot be read, nothing of it is left, `out` lies inside it, or see `Output.stage`.
     """
-    cutting = cutting or Cutting()
-    check_replaceable(out, marker="counts.json")
-    sources = [source] if isinstance(source, str) else list(source)
-    reader = DocumentReader(*sources, columns=columns, split=split)
-    named = ", ".join(sources)
-    if cutting.length is not None:
-        _counter(cutting.tokenizer)  # a wrong name is an error here, not in a worker
-    target = Path(out)
-    with atomic_directory(target) as work, tempfile.TemporaryDirectory(dir=target.resolve().parent) as rough:
-        read = _write_documents(reader, Path(rough) / "documents")
-        if not read:
-            raise InputError(f"No document of {named} can be read: {_listed(reader.counts) or 'it is empty'}.")
-        cut = map_tables(
-            partial(cut_documents, cutting=cutting), read, Path(rough) / "passages", engine or Engine(), "Cutting"
-        )
-        counts = reader.counts + _write_passages(cut, work / "corpus", cutting.repeats)
-        if not counts["passages"]:
-            raise InputError(f"No passage of {named} is left: {_listed(counts)}.")
-        (work / "counts.json").write_text(json.dumps(dict(sorted(counts.items())), indent=1) + "\n", encoding="utf-8")
-        write_card(
-            work,
-            title=f"Passages of {', '.join(Path(source).stem or source for source in sources)}",
-            about=_describe(cutting),
-            columns={
-                "id": "the document's id, #, and the position",
-                "title": "the document's title",
-                "text": "the passage",
-                "document": "the document's id",
-                "position": "place of the passage in its document, from 0",
-            },
-            counts=dict(sorted(counts.items())),
-            rows=counts["passages"],
-            source=named,
-            licence=licence,
-            command=command,
-            configs={"corpus": "corpus/*.parquet"},
-        )
-    return target
+    cutting, output = cutting or Cutting(), Output.of(out)
+    reader = DocumentReader(*([source] if isinstance(source, str) else source), columns=columns, split=split)
+    sources = reader.made_from(output.path) | tokenizer_source(cutting.tokenizer)
+    settings = {**asdict(cutting), "columns": reader.columns}
+    del settings["tokenizer"]  # a name
+    with output.stage("corpus", settings, sources) as work:
+        if not work.done:
+            _write_corpus(work, reader, cutting, engine or Engine())
+    return output.path
+
+
+def _write_corpus(work: Staged, reader: DocumentReader, cutting: Cutting, engine: Engine) -> None:
+    named = ", ".join(reader.sources)
+    read = _write_documents(reader, work.pieces / "documents")
+    if not read:
+        raise InputError(f"No document of {named} can be read: {_listed(reader.counts) or 'it is empty'}.")
+    cut = map_tables(partial(cut_documents, cutting=cutting), read, work.pieces / "passages", engine, "Cutting")
+    counts = reader.counts + _write_passages(cut, work.result / "corpus", cutting.repeats)
+    if not counts["passages"]:
+        raise InputError(f"No passage of {named} is left: {_listed(counts)}.")
+    work.facts["counts"] = dict(sorted(counts.items()))
+    write_card(
+        work,
+        title=f"Passages of {', '.join(Path(source).stem or source for source in reader.sources)}",
+        about=_describe(cutting),
+        columns=_COLUMNS,
+        rows=counts["passages"],
+        configs={"corpus": "corpus/*.parquet"},
+    )
 
 
 def cut_documents(table: pa.Table, cutting: Cutting) -> pa.Table:
@@ -176,16 +169,16 @@ def cut_documents(table: pa.Table, cutting: Cutting) -> pa.Table:
         paragraphs = [[" ".join(part.split()) for part in text.split("\n\n")] for text in texts]
         targets = [drawn_targets(name, cutting.length, cutting.short) for name in ids] if cutting.short else None
         cut = build_passages(paragraphs, cutting.length, _counter(cutting.tokenizer), targets=targets)
-    places = [(at, position) for at, found in enumerate(cut) for position in range(len(found))]
-    passages = [cut[at][position] for at, position in places]
+    origins = [(at, position) for at, found in enumerate(cut) for position in range(len(found))]
+    passages = [cut[at][position] for at, position in origins]
     whole = cutting.length is None
     near = near_hashes(passages) if cutting.repeats == "near" else np.zeros((len(passages), BANDS), dtype=np.uint64)
     columns: dict[str, Any] = {
-        "id": [ids[at] if whole else f"{ids[at]}#{position}" for at, position in places],
-        "title": [titles[at] for at, _ in places],
+        "id": [ids[at] if whole else f"{ids[at]}#{position}" for at, position in origins],
+        "title": [titles[at] for at, _ in origins],
         "text": passages,
-        "document": [ids[at] for at, _ in places],
-        "position": [position for _, position in places],
+        "document": [ids[at] for at, _ in origins],
+        "position": [position for _, position in origins],
         "words": [count_words(text) for text in passages],
         "exact": exact_hashes(passages),
         "near": pa.FixedSizeListArray.from_arrays(pa.array(near.reshape(-1)), BANDS),
@@ -193,9 +186,7 @@ def cut_documents(table: pa.Table, cutting: Cutting) -> pa.Table:
     return pa.table(columns, schema=_MARKED)
 
 
-@cache
-def _counter(tokenizer: str | None) -> CountTokens:
-    return tokenizer_counter(tokenizer) if tokenizer else pretoken_counter()
+_counter = cache(token_counter)  # of a process
 
 
 def _write_documents(reader: DocumentReader, folder: Path) -> list[Path]:
@@ -260,7 +251,7 @@ def _describe(cutting: Cutting) -> str:
     if cutting.length is None:
         how = "Every document is one passage."
     else:
-        unit = f"tokens of {cutting.tokenizer}" if cutting.tokenizer else "words and punctuation marks"
+        unit = token_unit(cutting.tokenizer)
         how = f"A passage holds consecutive sentences of a document, at most {cutting.length} {unit}."
     if cutting.short:
         how += f" With probability {cutting.short:g} a passage is closed earlier, at a random length."

@@ -1,4 +1,4 @@
-"""The texts of a corpus as models read them, without all of them in memory."""
+"""The texts of a corpus as models read them: title + " " + text, without all of them in memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ from datasets import Dataset
 _ROWS: Final = 1_000  # read at once
 
 
+def passage_text(title: str | None, text: str) -> str:
+    """What is read of a passage: its title, where it has one, a space, and its text.
+
+    >>> passage_text("Title", "text"), passage_text("", "text")
+    ('Title text', 'text')
+    """
+    return f"{title or ''} {text}".strip()
+
+
 class PassageTexts(Sequence[str]):
-    """What is searched of each passage, title + " " + text, read from the corpus when it is asked for.
+    """What is read of each passage, from the corpus when it is asked for.
 
     Args:
         corpus: columns `text` and, where there are titles, `title`.
@@ -25,16 +34,16 @@ class PassageTexts(Sequence[str]):
         return len(self.corpus)
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
         """One text, or a list of them."""
-        if isinstance(place, int):
-            return self[place : place + 1 or None][0]
-        rows = self.corpus[place]
+        if isinstance(index, int):
+            return self[index : index + 1 or None][0]
+        rows = self.corpus[index]
         titles = rows.get("title", [""] * len(rows["text"]))
-        return [f"{title} {text}".strip() for title, text in zip(titles, rows["text"], strict=True)]
+        return list(map(passage_text, titles, rows["text"]))
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), _ROWS):

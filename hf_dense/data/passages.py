@@ -6,13 +6,18 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from datasets import Dataset
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from hf_dense.data.sentences import split_sentences
 from hf_dense.errors import InputError
+from hf_dense.storage.fingerprints import fingerprint_tokenizer
+from hf_dense.storage.output import Source
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 MIN_WORDS: Final = 4  # a passage of fewer words says nothing that one could look for
 
@@ -33,18 +38,30 @@ def pretoken_counter() -> CountTokens:
     return lambda texts: [len(encoding.ids) for encoding in tokenizer.encode_batch_fast(texts)]
 
 
-def tokenizer_counter(name: str) -> CountTokens:
-    """Counts the tokens of the fast tokenizer `name` (a directory or a Hub id), special tokens excluded.
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a directory or a Hub id.
 
     Raises:
-        InputError: no such tokenizer.
+        InputError: there is none.
     """
     from transformers import AutoTokenizer  # takes seconds, and is needed here only
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
-        raise InputError(f"no tokenizer can be loaded from {name!r}; give a directory or a Hub id of one") from error
+        raise InputError(f"No tokenizer can be loaded from {name!r}; give a directory or a Hub id of one.") from error
+    return tokenizer
+
+
+def token_counter(name: str | None) -> CountTokens:
+    """Counts the tokens of a tokenizer (a directory or Hub id) but for special ones; pre-tokens where none is named.
+
+    Raises:
+        InputError: no such tokenizer.
+    """
+    if not name:
+        return pretoken_counter()
+    tokenizer = load_tokenizer(name)
 
     def count(texts: list[str]) -> list[int]:
         if not texts:
@@ -52,6 +69,26 @@ def tokenizer_counter(name: str) -> CountTokens:
         return [len(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]]
 
     return count
+
+
+def tokenizer_source(name: str | None) -> dict[str, Source]:
+    """What a manifest says of the tokenizer whose tokens are counted; nothing where none is named.
+
+    Raises:
+        InputError: no such tokenizer.
+    """
+    return {"tokenizer": Source(name, fingerprint_tokenizer(load_tokenizer(name)))} if name else {}
+
+
+def token_unit(name: str | None) -> str:
+    """What a passage's length is counted in, for people."""
+    return f"tokens of {name}" if name else "words and punctuation marks"
+
+
+def check_length(length: int) -> None:
+    """Raise `InputError` where passages of so many tokens could hold no text."""
+    if length < 2:
+        raise InputError(f"A passage length of {length} tokens leaves no room for text; give at least 2.")
 
 
 def build_passages(
@@ -79,8 +116,7 @@ def build_passages(
     Raises:
         InputError: `length` is less than 2.
     """
-    if length < 2:
-        raise InputError(f"a passage length of {length} tokens leaves no room for text; give at least 2")
+    check_length(length)
     sentences = []
     for at, paragraphs in enumerate(documents):
         text = banned[at].casefold() if banned else ""

@@ -16,12 +16,14 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from hf_dense.data.cards import write_card
+from hf_dense.data.corpus import table_files
 from hf_dense.data.documents import DocumentReader
 from hf_dense.data.labels import FORMS, Labels, existing
 from hf_dense.data.schemas import ANSWERED, CORPUS, QRELS, QUERIES, TRAINING
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
-from hf_dense.storage.legacy import atomic_directory, check_replaceable
+from hf_dense.storage.fingerprints import fingerprint_files
+from hf_dense.storage.output import Output, Source, Staged
 
 _BATCH = 10_000
 _COLUMNS: Final = ("id", "title", "text", "document", "position")
@@ -29,12 +31,10 @@ _COLUMNS: Final = ("id", "title", "text", "document", "position")
 
 def build_collection(
     source: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | Output,
     form: str = "pairs",
     split: str | Sequence[str] = "train",
     corpus: str | None = None,
-    licence: str = "other",
-    command: str = "",
 ) -> Path:
     """Write labelled queries as a collection.
 
@@ -52,80 +52,93 @@ def build_collection(
             source of documents. Where it is cut from the documents that were judged, judgements go on naming these.
 
     Returns:
-        `out` as a path.
+        The directory.
 
     Raises:
-        InputError: a file or column is missing, a row has no query or no positive passage, or names an unknown one.
+        InputError: a file or column is missing, a row has no query or no positive passage, or names an unknown one, or
+            see `Output.stage`.
     """
     if form not in FORMS:
         raise InputError(f"The form is {form!r}; allowed: {', '.join(FORMS)}.")
-    splits = [split] if isinstance(split, str) else list(split)
+    splits, path, output = [split] if isinstance(split, str) else list(split), Path(source), Output.of(out)
     if len(splits) != 1 and form != "msmarco":
         raise InputError(f"Labels of the form {form!r} are of one split; several can be given for msmarco.")
-    check_replaceable(out, marker="README.md")
-    path, target = Path(source), Path(out)
     if not path.exists():
         raise InputError(f"The source {path} does not exist.")
-    labels = {name: FORMS[form](path, name) for name in splits}
+    files = {name: FORMS[form].files(path, name) for name in splits}
+    labels = {name: FORMS[form].read(*found) for name, found in files.items()}
     for name, found in labels.items():
         if not found.queries:
             raise InputError(f"{path} holds no labelled query of split {name}.")
+    read = dict.fromkeys(file for found in files.values() for file in found)
+    sources = {"labels": Source(str(source), fingerprint_files(read, path if path.is_dir() else path.parent))}
+    passages, more = _passages(labels, path, corpus, output.path)
+    with output.stage("collection", {"form": form, "splits": splits}, sources | more) as work:
+        if not work.done:
+            _write_collection(work, passages, labels)
+    return output.path
+
+
+def _write_collection(work: Staged, passages: Iterator[pa.Table], labels: dict[str, Labels]) -> None:
     counts: Counter[str] = Counter()
-    with atomic_directory(target) as work:
-        passages = _write_corpus(work / "corpus", _passages(labels, path, corpus), labels, counts)
-        counts += sum((found.dropped for found in labels.values()), Counter())
-        _write_queries(work / "queries" / "part-00000.parquet", labels)
-        for name, found in labels.items():
-            counts[f"queries of {name}"] = len(found.queries)
-            counts[f"judgements of {name}"] = sum(map(len, found.grades.values()))
-            counts[f"negatives of {name}"] = sum(map(len, found.negatives.values()))
-            _write(work / "qrels" / f"{name}.parquet", _judgements(found), QRELS.arrow_schema)
-            _write(work / "negatives" / f"{name}.parquet", _training(found, passages), TRAINING.arrow_schema)
-        named = ", ".join(splits)
-        judgements = {name: f"qrels/{name}.parquet" for name in splits}
-        write_card(
-            work,
-            title=f"Labelled queries of {path.name}",
-            about=f"Passages, queries and judgements of {path.name}, split {named}; lists to train on beside them.",
-            columns={
-                "corpus": "id, title, text",
-                "queries": "id, text, and the answers where they are known",
-                **dict.fromkeys(judgements, "query-id, corpus-id, score: the judgements"),
-                "negatives": ", ".join(TRAINING),
-            },
-            counts=dict(sorted(counts.items())),
-            rows=counts["passages"],
-            source=str(source) if corpus is None else f"{source}, {corpus}",
-            licence=licence,
-            command=command,
-            configs={
-                "corpus": "corpus/*.parquet",
-                "queries": "queries/*.parquet",
-                **judgements,
-                "negatives": "negatives/*.parquet",
-            },
-        )
-    return target
+    known = _write_corpus(work.result / "corpus", passages, labels, counts)
+    counts += sum((found.dropped for found in labels.values()), Counter())
+    _write_queries(work.result / "queries" / "part-00000.parquet", labels)
+    for name, found in labels.items():
+        counts[f"queries of {name}"] = len(found.queries)
+        counts[f"judgements of {name}"] = sum(map(len, found.grades.values()))
+        counts[f"negatives of {name}"] = sum(map(len, found.negatives.values()))
+        _write(work.result / "qrels" / f"{name}.parquet", _judgements(found), QRELS.arrow_schema)
+        _write(work.result / "negatives" / f"{name}.parquet", _training(found, known), TRAINING.arrow_schema)
+    work.facts["counts"] = dict(sorted(counts.items()))
+    name, judgements = Path(work.manifest.sources["labels"]).name, {name: f"qrels/{name}.parquet" for name in labels}
+    write_card(
+        work,
+        title=f"Labelled queries of {name}",
+        about=f"Passages, queries and judgements of {name}, split {', '.join(labels)}; lists to train on beside them.",
+        columns={
+            "corpus": "id, title, text",
+            "queries": "id, text, and the answers where they are known",
+            **dict.fromkeys(judgements, "query-id, corpus-id, score: the judgements"),
+            "negatives": ", ".join(TRAINING),
+        },
+        rows=counts["passages"],
+        configs={
+            "corpus": "corpus/*.parquet",
+            "queries": "queries/*.parquet",
+            **judgements,
+            "negatives": "negatives/*.parquet",
+        },
+    )
 
 
-def _passages(labels: dict[str, Labels], path: Path, corpus: str | None) -> Iterator[pa.Table]:
-    """The passages: of the corpus that was named, those that came with the labels, or MS MARCO's."""
+def _passages(
+    labels: dict[str, Labels], path: Path, corpus: str | None, out: Path
+) -> tuple[Iterator[pa.Table], dict[str, Source]]:
+    """The passages: of the corpus that was named, those that came with the labels, or MS MARCO's; and their source."""
     brought = {name: kept for found in labels.values() for name, kept in found.passages.items()}
     if corpus is None and brought:
-        rows = ({"id": name, "title": title, "text": text} for name, (title, text) in brought.items())
-    elif corpus is not None and (files := sorted(Path(corpus).glob("corpus/*.parquet"))):
-        for file in files:
-            with parquet.ParquetFile(file) as opened:
-                columns = [name for name in _COLUMNS if name in opened.schema_arrow.names]
-                for batch in opened.iter_batches(batch_size=_BATCH, columns=columns):
-                    yield pa.Table.from_batches([batch])
-        return
-    else:
-        reader = DocumentReader(corpus or str(existing(path, "collection.tsv", "msmarco-docs.tsv")))
-        rows = ({"id": found.id, "title": found.title, "text": found.text} for found in reader)
+        return _tables({"id": name, "title": title, "text": text} for name, (title, text) in brought.items()), {}
+    files = table_files(Path(corpus)) if corpus is not None else []
+    if corpus is not None and files and files[0].suffix == ".parquet":
+        return _stored(files), {"corpus": Source(corpus, fingerprint_files(files, Path(corpus)))}
+    reader = DocumentReader(corpus or str(existing(path, "collection.tsv", "msmarco-docs.tsv")))
+    rows = ({"id": found.id, "title": found.title, "text": found.text} for found in reader)
+    return _tables(rows), {"corpus": reader.made_from(out)["documents"]}
+
+
+def _stored(files: Iterable[Path]) -> Iterator[pa.Table]:
+    """The passages of a published corpus, with the documents that they were cut from."""
+    for file in files:
+        with parquet.ParquetFile(file) as opened:
+            columns = [name for name in _COLUMNS if name in opened.schema_arrow.names]
+            for batch in opened.iter_batches(batch_size=_BATCH, columns=columns):
+                yield pa.Table.from_batches([batch])
+
+
+def _tables(rows: Iterator[dict[str, Any]]) -> Iterator[pa.Table]:
     schema = pa.schema([CORPUS.arrow_schema.field(name) for name in _COLUMNS[:3]])
-    for part in _batches(rows):
-        yield pa.Table.from_pylist(part, schema=schema)
+    return (pa.Table.from_pylist(part, schema=schema) for part in _batches(rows))
 
 
 def _write_corpus(

@@ -4,37 +4,48 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 from pyarrow import parquet
-from tiny_retriever import random_words, tiny_tokenizer
+from tiny_retriever import random_words, tiny_config, tiny_tokenizer
+from transformers import BertForSequenceClassification, T5Config, T5ForConditionalGeneration
 
+from hf_dense.commands.data import DATA_VERBS
 from hf_dense.commands.main import main
+from hf_dense.data.supervision import build_collection
+
+
+def write_collection(folder: Path) -> Path:
+    """Documents of several sentences as a BEIR folder, and a query for each of the last twenty."""
+    generator, words = random.Random(0), random_words(60)
+    (folder / "qrels").mkdir(parents=True)
+    texts = [" ".join(" ".join(generator.choices(words, k=8)).capitalize() + "." for _ in range(6)) for _ in range(30)]
+    corpus = [{"_id": f"c{at}", "title": "", "text": text} for at, text in enumerate(texts)]
+    queries = [{"_id": f"q{at}", "text": " ".join(text.split()[:4])} for at, text in enumerate(texts[10:])]
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    judged = [f"q{at}\tc{at + 10}\t1" for at in range(20)]
+    (folder / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]) + "\n")
+    return folder
 
 
 @pytest.fixture
 def collection(tmp_path: Path) -> Path:
-    """Documents of several sentences as a BEIR folder, and a query for each of the first twenty."""
-    generator, words = random.Random(0), random_words(60)
-    folder = tmp_path / "data"
-    (folder / "qrels").mkdir(parents=True)
-    texts = [" ".join(" ".join(generator.choices(words, k=8)).capitalize() + "." for _ in range(6)) for _ in range(30)]
-    for name, rows in (("corpus", texts), ("queries", [" ".join(text.split()[:4]) for text in texts[:20]])):
-        lines = (json.dumps({"_id": f"{name[0]}{at}", "title": "", "text": text}) for at, text in enumerate(rows))
-        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-    judged = [f"q{at}\tc{at}\t1" for at in range(20)]
-    (folder / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]) + "\n")
-    return folder
+    return write_collection(tmp_path / "data")
 
 
 def test_the_whole_chain(collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     passages, contexts, made = (str(tmp_path / name) for name in ("passages", "contexts", "made"))
     main(["data", "passages", str(collection), "--out", passages, "--length", "20", "--processes", "1"])
-    assert '"passages": ' in capsys.readouterr().out
+    assert "passages is written: 30 documents read, " in capsys.readouterr().out
     main(["data", "contexts", passages, "--out", contexts, "--length", "20", "--processes", "1"])
     tiny_tokenizer().save_pretrained(tmp_path / "tokenizer")
-    words = tmp_path / "words.parquet"
+    words = tmp_path / "words"
     main(["data", "keywords", passages, "--tokenizer", str(tmp_path / "tokenizer"), "--out", str(words)])
     main(["data", "negatives", str(collection), "--out", str(tmp_path / "negatives"), "--depth", "5"])
     generator = str(tmp_path / "generator")
@@ -44,10 +55,116 @@ def test_the_whole_chain(collection: Path, tmp_path: Path, capsys: pytest.Captur
     )
     rows = parquet.read_table(Path(made) / "corpus")
     assert {"text", "queries"} <= set(rows.column_names)
-    assert "hf-dense" not in (Path(made) / "README.md").read_text().split("by\n")[0]
+    card = (Path(made) / "README.md").read_text()
+    assert f"Built from `{passages}` (corpus), `{generator}` (model) by" in card
     assert parquet.read_table(Path(contexts) / "corpus").column_names[-4:] == ["neighbour", "near", "overlap", "random"]
-    assert parquet.read_table(words).num_rows > 0
+    assert sum(parquet.read_table(file).num_rows for file in words.glob("*.parquet")) > 0
     assert parquet.read_table(tmp_path / "negatives" / "negatives").num_rows == 20
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the verbs read: documents, passages of documents, labels, a collection with lists, and tiny models."""
+    root = tmp_path_factory.mktemp("inputs")
+    rows = [{"id": f"d{at}", "text": f"Passage {at} says one. It says two, and some more."} for at in range(12)]
+    cut = [{**row, "document": f"d{at // 3}", "position": at % 3} for at, row in enumerate(rows)]
+    pairs = [{"query": f"query {at}", "positive": f"it is {at}", "negatives": ["it is none"]} for at in range(4)]
+    for name, lines in (("docs", rows), ("corpus", cut), ("pairs", pairs)):
+        (root / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    build_collection(root / "pairs.jsonl", root / "labelled")
+    write_collection(root / "collection")
+    tokenizer = tiny_tokenizer()
+    special = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+    torch.manual_seed(0)
+    t5 = T5Config(**special, d_model=16, d_ff=32, d_kv=8, num_layers=1, num_heads=2, decoder_start_token_id=2)
+    T5ForConditionalGeneration(t5).save_pretrained(root / "writer")
+    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(root / "reranker")
+    for name in ("writer", "reranker", "tokenizer"):
+        tokenizer.save_pretrained(root / name)
+    tokenizer.add_tokens(["more"])
+    tokenizer.save_pretrained(root / "tokenizer2")
+    return root
+
+
+COMMANDS = {  # verb -> what it reads, its options, one of which is changed, and what is said to differ then
+    "passages": ("docs.jsonl", ["--processes", "1"], ["--length", "30"], r"length \(128, now 30\)"),
+    "contexts": ("corpus.jsonl", ["--processes", "1"], ["--seed", "1"], r"seed \(0, now 1\)"),
+    "keywords": ("corpus.jsonl", ["--tokenizer", "tokenizer"], ["--tokenizer", "tokenizer2"], "tokenizer"),
+    "labels": ("pairs.jsonl", [], ["--split", "dev"], "splits"),
+    "generate": (
+        "corpus.jsonl",
+        ["--model", "writer", "--output_length", "3"],
+        ["--template", "about {text}"],
+        r"template \({text}, now about {text}\)",
+    ),
+    "train-generator": ("collection", ["--max_steps", "2", "--batch_size", "2"], ["--learning_rate", "0.01"], "learn"),
+    "negatives": ("collection", [], ["--depth", "4"], r"depth \(200, now 4\)"),
+    "scores": ("labelled", ["--model", "reranker"], ["--depth", "3"], r"depth \(200, now 3\)"),
+}
+
+
+def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return {path.relative_to(directory).as_posix(): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def change(source: Path) -> None:
+    """Change one text of what is read, at its end."""
+    file = source if source.is_file() else next(iter([*source.glob("corpus.jsonl"), *source.glob("corpus/*.parquet")]))
+    if file.suffix == ".parquet":
+        rows = parquet.read_table(file).to_pylist()
+        rows[-1]["text"] += " a"
+        parquet.write_table(parquet.read_table(file).from_pylist(rows), file)
+    else:
+        *lines, last = file.read_text().splitlines()
+        row = json.loads(last)
+        row["text" if "text" in row else "positive"] += " a"
+        file.write_text("\n".join([*lines, json.dumps(row)]) + "\n")
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_an_output_is_made_once_and_replaced_only_when_that_is_asked_for(
+    verb: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subprocess.run(["cp", "-r", f"{inputs}/.", str(tmp_path)], check=True)
+    monkeypatch.chdir(tmp_path)
+    source, options, other, said = COMMANDS[verb]
+    before = {entry.name for entry in tmp_path.iterdir()}
+
+    def run(*more: str) -> str:
+        capsys.readouterr()
+        main(["data", verb, source, *options, "--out", "out", *more])
+        assert {entry.name for entry in tmp_path.iterdir()} == {*before, "out"}
+        return capsys.readouterr().out
+
+    def refused(*more: str) -> str:
+        made = contents(tmp_path / "out")
+        with pytest.raises(SystemExit):
+            run(*more)
+        assert contents(tmp_path / "out") == made
+        return capsys.readouterr().err
+
+    assert "out is written" in run()
+    made = contents(tmp_path / "out")
+    assert "out is there already, made from the same" in run()
+    assert contents(tmp_path / "out") == made
+    assert re.search(f"out was made from another {said}.*--overwrite", refused(*other))
+    assert "out is written" in run(*other, "--overwrite")
+    assert "out is written" in run("--overwrite")
+    change(Path(source))
+    assert "out was made from another " in refused()
+    assert "out is written" in run("--overwrite")
+
+
+def test_every_verb_is_tested() -> None:
+    assert {*COMMANDS} == {*DATA_VERBS}
+
+
+def test_nothing_heavy_is_imported_before_a_verb_runs() -> None:
+    heavy = ("torch", "transformers", "datasets", "pyarrow", "numpy", "pandas", "sentence_transformers")
+    code = f"import sys, hf_dense.commands.data; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +172,8 @@ def test_the_whole_chain(collection: Path, tmp_path: Path, capsys: pytest.Captur
     [
         (["passages", "./nowhere", "--out", "out"], "The source ./nowhere does not exist"),
         (["contexts", "./nowhere", "--out", "out"], "The corpus ./nowhere does not exist"),
-        (["keywords", "./nowhere", "--out", "out"], "name the tokenizer of the pre-training with --tokenizer"),
+        (["contexts", "./nowhere", "--out", "out", "--length", "1"], "A passage length of 1 tokens leaves no room"),
+        (["keywords", "./nowhere", "--tokenizer", "t", "--out", "out"], "The corpus ./nowhere does not exist"),
         (["negatives", "./nowhere", "--out", "out"], "is not a directory"),
         (["labels", "./nowhere", "--out", "out"], "The source nowhere does not exist"),
         (["generate", "./nowhere", "--model", "m", "--out", "out"], "The corpus ./nowhere does not exist"),
@@ -77,3 +195,27 @@ def test_mistakes_are_one_line(
     assert [line for line in errors if line.startswith("error: ")] == errors[-1:]
     assert sentence in errors[-1]
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+@pytest.mark.parametrize("place", [".", "proj"])
+def test_a_directory_of_others_is_left_alone(
+    verb: str,
+    place: str,
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    subprocess.run(["cp", "-r", f"{inputs}/.", str(tmp_path)], check=True)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "proj").mkdir()
+    for name in ("README.md", "thesis.tex", "config.json", "counts.json"):
+        (tmp_path / "proj" / name).write_text("years of work")
+    before = contents(tmp_path)
+    source, options, _, _ = COMMANDS[verb]
+    with pytest.raises(SystemExit):
+        main(["data", verb, source, *options, "--out", place, "--overwrite"])
+    assert contents(tmp_path) == before
+    said = capsys.readouterr().err
+    assert ("the working directory" if place == "." else "was not written by hf_dense") in said

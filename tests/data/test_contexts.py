@@ -76,7 +76,10 @@ def test_what_has_no_contexts_is_refused() -> None:
 
 def test_a_corpus_with_contexts_is_published_form(tmp_path: Path) -> None:
     parquet.write_table(corpus({"a": 2, "b": 3}).data.table, tmp_path / "corpus.parquet")
-    assert write_contexts(str(tmp_path / "corpus.parquet"), tmp_path / "out", length=30) == 5
+    for name in ("out", "again"):
+        write_contexts(str(tmp_path / "corpus.parquet"), tmp_path / name, length=30)
+    files = [(tmp_path / name / "corpus" / "part-00000.parquet").read_bytes() for name in ("out", "again")]
+    assert files[0] == files[1]
     rows = parquet.read_table(tmp_path / "out" / "corpus").to_pylist()
     assert {*CONTEXTS, "text"} <= set(rows[0])
     assert "| passages with contexts | 5 |" in (tmp_path / "out" / "README.md").read_text()

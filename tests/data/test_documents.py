@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -185,3 +186,67 @@ def test_nothing_there(tmp_path: Path) -> None:
         read(tmp_path / "missing")
     with pytest.raises(InputError, match="neither a path nor a dataset of the Hub"):
         read("nobody/nothing")
+
+
+def made_from(*sources: Path, out: str = "out") -> dict[str, str]:
+    read = DocumentReader(*map(str, sources)).made_from(Path(out))
+    return {name: source.fingerprint for name, source in read.items()}
+
+
+def test_a_source_is_the_files_that_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one")
+    before = made_from(folder)
+    (folder / "notes.bin").write_bytes(b"not read")
+    assert made_from(folder) == before
+    assert made_from(folder.rename(tmp_path / "moved")) == before
+    (tmp_path / "moved" / "a.txt").rename(tmp_path / "moved" / "b.txt")
+    assert made_from(tmp_path / "moved") != before, "documents are called after their files"
+    collection = tmp_path / "collection"
+    collection.mkdir()
+    lines = write_lines(collection / "corpus.jsonl", [{"_id": "1", "text": "one"}])
+    before = made_from(collection)
+    write_lines(collection / "queries.jsonl", [{"_id": "q", "text": "not a document"}])
+    assert made_from(collection) == before
+    write_lines(lines, [{"_id": "1", "text": "two"}])
+    assert made_from(collection) != before
+    assert list(made_from(collection, lines)) == ["documents", "documents 2"]
+
+
+def test_an_output_inside_what_is_read_whole_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("one")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"docs/new/out lies inside docs, all of which is read"):
+        made_from(Path("docs"), out="docs/new/out")
+    monkeypatch.chdir(tmp_path / "docs")
+    with pytest.raises(InputError, match=r"out lies inside \., all of which is read"):
+        made_from(Path("."))
+    made_from(Path("a.txt"))
+
+
+PUBLISHED = """
+import json, sys
+from pathlib import Path
+from datasets import Dataset
+from hf_dense.data.collections import push_collection
+from hf_dense.data.documents import DocumentReader
+folder = Path("data")
+folder.mkdir()
+card = "---\\n" + json.dumps({"configs": [{"config_name": "default", "data_files": "*.parquet"}]}) + "\\n---\\n"
+found = []
+for text, remark, files in [("one", "", 1), ("one", "A remark.", 1), ("two", "", 1), ("one", "", 1), ("one", "", 2)]:
+    for number in range(files):
+        Dataset.from_list([{"id": "1", "text": text}]).to_parquet(folder / f"train-{number}.parquet")
+    (folder / "README.md").write_text(card + remark)
+    push_collection(folder, "someone/changing")
+    found.append(DocumentReader("someone/changing").made_from(Path("out"))["documents"].fingerprint)
+print(json.dumps({"found": found}))
+"""
+
+
+def test_a_dataset_of_the_hub_is_the_content_of_its_files(hub_client: Callable[..., dict[str, list[str]]]) -> None:
+    first, remarked, other, again, more = hub_client(PUBLISHED)["found"]
+    assert first == remarked == again
+    assert len({first, other, more}) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import torch
 from datasets import Dataset
 from pyarrow import parquet
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny_retriever import LETTERS, tiny_tokenizer
 from transformers import (
     GPT2Config,
@@ -26,7 +27,7 @@ from transformers import (
 )
 
 from hf_dense.data import generation
-from hf_dense.data.generation import Writing, generate
+from hf_dense.data.generation import TextGenerationConfig, generate
 from hf_dense.data.generator_training import train_generator
 from hf_dense.errors import InputError
 
@@ -56,8 +57,8 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def small(models: dict[str, str], kind: str, **changes: Any) -> Writing:
-    return Writing(**{"kind": kind, "model": models[kind], "output_length": 6, "candidates": 3, **changes})
+def small(models: dict[str, str], kind: str, **changes: Any) -> TextGenerationConfig:
+    return TextGenerationConfig(**{"kind": kind, "model": models[kind], "output_length": 6, "candidates": 3, **changes})
 
 
 @pytest.fixture(autouse=True)
@@ -94,8 +95,8 @@ def test_equal_queries_can_be_kept_once(models: dict[str, str], tmp_path: Path) 
 def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
     models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writing = small(models, "queries")
-    generate(corpus(), tmp_path / "whole", writing)
+    config = small(models, "queries")
+    generate(corpus(), tmp_path / "whole", config)
     save, done = generation._save, []
 
     def killed(file: Path, *given: Any) -> None:
@@ -106,12 +107,12 @@ def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
 
     monkeypatch.setattr(generation, "_save", killed)
     with pytest.raises(KeyboardInterrupt):
-        generate(corpus(), tmp_path / "out", writing)
+        generate(corpus(), tmp_path / "out", config)
     assert not (tmp_path / "out").exists()
-    assert len(list((tmp_path / "out.partial").glob("*.parquet"))) == 2
+    assert len(list((tmp_path / "out.partial" / "pieces").glob("*.parquet"))) == 2
     written: list[Path] = []
     monkeypatch.setattr(generation, "_save", lambda file, *given: (written.append(file), save(file, *given)))
-    generate(corpus(), tmp_path / "out", writing)
+    generate(corpus(), tmp_path / "out", config)
     assert len(written) == 1, "what was done is not done again"
     assert rows_of(tmp_path / "out") == rows_of(tmp_path / "whole")
 
@@ -143,11 +144,47 @@ def test_two_processes_write_what_one_does(models: dict[str, str], tmp_path: Pat
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_another_runs_leftovers_are_refused(models: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "out.partial").mkdir()
-    (tmp_path / "out.partial" / "settings.json").write_text("{}")
-    with pytest.raises(InputError, match=r"holds an unfinished run with another candidates \(None, now"):
-        generate(corpus(), tmp_path / "out", small(models, "queries"))
+def changed(rows: Dataset, index: int) -> Dataset:
+    """The same passages, but for one."""
+    return rows.map(lambda row, at: {"text": f"{row['text']} a" if at == index else row["text"]}, with_indices=True)
+
+
+def test_a_run_goes_on_over_the_same_passages_and_model_alone(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, save = small(models, "queries"), generation._save
+    with monkeypatch.context() as patch:
+        patch.setattr(generation, "_save", lambda file, *given: save(file, *given) if "00." in file.name else killed())
+        with pytest.raises(KeyboardInterrupt):
+            generate(corpus(), tmp_path / "out", config)
+    other = tmp_path / "model"
+    shutil.copytree(models["queries"], other)
+    weights = load_file(other / "model.safetensors")
+    save_file({name: tensor + 1e-3 for name, tensor in weights.items()}, other / "model.safetensors", {"format": "pt"})
+    for rows, model, what in (
+        (changed(corpus(), 19), models["queries"], "corpus"),
+        (corpus(), str(other), "model"),
+        (corpus().add_column("title", ["t"] * 20), models["queries"], "corpus"),
+    ):
+        with pytest.raises(InputError, match=f"holds unfinished work made from another {what}"):
+            generate(rows, tmp_path / "out", small(models, "queries", model=model))
+    renamed = tmp_path / "renamed"
+    shutil.copytree(models["queries"], renamed)
+    generate(corpus(), tmp_path / "out", small(models, "queries", model=str(renamed)))
+    generate(corpus(), tmp_path / "whole", config)
+    assert rows_of(tmp_path / "out") == rows_of(tmp_path / "whole")
+
+
+def test_what_decides_on_generation_is_part_of_the_model(models: dict[str, str]) -> None:
+    model, tokenizer = generation.load_language_model(models["queries"])
+    before = generation.fingerprint_language_model(model, tokenizer)
+    assert model.generation_config is not None
+    model.generation_config.repetition_penalty = 1.3
+    assert generation.fingerprint_language_model(model, tokenizer) != before
+    model.generation_config.repetition_penalty = None
+    assert generation.fingerprint_language_model(model, tokenizer) == before
+    tokenizer.chat_template = "{{ messages }}"
+    assert generation.fingerprint_language_model(model, tokenizer) != before
 
 
 def test_the_seed_decides(models: dict[str, str], tmp_path: Path) -> None:
@@ -158,10 +195,10 @@ def test_the_seed_decides(models: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_the_template_is_the_prompt(models: dict[str, str]) -> None:
-    writer = generation.Writer(small(models, "queries", template="a b: {title} {text}"))
-    assert writer._prompt("x y", "t") == "a b: t x y"
-    writer.tokenizer.chat_template = "{% for m in messages %}<u>{{ m['content'] }}</u>{% endfor %}"
-    assert writer._prompt("x", "t") == "<u>a b: t x</u>"
+    generator = generation.TextGenerator(small(models, "queries", template="a b: {title} {text}"))
+    assert generator._prompt("x y", "t") == "a b: t x y"
+    generator.tokenizer.chat_template = "{% for m in messages %}<u>{{ m['content'] }}</u>{% endfor %}"
+    assert generator._prompt("x", "t") == "<u>a b: t x</u>"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +214,11 @@ def test_the_template_is_the_prompt(models: dict[str, str]) -> None:
 )
 def test_bad_options(models: dict[str, str], tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        generate(corpus(), tmp_path / "out", Writing(**{"kind": "queries", "model": models["queries"], **changes}))
+        generate(
+            corpus(),
+            tmp_path / "out",
+            TextGenerationConfig(**{"kind": "queries", "model": models["queries"], **changes}),
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -187,9 +228,8 @@ def test_a_column_that_is_there_is_not_overwritten(models: dict[str, str], tmp_p
         generate(filled, tmp_path / "out", small(models, "queries"))
 
 
-def training(tmp_path: Path, **changes: Any) -> Seq2SeqTrainingArguments:
+def training(**changes: Any) -> Seq2SeqTrainingArguments:
     values = {
-        "output_dir": str(tmp_path / "generator"),
         "max_steps": 60,
         "per_device_train_batch_size": 16,
         "learning_rate": 1e-2,
@@ -210,8 +250,8 @@ def test_a_trained_generator_writes_what_it_learnt(tmp_path: Path) -> None:
     passages = [" ".join(generator.choices(words, k=4)) for _ in range(200)]
     rows = Dataset.from_dict({"passage": passages, "query": [text.split()[0] for text in passages]})
     tiny = {"d_model": 32, "d_ff": 64, "d_kv": 16, "num_layers": 1, "num_heads": 2}
-    train_generator(rows, training(tmp_path), config=tiny, vocab_size=60)
-    asked = Writing("queries", str(tmp_path / "generator"), output_length=4, candidates=2, top_k=1)
+    train_generator(rows, tmp_path / "generator", training(), config=tiny, vocab_size=60)
+    asked = TextGenerationConfig("queries", str(tmp_path / "generator"), output_length=4, candidates=2, top_k=1)
     generate(Dataset.from_dict({"text": passages[:20]}), tmp_path / "out", asked)
     written = [query for row in rows_of(tmp_path / "out") for query in row["queries"]]
     assert written
@@ -221,34 +261,69 @@ def test_a_trained_generator_writes_what_it_learnt(tmp_path: Path) -> None:
 def test_a_continuation_model_is_trained_from_text(tmp_path: Path) -> None:
     rows = Dataset.from_dict({"text": ["one two three four five six"] * 100})
     tiny = {"n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 64}
-    train_generator(rows, training(tmp_path), config=tiny, vocab_size=60)
+    train_generator(rows, tmp_path / "generator", training(), config=tiny, vocab_size=60)
     assert json.loads((tmp_path / "generator" / "config.json").read_text())["model_type"] == "gpt2"
 
 
-def test_a_killed_training_goes_on_and_ends_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [7, 12], ids=["on the way", "after the last step"])
+def test_a_killed_training_goes_on_and_ends_the_same(tmp_path: Path, steps: int) -> None:
     rows = Dataset.from_dict({"text": [f"one two three four five {word}" for word in ("six", "seven")] * 50})
     tiny = {"n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 64}
+    trained = 0
 
-    def train(name: str) -> Path:
-        given = training(tmp_path, output_dir=str(tmp_path / name), max_steps=12, save_strategy="steps", save_steps=5)
-        return train_generator(rows, given, config=tiny, vocab_size=60)
+    def run(name: str, rows: Dataset = rows, **changes: Any) -> Path:
+        given = training(**{"max_steps": 12, "save_strategy": "steps", "save_steps": 3, **changes})
+        return train_generator(rows, tmp_path / name, given, config=tiny, vocab_size=60)
 
-    whole = train("whole")
+    whole = run("whole")
     with pytest.MonkeyPatch.context() as patch:
-        step, done = Trainer.training_step, iter(range(7))
-        patch.setattr(
-            Trainer, "training_step", lambda *given: step(*given) if next(done, None) is not None else killed()
-        )
+        step = Trainer.training_step
+
+        def counted(*given: Any) -> Any:
+            nonlocal trained
+            if trained == steps:
+                killed()
+            trained += 1
+            return step(*given)
+
+        patch.setattr(Trainer, "training_step", counted)
+        patch.setattr(GPT2LMHeadModel, "save_pretrained", dies_outside_checkpoints(GPT2LMHeadModel.save_pretrained))
         with pytest.raises(KeyboardInterrupt):
-            train("killed")
+            run("killed")
     assert not (tmp_path / "killed").exists()
-    assert (tmp_path / "killed.partial" / "checkpoint-5").is_dir()
-    with pytest.raises(InputError, match=r"unfinished run with another max_steps \(12, now 60\)"):
-        train_generator(rows, training(tmp_path, output_dir=str(tmp_path / "killed")), config=tiny, vocab_size=60)
-    resumed = train("killed")
+    last = steps - steps % 3
+    assert (tmp_path / "killed.partial" / "pieces" / f"checkpoint-{last}").is_dir()
+    for changes, what in (({"max_steps": 60}, r"max_steps \(12, now 60\)"), ({"weight_decay": 0.1}, "weight_decay")):
+        with pytest.raises(InputError, match=f"holds unfinished work made from another {what}"):
+            run("killed", **changes)
+    with pytest.raises(InputError, match="holds unfinished work made from another rows"):
+        run("killed", changed(rows, 99))
+    with pytest.MonkeyPatch.context() as patch:
+        taken = []
+        patch.setattr(Trainer, "training_step", lambda *given: (taken.append(1), step(*given))[1])
+        resumed = run("killed", save_steps=4)  # where it is saved does not decide
+    assert len(taken) == 12 - last
     assert not (tmp_path / "killed.partial").exists()
     first, second = (load_file(folder / "model.safetensors") for folder in (whole, resumed))
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def dies_outside_checkpoints(save: Any) -> Any:
+    """Saving a model, which is killed where the training is done."""
+
+    def saved(model: Any, folder: Any, *given: Any, **named: Any) -> None:
+        if "checkpoint-" not in str(folder):
+            killed()
+        save(model, folder, *given, **named)
+
+    return saved
+
+
+def test_no_pickle_is_left(tmp_path: Path) -> None:
+    rows = Dataset.from_dict({"text": ["one two three"] * 20})
+    tiny = {"n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 64}
+    out = train_generator(rows, tmp_path / "generator", training(max_steps=1), config=tiny, vocab_size=60)
+    assert {file.suffix for file in out.iterdir()} == {".json", ".safetensors"}
 
 
 def killed() -> None:
@@ -257,9 +332,10 @@ def killed() -> None:
 
 def test_nothing_to_train_on_and_the_wrong_kind(models: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the data lack the column 'passage'"):
-        train_generator(Dataset.from_dict({"query": ["a"]}), training(tmp_path))
+        train_generator(Dataset.from_dict({"query": ["a"]}), tmp_path / "out", training())
     with pytest.raises(InputError, match="the data lack any rows"):
-        train_generator(Dataset.from_dict({"text": []}), training(tmp_path))
+        train_generator(Dataset.from_dict({"text": []}), tmp_path / "out", training())
     rows = Dataset.from_dict({"passage": ["a"], "query": ["b"]})
     with pytest.raises(InputError, match="To write queries give an encoder-decoder"):
-        train_generator(rows, training(tmp_path), base=models["continuation"])
+        train_generator(rows, tmp_path / "out", training(), base=models["continuation"])
+    assert not any(tmp_path.iterdir())

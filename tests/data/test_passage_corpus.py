@@ -15,13 +15,15 @@ from typing import Any
 import pytest
 from datasets import load_dataset
 from pyarrow import parquet
-from tiny_retriever import LETTERS
+from tiny_retriever import LETTERS, tiny_tokenizer
 
 from hf_dense.data.engines import Engine
 from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
 from hf_dense.data.passages import pretoken_counter
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
+from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.output import Output
 
 
 def write_documents(path: Path, count: int = 30, seed: int = 0) -> Path:
@@ -42,15 +44,16 @@ def write_documents(path: Path, count: int = 30, seed: int = 0) -> Path:
 
 def build(tmp_path: Path, source: Path | None = None, processes: int = 1, **cutting: Any) -> list[dict[str, Any]]:
     source = source or write_documents(tmp_path / "docs.jsonl")
-    out = build_passage_corpus(
-        str(source), tmp_path / "out", Cutting(**cutting), engine=Engine(processes=processes), command="make it"
-    )
+    output = Output(tmp_path / "out", overwrite=True, command="make it")
+    out = build_passage_corpus(str(source), output, Cutting(**cutting), engine=Engine(processes=processes))
     rows: list[dict[str, Any]] = parquet.read_table(out / "corpus").to_pylist()
     return rows
 
 
 def counts(tmp_path: Path) -> dict[str, int]:
-    found: dict[str, int] = json.loads((tmp_path / "out" / "counts.json").read_text())
+    manifest = Manifest.load(tmp_path / "out")
+    assert manifest is not None
+    found: dict[str, int] = manifest.facts["counts"]
     return found
 
 
@@ -76,6 +79,7 @@ def test_any_number_of_processes_gives_the_same_bytes(tmp_path: Path, monkeypatc
     files = sorted((tmp_path / "out" / "corpus").glob("*.parquet"))
     assert len(files) == -(-len(one) // 7)
     content = [file.read_bytes() for file in files]
+    (tmp_path / "out").rename(tmp_path / "before")
     assert build(tmp_path, source, processes=2, length=30, short=0.3) == one
     assert [file.read_bytes() for file in sorted((tmp_path / "out" / "corpus").glob("*.parquet"))] == content
 
@@ -133,7 +137,7 @@ def test_the_card_says_what_it_is_and_how_to_make_it_again(tmp_path: Path) -> No
         ({"short": 1.0}, "short is 1.0; it is a probability"),
         ({"titles": "above"}, "titles is 'above'; allowed: column, text"),
         ({"repeats": "some"}, "repeats is 'some'; allowed: keep, exact, near"),
-        ({"tokenizer": "no/such"}, "no tokenizer can be loaded from 'no/such'"),
+        ({"tokenizer": "no/such"}, "No tokenizer can be loaded from 'no/such'"),
     ],
 )
 def test_bad_options_leave_nothing_behind(tmp_path: Path, cutting: dict[str, Any], sentence: str) -> None:
@@ -156,9 +160,41 @@ def test_a_source_of_which_nothing_is_left(tmp_path: Path) -> None:
 def test_what_is_not_a_corpus_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("years of work")
-    with pytest.raises(InputError, match="is not an earlier output of this kind"):
+    with pytest.raises(InputError, match="was not written by hf_dense"):
         build(tmp_path)
     assert (tmp_path / "out" / "thesis.txt").read_text() == "years of work"
+
+
+def test_an_output_inside_a_folder_that_is_read_whole_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    write_documents(folder / "a.jsonl")
+    with pytest.raises(InputError, match=r"out lies inside .*docs, all of which is read; name a directory outside"):
+        build_passage_corpus(str(folder), folder / "deep" / "out")
+    assert [entry.name for entry in folder.iterdir()] == ["a.jsonl"]
+    collection = tmp_path / "collection"
+    collection.mkdir()
+    write_documents(collection / "corpus.jsonl")
+    build_passage_corpus(str(collection), collection / "passages", engine=Engine(processes=1))
+    assert build_passage_corpus(str(collection), collection / "passages") == collection / "passages"
+
+
+def test_a_tokenizer_is_what_it_holds(tmp_path: Path) -> None:
+    source = write_documents(tmp_path / "docs.jsonl")
+    for name in ("a", "b", "c"):
+        tokenizer = tiny_tokenizer()
+        if name == "c":
+            tokenizer.add_tokens(["more"])
+        tokenizer.save_pretrained(tmp_path / name)
+
+    def run(name: str) -> Path:
+        cutting = Cutting(tokenizer=str(tmp_path / name))
+        return build_passage_corpus(str(source), tmp_path / "out", cutting, engine=Engine(processes=1))
+
+    run("a")
+    run("b")
+    with pytest.raises(InputError, match="was made from another tokenizer"):
+        run("c")
 
 
 KILLED = """

@@ -21,13 +21,28 @@ from huggingface_hub import DatasetCard, DatasetCardData
 from tqdm.auto import tqdm
 
 from hf_dense.data.cards import configuration, size_category
-from hf_dense.data.passages import MIN_WORDS, CountTokens, build_passages, count_words, pretoken_counter
-from hf_dense.data.python_docs.docstrings import Document, Reading, find_sources, read_documents
+from hf_dense.data.passages import (
+    MIN_WORDS,
+    CountTokens,
+    build_passages,
+    check_length,
+    count_words,
+    token_counter,
+    token_unit,
+    tokenizer_source,
+)
+from hf_dense.data.python_docs.docstrings import (
+    Document,
+    Reading,
+    find_sources,
+    fingerprint_sources,
+    read_documents,
+)
 from hf_dense.data.python_docs.prose import letter_share
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES, SPLITS
 from hf_dense.errors import InputError
 from hf_dense.storage.files import write_text
-from hf_dense.storage.legacy import atomic_directory
+from hf_dense.storage.output import Output, Source, Staged
 
 MIN_QUERY_WORDS: Final = 3
 MAX_QUERY_WORDS: Final = 32
@@ -50,43 +65,45 @@ class Collection:
 
 
 def build_python_docs(
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | Output,
     packages: Iterable[str] | None = None,
     length: int = 64,
-    count_tokens: CountTokens | None = None,
-    unit: str = "pre-tokens",
-    command: str = "",
+    tokenizer: str | None = None,
     processes: int = 1,
     progress: bool = True,
 ) -> Path:
-    """Write the collection of the docstrings of `packages` to the directory `out`, complete or not at all.
+    """Write the collection of the docstrings of `packages` to the directory `out`.
 
     Args:
         packages: distribution names, "python" for the standard library; None takes the installed ones of
             `hf_dense.data.python_docs.docstrings.DEFAULT_PACKAGES`.
         length: greatest number of tokens in a passage.
-        count_tokens: texts -> number of tokens of each; None counts BERT pre-tokens (words and punctuation marks).
-        unit: what `count_tokens` counts, for the card.
-        command: the command that builds this collection, for the card.
+        tokenizer: whose tokens are counted (a directory or Hub id); words and punctuation marks when absent.
         processes: how many read source files side by side; see `read_documents`.
 
     Returns:
-        `out` as a path.
+        The directory.
 
     Raises:
-        InputError: a package is not installed, nothing was found to read, or `length` is below 2.
+        InputError: a package is not installed, nothing was found to read, `length` is below 2, or see `Output.stage`.
     """
-    sources, versions = find_sources(packages)
-    reading = read_documents(sources, processes, progress)
-    if not reading.documents:
-        raise InputError(f"no docstring was found in {', '.join(versions) or 'any package'}; name other packages")
-    collection = collect(reading, length, count_tokens or pretoken_counter(), progress=progress)
-    if not collection.corpus:
-        raise InputError(f"the docstrings of {', '.join(versions)} hold no passage of {MIN_WORDS} words or more")
-    with atomic_directory(out) as work:
-        _write_tables(work, collection)
-        write_text(work / "README.md", str(_card(work, collection, versions, length, unit, command)))
-    return Path(out)
+    check_length(length)
+    files, versions = find_sources(packages)
+    named = ", ".join(f"{package} {version}" for package, version in versions.items())
+    sources = {"packages": Source(named, fingerprint_sources(files)), **tokenizer_source(tokenizer)}
+    with Output.of(out).stage("collection", {"length": length, "versions": versions}, sources) as work:
+        if not work.done:
+            reading = read_documents(files, processes, progress)
+            if not reading.documents:
+                raise InputError(f"no docstring was found in {named or 'any package'}; name other packages")
+            collection = collect(reading, length, token_counter(tokenizer), progress=progress)
+            if not collection.corpus:
+                raise InputError(f"the docstrings of {named} hold no passage of {MIN_WORDS} words or more")
+            _write_tables(work.result, collection)
+            work.facts["counts"] = collection.counts
+            card = _card(work, collection, versions, length, token_unit(tokenizer))
+            write_text(work.result / "README.md", str(card))
+    return Output.of(out).path
 
 
 def split_of(module: str) -> str:
@@ -95,8 +112,8 @@ def split_of(module: str) -> str:
     >>> split_of("numpy.linalg._linalg")
     'train'
     """
-    place = int.from_bytes(hashlib.sha256(module.encode()).digest()[:8], "big") / 2**64
-    return "train" if place < TRAIN_SHARE else "dev" if place < TRAIN_SHARE + DEV_SHARE else "test"
+    share = int.from_bytes(hashlib.sha256(module.encode()).digest()[:8], "big") / 2**64
+    return "train" if share < TRAIN_SHARE else "dev" if share < TRAIN_SHARE + DEV_SHARE else "test"
 
 
 def query_of(document: Document) -> str:
@@ -258,10 +275,8 @@ def _write_table(path: Path, rows: Sequence[Mapping[str, str | int]], features: 
     Dataset.from_dict(columns, features=features).to_parquet(str(path))
 
 
-def _card(
-    folder: Path, collection: Collection, versions: Mapping[str, str], length: int, unit: str, command: str
-) -> DatasetCard:
-    counts = collection.counts
+def _card(work: Staged, collection: Collection, versions: Mapping[str, str], length: int, unit: str) -> DatasetCard:
+    counts, folder = collection.counts, work.result
     data = DatasetCardData(
         language="en",
         license="other",
@@ -285,7 +300,7 @@ def _card(
         data=data.to_yaml(),
         length=length,
         unit=unit,
-        command=command or "hf_dense.data.build_python_docs",
+        command=work.manifest.command or "hf_dense.data.python_docs.collection.build_python_docs",
         splits="\n".join(splits),
         counts="\n".join(f"| {key.replace('_', ' ')} | {number:,} |" for key, number in named.items()),
         versions="\n".join(f"| {package} | {version} |" for package, version in versions.items()),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import hashlib
 import os
 import platform
 import re
@@ -20,7 +21,7 @@ import sysconfig
 import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from multiprocessing import get_context
@@ -77,7 +78,7 @@ _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """One source file: dotted `module` name and where it lies on this machine."""
 
     module: str
@@ -102,7 +103,7 @@ class Reading:
     unreadable_files: int
 
 
-def find_sources(packages: Iterable[str] | None = None) -> tuple[list[Source], dict[str, str]]:
+def find_sources(packages: Iterable[str] | None = None) -> tuple[list[SourceFile], dict[str, str]]:
     """List the source files of `packages` (distribution names; "python" is the standard library).
 
     Args:
@@ -114,7 +115,7 @@ def find_sources(packages: Iterable[str] | None = None) -> tuple[list[Source], d
     Raises:
         InputError: a package that was asked for is not installed.
     """
-    sources: dict[str, Source] = {}
+    sources: dict[str, SourceFile] = {}
     versions: dict[str, str] = {}
     for package in sorted(set(DEFAULT_PACKAGES if packages is None else packages)):
         if package == STANDARD_LIBRARY:
@@ -134,7 +135,17 @@ def find_sources(packages: Iterable[str] | None = None) -> tuple[list[Source], d
     return sorted(sources.values(), key=lambda source: source.module), versions
 
 
-def read_documents(sources: Iterable[Source], processes: int = 1, progress: bool = False) -> Reading:
+def fingerprint_sources(sources: Iterable[SourceFile]) -> str:
+    """Of the modules' names and the bytes of their files; of one that cannot be read of its name alone."""
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(f"\0{source.module}\0".encode())
+        with suppress(OSError):
+            digest.update(hashlib.sha256(source.path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def read_documents(sources: Iterable[SourceFile], processes: int = 1, progress: bool = False) -> Reading:
     """Read every docstring of `sources`; files that do not decode or parse are skipped and counted.
 
     With more than one of `processes` the calling script needs the usual `if __name__ == "__main__"`; the result
@@ -154,7 +165,7 @@ def read_documents(sources: Iterable[Source], processes: int = 1, progress: bool
     return Reading(tuple(documents), len(listed), unreadable)
 
 
-def _read_source(source: Source) -> list[Document] | None:
+def _read_source(source: SourceFile) -> list[Document] | None:
     """Documents of one file, None if it cannot be read."""
     try:
         return read_module(source.path.read_bytes(), source.module)
@@ -204,19 +215,19 @@ def _public_definitions(body: Iterable[ast.stmt], prefix: str) -> Iterator[tuple
                 yield from _public_definitions(block, prefix)
 
 
-def _standard_library() -> Iterator[Source]:
+def _standard_library() -> Iterator[SourceFile]:
     root = Path(sysconfig.get_path("stdlib"))
     for folder, subfolders, files in os.walk(root):
         subfolders[:] = [name for name in subfolders if name not in _SKIPPED_STANDARD | _SKIPPED_FOLDERS]
         yield from _sources(((Path(folder, name).relative_to(root).as_posix()), Path(folder, name)) for name in files)
 
 
-def _distribution(distribution: metadata.Distribution) -> Iterator[Source]:
+def _distribution(distribution: metadata.Distribution) -> Iterator[SourceFile]:
     files = distribution.files or []
     return _sources((file.as_posix(), Path(str(distribution.locate_file(file)))) for file in files)
 
 
-def _sources(files: Iterable[tuple[str, Path]]) -> Iterator[Source]:
+def _sources(files: Iterable[tuple[str, Path]]) -> Iterator[SourceFile]:
     """Those of the (path relative to the import root, path) pairs that are modules worth reading."""
     for relative, path in files:
         pure = PurePosixPath(relative)
@@ -225,4 +236,4 @@ def _sources(files: Iterable[tuple[str, Path]]) -> Iterator[Source]:
         parts = pure.with_suffix("").parts
         parts = parts[:-1] if parts[-1] == "__init__" else parts
         if parts and all(part.isidentifier() for part in parts):
-            yield Source(".".join(parts), path)
+            yield SourceFile(".".join(parts), path)

@@ -10,11 +10,13 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries
-from hf_dense.data.passages import pretoken_counter, tokenizer_counter
+from hf_dense.data.passages import pretoken_counter, token_counter
 from hf_dense.data.python_docs.collection import Collection, build_python_docs, collect, query_of, split_of
 from hf_dense.data.python_docs.docstrings import Document, Reading
 from hf_dense.data.python_docs.prose import Prose
 from hf_dense.errors import InputError
+from hf_dense.storage.manifest import MANIFEST
+from hf_dense.storage.output import Output
 
 SCRIPT = Path(__file__).parents[3] / "dataset_scripts" / "python_docs.py"
 BODY = "The body of number {n} says something of its own."
@@ -77,12 +79,35 @@ def test_the_collection_loads_as_published(packages: list[str], tmp_path: Path) 
 def test_two_builds_are_equal_byte_for_byte(packages: list[str], tmp_path: Path) -> None:
     first = build_python_docs(tmp_path / "first", packages, progress=False)
     second = build_python_docs(tmp_path / "else" / "second", list(reversed(packages)), progress=False)
-    files = sorted(path.relative_to(first) for path in first.rglob("*") if path.is_file())
+    files = sorted(path.relative_to(first) for path in first.rglob("*") if path.is_file() and path.name != MANIFEST)
     assert len(files) == 6
     for file in files:
         assert (first / file).read_bytes() == (second / file).read_bytes()
     assert content_hash(first) == content_hash(second)
-    assert content_hash(first) != content_hash(build_python_docs(second, packages[:1], progress=False))
+    with pytest.raises(InputError, match="was made from another packages"):
+        build_python_docs(second, packages[:1], progress=False)
+    other = build_python_docs(Output(second, overwrite=True), packages[:1], progress=False)
+    assert content_hash(first) != content_hash(other)
+
+
+def test_a_changed_docstring_is_another_source(packages: list[str], tmp_path: Path) -> None:
+    out = build_python_docs(tmp_path / "out", packages, progress=False)
+    before = content_hash(out)
+    assert content_hash(build_python_docs(out, packages, progress=False)) == before
+    file = tmp_path / "site" / "alpha" / "m3.py"
+    file.write_text(file.read_text().replace("Carry out", "Never carry out"))
+    with pytest.raises(InputError, match="was made from another packages"):
+        build_python_docs(out, packages, progress=False)
+    assert content_hash(build_python_docs(Output(out, overwrite=True), packages, progress=False)) != before
+
+
+def test_a_directory_of_others_is_not_replaced(packages: list[str], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "README.md").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match="was not written by hf_dense"):
+            build_python_docs(Output(tmp_path / "out", overwrite), packages, progress=False)
+    assert (tmp_path / "out" / "README.md").read_text() == "years of work"
 
 
 def test_splits_are_by_module_and_share_nothing(packages: list[str], tmp_path: Path) -> None:
@@ -214,7 +239,7 @@ def test_nothing_is_left_behind_when_there_is_nothing_to_read(tmp_path: Path, mo
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: empty\nVersion: 1\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
-    with pytest.raises(InputError, match="no docstring was found in empty"):
+    with pytest.raises(InputError, match="no docstring was found in empty 1"):
         build_python_docs(tmp_path / "out", ["empty"], progress=False)
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
@@ -268,5 +293,5 @@ def test_the_script_counts_the_tokens_of_a_tokenizer(
 
 
 def test_an_absent_tokenizer_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no tokenizer can be loaded from"):
-        tokenizer_counter(str(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match="No tokenizer can be loaded from"):
+        token_counter(str(tmp_path / "nowhere"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hf_dense.data.python_docs.docstrings import Source, find_sources, read_documents, read_module
+from hf_dense.data.python_docs.docstrings import SourceFile, find_sources, read_documents, read_module
 from hf_dense.errors import InputError
 
 MODULE = b'''"""About the module."""
@@ -89,7 +89,7 @@ def test_broken_files_are_skipped_and_counted(tmp_path: Path) -> None:
     }
     for name, code in broken.items():
         (tmp_path / name).write_bytes(code)
-    sources = [Source(name[:-3], tmp_path / name) for name in [*broken, "absent.py"]]
+    sources = [SourceFile(name[:-3], tmp_path / name) for name in [*broken, "absent.py"]]
     reading = read_documents(sources)
     assert [document.name for document in reading.documents] == ["good"]
     assert (reading.files, reading.unreadable_files) == (6, 5)
@@ -100,7 +100,7 @@ def test_processes_do_not_change_the_result(tmp_path: Path) -> None:
     for number in range(40):
         path = tmp_path / f"m{number}.py"
         path.write_bytes(b"(" if number == 7 else b'"""Module %d of many."""\n' % number)
-        sources.append(Source(f"m{number}", path))
+        sources.append(SourceFile(f"m{number}", path))
     assert read_documents(sources, processes=2) == read_documents(sources)
 
 

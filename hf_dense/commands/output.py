@@ -1,0 +1,37 @@
+"""The options of every verb that writes a directory."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from hf_dense.storage.output import Output
+
+
+def add_output_arguments(parser: argparse.ArgumentParser, *, license_of: str | None = None, push: bool = False) -> None:
+    """Add `--out` and `--overwrite`.
+
+    Args:
+        parser: of the verb.
+        license_of: what `--license` is of (`the texts`); None adds no such option.
+        push: whether `--push_to_hub` is added.
+    """
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="directory to write")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace what hf_dense wrote there from other inputs or settings"
+    )
+    if license_of:
+        parser.add_argument("--license", default="other", help=f"of {license_of}, for the card (default: other)")
+    if push:
+        parser.add_argument("--push_to_hub", metavar="REPO", help="also publish it under this name")
+
+
+def output_of(arguments: argparse.Namespace) -> Output:
+    """The output that the arguments name, with the command line for its manifest."""
+    return Output(arguments.out, arguments.overwrite, command_line(arguments), getattr(arguments, "license", "other"))
+
+
+def command_line(arguments: argparse.Namespace) -> str:
+    """The command as a person would type it again."""
+    return " ".join(["hf-dense", *map(shlex.quote, getattr(arguments, "words", ()))])
