@@ -73,9 +73,9 @@ def tiny_config(**changes: int) -> BertConfig:
     return BertConfig(**fields)
 
 
-def write_hybrid(directory: Path, dense: int, sparse: int) -> Path:
+def write_hybrid(directory: Path, dense: int, sparse: int, seed: int = 0) -> Path:
     """Write a random DupMAE as a model of hybrid vectors, some words of which score below 0."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     source = DupMAEForPreTraining(DupMAEConfig(backbone_config=BACKBONES["bert"](0.0)))
     with torch.no_grad():
         for parameter in source.parameters():

@@ -1,101 +1,72 @@
-"""The verb `hf-dense export`. Heavy imports belong inside the functions that run."""
+"""The verb `hf-dense export`."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from importlib import import_module
 
+from hf_dense.commands.output import add_output_arguments, output_of
 from hf_dense.errors import InputError
+from hf_dense.storage.manifest import Manifest
+
+SUMMARY = "Write a model in the form others load."
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One form of a checkpoint: its help line, the options that it takes, those it cannot do without, its function."""
+    """One form of a checkpoint.
+
+    Args:
+        summary: for the help.
+        function: that exports it, with its module in `hf_dense.hub`.
+        options: that it takes.
+        needed: of them.
+    """
 
     summary: str
-    export: Callable[..., Path]
+    function: str
     options: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
 
 
-def _retriever(checkpoint: str, out: str, query_prompt: str = "", document_prompt: str = "", **options: Any) -> Path:
-    from hf_dense.hub.export import export_sentence_transformer
-
-    prompts = {"query": query_prompt, "document": document_prompt}
-    return export_sentence_transformer(checkpoint, out, prompts=prompts, **options)
-
-
-def _encoder(checkpoint: str, out: str) -> Path:
-    from hf_dense.hub.export import export_encoder
-
-    return export_encoder(checkpoint, out)
-
-
-def _cross_encoder(checkpoint: str, out: str, **options: Any) -> Path:
-    from hf_dense.hub.export import export_cross_encoder
-
-    return export_cross_encoder(checkpoint, out, **options)
-
-
-def _hybrid(checkpoint: str, out: str, **options: Any) -> Path:
-    from hf_dense.hub.hybrid import export_hybrid
-
-    return export_hybrid(checkpoint, out, **options)
-
-
-def _onnx(checkpoint: str, out: str) -> Path:
-    from hf_dense.hub.onnx import export_onnx
-
-    return export_onnx(checkpoint, out)
-
-
-_LENGTH = ("max_length",)
+_LENGTH, _PROMPTS = ("max_length",), ("query_prompt", "document_prompt")
 
 KINDS = {
     "retriever": Kind(
         "for SentenceTransformer",
-        _retriever,
-        (*_LENGTH, "pooling", "normalize", "similarity", "query_prompt", "document_prompt"),
+        "export.export_sentence_transformer",
+        (*_LENGTH, "pooling", "normalize", "similarity", *_PROMPTS),
         needed=_LENGTH,
     ),
-    "encoder": Kind("for AutoModel", _encoder),
-    "cross-encoder": Kind("for CrossEncoder", _cross_encoder, _LENGTH),
-    "hybrid": Kind("DupMAE's vectors, to be fine-tuned", _hybrid, (*_LENGTH, "dense", "sparse"), needed=_LENGTH),
-    "onnx": Kind("an ONNX file of a retriever", _onnx),
+    "encoder": Kind("for AutoModel", "export.export_encoder"),
+    "cross-encoder": Kind("for CrossEncoder", "export.export_cross_encoder", _LENGTH),
+    "hybrid": Kind(
+        "DupMAE's vectors, to be fine-tuned", "hybrid.export_hybrid", (*_LENGTH, "dense", "sparse"), needed=_LENGTH
+    ),
+    "onnx": Kind("an ONNX file of a retriever", "onnx.export_onnx"),
 }
 
 
-def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `hf-dense export` to its parser."""
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="directory or Hub id of what is exported")
-    parser.add_argument("--out", required=True, metavar="DIR", help="directory to write, complete or not at all")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `hf-dense export`; the options of its kinds are absent unless they are given."""
+    parser.add_argument("checkpoint", metavar="MODEL", help="directory or Hub id of what is exported")
+    add_output_arguments(parser, license_of="the model", push=True)
     forms = "; ".join(f"{name}, {kind.summary}" for name, kind in KINDS.items())
     parser.add_argument("--kind", choices=KINDS, default="retriever", help=f"(default: retriever) {forms}")
-    for name, described in (
-        ("max_length", "longest input in tokens"),
-        ("dense", "hybrid: numbers of the dense part (default: 384)"),
-        ("sparse", "hybrid: words that a document keeps (default: 384)"),
-    ):
-        parser.add_argument(f"--{name}", type=int, help=described, default=argparse.SUPPRESS)
-    for name, choices in (("pooling", ("cls", "mean")), ("similarity", ("dot", "cosine"))):
-        parser.add_argument(
-            f"--{name}", choices=choices, help=f"retriever: (default: {choices[0]})", default=argparse.SUPPRESS
-        )
-    parser.add_argument(
-        "--normalize", action="store_true", help="retriever: vectors of length 1", default=argparse.SUPPRESS
-    )
-    for role in ("query", "document"):
-        parser.add_argument(
-            f"--{role}_prompt", metavar="TEXT", help=f"retriever: put before every {role}", default=argparse.SUPPRESS
-        )
-    parser.add_argument("--push_to_hub", metavar="REPO", help="also publish it under this name")
+    options = parser.add_argument_group("of some kinds", argument_default=argparse.SUPPRESS)
+    options.add_argument("--max_length", type=int, help="longest input in tokens")
+    options.add_argument("--dense", type=int, help="hybrid: numbers of the dense part (default: 384)")
+    options.add_argument("--sparse", type=int, help="hybrid: words that a document keeps (default: 384)")
+    options.add_argument("--pooling", choices=("cls", "mean"), help="retriever: (default: cls)")
+    options.add_argument("--similarity", choices=("dot", "cosine"), help="retriever: (default: dot)")
+    options.add_argument("--normalize", action="store_true", help="retriever: vectors of length 1")
+    for name in _PROMPTS:
+        options.add_argument(f"--{name}", metavar="TEXT", help=f"retriever: put before every {name.split('_')[0]}")
 
 
-def run_export(arguments: argparse.Namespace) -> None:
-    """Export what the arguments name.
+def run(arguments: argparse.Namespace) -> None:
+    """Export what the arguments name, and publish it where a name on the Hub is given.
 
     Raises:
         InputError: an option that the kind does not take, or one absent that it needs; or what the export raises.
@@ -109,11 +80,16 @@ def run_export(arguments: argparse.Namespace) -> None:
     for name in kind.needed:
         if name not in given:
             raise InputError(f"--kind {arguments.kind} needs --{name}.")
-    path = kind.export(arguments.checkpoint, arguments.out, **given)
-    print(f"exported to {path}")
+    if prompts := {name.split("_")[0]: given.pop(name) for name in _PROMPTS if name in given}:
+        given["prompts"] = prompts
+    module, function = kind.function.split(".")
+    before = Manifest.load(arguments.out)
+    path = getattr(import_module(f"hf_dense.hub.{module}"), function)(
+        arguments.checkpoint, output_of(arguments), **given
+    )
+    print(f"{path} is there already" if before and before == Manifest.load(path) else f"exported to {path}")
     if arguments.push_to_hub:
-        from huggingface_hub import create_repo, upload_folder
+        from hf_dense.hub.publish import publish_model
 
-        create_repo(arguments.push_to_hub, exist_ok=True)
-        upload_folder(repo_id=arguments.push_to_hub, folder_path=path, commit_message="Upload the model")
+        publish_model(path, arguments.push_to_hub)
         print(f"published as {arguments.push_to_hub}")

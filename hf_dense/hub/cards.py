@@ -1,19 +1,20 @@
-"""Cards of published models."""
+"""Cards of models, from the manifests of their directories: nothing is said that no manifest holds."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import Final
 
+import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from hf_dense.errors import InputError
+from hf_dense.hub.lineage import FROM_HUB, Step, steps_of
 from hf_dense.storage.files import write_text
-
-if TYPE_CHECKING:
-    from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.storage.manifest import Manifest
 
 CARD_TEMPLATE: Final = """---
 {metadata}
@@ -27,21 +28,15 @@ CARD_TEMPLATE: Final = """---
 
 {use}
 
-## Training
+## How it was made
 
-| | |
-|---|---|
-| method | {method} |
-| starts from | {base_model} |
-| data | {data} |
-| steps | {steps} |
-| seed | {seed} |
-| commit | {commit} |
-| hardware | {hardware} |
+{making}
 
 ```bash
-{command}
+{commands}
 ```
+
+Settings of the last step:
 
 ```yaml
 {settings}
@@ -60,169 +55,224 @@ CARD_TEMPLATE: Final = """---
 {licence}
 """
 
-_USE: Final = """```python
-from sentence_transformers import SentenceTransformer
+Measured = tuple[str, str, Mapping[str, float]]
+"""What was measured: the name of the task, the split, and the metrics."""
 
-model = SentenceTransformer("{model}")
-queries = model.encode_query(["what is a bottleneck"])
-passages = model.encode_document(["A bottleneck squeezes a text into one vector."])
-print(model.similarity(queries, passages))
-```"""
-_NOT_MEASURED, _NOT_RECORDED = "not measured", "not recorded"
+_CARD, _NOT_RECORDED = "README.md", "not recorded"
 
 
 @dataclass(frozen=True)
-class ModelFacts:
-    """What a card says of a model beside its results; what is None is said to be unknown.
+class Form:
+    """What models of one form are, for whom, and how they are used (Python; `{model}` is the directory or Hub id)."""
 
-    Attributes:
-        name: of the model, its Hub id where it has one.
-        about: what it is, in a few sentences.
-        method: of its training, and where that is described.
-        data: what it was trained on, in words.
-        command: what trained it.
-        settings: of the training, YAML.
-        limitations: one sentence each.
-        license: an identifier of the Hub (`apache-2.0`), or `other`.
-        licence: the same in words.
-        use: how it is used, Markdown; by default `retriever_use` of its name.
-        base_model: Hub id of what it starts from; None from scratch.
-        datasets: Hub ids of the data.
-        tags: beside those of every model of this package.
-        steps: of optimisation, all stages together.
-        seed: of the training.
-        commit: of the code.
-        hardware: that it was trained on.
-    """
-
-    name: str
     about: str
-    method: str
-    data: str
-    command: str
-    settings: str
-    limitations: Sequence[str]
-    license: str
-    licence: str
-    use: str | None = None
-    base_model: str | None = None
-    datasets: Sequence[str] = ()
-    tags: Sequence[str] = ()
-    steps: int | None = None
-    seed: int | None = None
-    commit: str | None = None
-    hardware: str | None = None
+    library: str
+    task: str
+    use: str
 
 
-def retriever_use(model: str) -> str:
-    """How a retriever is used, Markdown; `model` is its directory or Hub id."""
-    return _USE.format(model=model)
+_RETRIEVER_USE: Final = """from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("{model}"{options})
+queries = model.encode_query(["what is a bottleneck"])
+passages = model.encode_document(["A bottleneck squeezes a text into one vector."])
+print(model.similarity(queries, passages))"""
+
+FORMS: Final = {
+    "retriever": Form(
+        "A retriever: it turns queries and passages into vectors whose similarity is the passage's relevance.",
+        "sentence-transformers",
+        "sentence-similarity",
+        _RETRIEVER_USE.replace("{options}", ""),
+    ),
+    "hybrid retriever": Form(
+        "A retriever of DupMAE's hybrid vectors: a projection of [CLS], and a score for every token of the vocabulary.",
+        "sentence-transformers",
+        "sentence-similarity",
+        _RETRIEVER_USE.replace("{options}", ", trust_remote_code=True"),
+    ),
+    "cross-encoder": Form(
+        "A cross-encoder: it reads a query and a passage together and scores them.",
+        "sentence-transformers",
+        "text-ranking",
+        "from sentence_transformers import CrossEncoder\n\n"
+        'model = CrossEncoder("{model}")\n'
+        'print(model.predict([("what is a bottleneck", "A bottleneck squeezes a text into one vector.")]))',
+    ),
+    "encoder": Form(
+        "An encoder of texts, to be fine-tuned.",
+        "transformers",
+        "feature-extraction",
+        "from transformers import AutoModel, AutoTokenizer\n\n"
+        'model, tokenizer = AutoModel.from_pretrained("{model}"), AutoTokenizer.from_pretrained("{model}")\n'
+        'states = model(**tokenizer("A bottleneck squeezes a text.", return_tensors="pt")).last_hidden_state',
+    ),
+    "pre-training checkpoint": Form(
+        "An encoder with the decoders that it was pre-trained with, to be fine-tuned or trained on.",
+        "transformers",
+        "feature-extraction",
+        "from transformers import AutoModel, AutoModelForPreTraining\n\n"
+        'encoder = AutoModel.from_pretrained("{model}", trust_remote_code=True)  # pooler_output is the bottleneck\n'
+        'everything = AutoModelForPreTraining.from_pretrained("{model}", trust_remote_code=True)',
+    ),
+    "ONNX retriever": Form(
+        "A retriever as an ONNX file: from tokens to vectors whose similarity is the passage's relevance.",
+        "onnx",
+        "sentence-similarity",
+        "import onnxruntime\nfrom transformers import AutoTokenizer\n\n"
+        'tokenizer = AutoTokenizer.from_pretrained("{model}")\n'
+        'session = onnxruntime.InferenceSession("{model}/model.onnx")  # onnx.json names its inputs\n'
+        'batch = tokenizer(["what is a bottleneck"], truncation=True, return_tensors="np")\n'
+        "(vectors,) = session.run(None, {{entry.name: batch[entry.name] for entry in session.get_inputs()}})",
+    ),
+}
 
 
 def write_model_card(
-    model_dir: str | Path,
-    facts: ModelFacts,
-    results: Sequence[tuple[str, RetrievalResult]] = (),
-    published: Sequence[Mapping[str, Any]] = (),
+    directory: str | Path, manifest: Manifest, results: Sequence[Measured] = (), *, name: str | None = None
 ) -> Path:
-    """Write a model's `README.md`; one that is there, as an export leaves it, is replaced.
+    """Write a model's `README.md`; one that is there is replaced.
 
     Args:
-        model_dir: directory of the model.
-        facts: what is known of it.
-        results: what was measured, with the names of the tasks; `model-index` holds these alone.
-        published: figures of papers to show beside them, rows of `load_published`.
+        directory: of the model.
+        manifest: of the directory, as it is or as it will be. Its `facts` may hold `lineage` (see `lineage_of`),
+            `results`, and sentences for people: `remarks` on the model, and `limitations`.
+        results: what was measured of the model, in place of those in the manifest, into which they go too;
+            `model-index` holds these alone.
+        name: directory or Hub id that the model is loaded by; `directory` where None.
 
     Returns:
         The path of the card.
 
     Raises:
-        InputError: there is no such directory, or a task is given twice.
+        InputError: there is no model, or a task and split is given twice.
     """
-    directory = Path(model_dir)
-    if not directory.is_dir():
-        raise InputError(f"{directory} is not a directory; write the model first, then its card.")
-    path = directory / "README.md"
-    write_text(path, render_model_card(facts, results, published))
-    return path
+    place = Path(directory)
+    card, measured = place / _CARD, {"results": results} if results else {}
+    manifest = replace(manifest, facts={**manifest.facts, **measured})
+    write_text(card, render_model_card(name or str(directory), manifest, form_of(place)))
+    found = Manifest.load(place)
+    if found is not None and _CARD in found.files:
+        files = {**found.files, _CARD: card.stat().st_size}
+        replace(found, files=files, facts={**found.facts, **measured}).save(place)
+    return card
 
 
-def render_model_card(
-    facts: ModelFacts,
-    results: Sequence[tuple[str, RetrievalResult]] = (),
-    published: Sequence[Mapping[str, Any]] = (),
-) -> str:
-    """The text of a card; see `write_model_card`.
+def form_of(directory: Path) -> str:
+    """The form, a name in `FORMS`, of the model in a directory.
 
     Raises:
-        InputError: a task is given twice.
+        InputError: there is none.
     """
-    if len({task for task, _ in results}) < len(results):
-        raise InputError("Two results are of the same task; give each task once.")
-    return str(
-        ModelCard(
-            CARD_TEMPLATE.format(
-                metadata=_metadata(facts, results).to_yaml(),
-                name=facts.name,
-                about=facts.about,
-                use=facts.use or retriever_use(facts.name),
-                method=facts.method,
-                base_model=facts.base_model or "random weights",
-                data=facts.data,
-                steps=_NOT_MEASURED if facts.steps is None else f"{facts.steps:,}",
-                seed=_NOT_RECORDED if facts.seed is None else facts.seed,
-                commit=facts.commit or _NOT_RECORDED,
-                hardware=facts.hardware or _NOT_RECORDED,
-                command=facts.command,
-                settings=facts.settings.strip(),
-                results=_results(results, published),
-                limitations="\n".join(f"- {sentence}" for sentence in facts.limitations),
-                licence=facts.licence,
-            )
-        )
+    if (directory / "onnx.json").is_file():
+        return "ONNX retriever"
+    modules, config = directory / "modules.json", directory / "config.json"
+    if not (modules.is_file() or config.is_file()):
+        raise InputError(f"There is no model in {directory}; write it first, then its card.")
+    settings = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    architecture = (settings.get("architectures") or [""])[0]
+    if architecture.endswith("ForSequenceClassification"):
+        return "cross-encoder"
+    if modules.is_file():
+        return "hybrid retriever" if "HybridHead" in modules.read_text(encoding="utf-8") else "retriever"
+    return "pre-training checkpoint" if architecture.endswith("ForPreTraining") else "encoder"
+
+
+def render_model_card(name: str, manifest: Manifest, form: str) -> str:
+    """The text of a card; see `write_model_card`. `form` is a name in `FORMS`.
+
+    Raises:
+        InputError: a task and split is given twice.
+    """
+    results: Sequence[Measured] = manifest.facts.get("results", [])
+    if len({(task, split) for task, split, _ in results}) < len(results):
+        raise InputError("Two results are of the same task and split; give each once.")
+    title, kind = PurePath(name).name, FORMS[form]
+    steps = [step for step in steps_of(manifest) if step.kind != FROM_HUB]
+    settings = {key: value for key, value in manifest.made_from.items() if key not in manifest.sources}
+    card = CARD_TEMPLATE.format(
+        metadata=_metadata(title, manifest, kind, results).to_yaml(),
+        name=title,
+        about="\n".join([kind.about, *manifest.facts.get("remarks", [])]),
+        use=f"```python\n{kind.use.format(model=name)}\n```",
+        making=_table(steps),
+        commands="\n".join(f"# {step.kind}\n{step.command or '# not recorded'}" for step in steps),
+        settings=yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).strip(),
+        results=_results(results),
+        limitations="\n".join(f"- {sentence}" for sentence in _limitations(manifest, form)),
+        licence=_licence(manifest.licence),
     )
+    return str(ModelCard(card))
 
 
-def _metadata(facts: ModelFacts, results: Sequence[tuple[str, RetrievalResult]]) -> ModelCardData:
+def _metadata(title: str, manifest: Manifest, form: Form, results: Sequence[Measured]) -> ModelCardData:
+    steps = steps_of(manifest)
+    methods = [step.method for step in steps if step.method]
+    own = ["sentence-transformers"] if form.library == "sentence-transformers" else []
     return ModelCardData(
-        license=facts.license,
-        library_name="sentence-transformers",
-        pipeline_tag="sentence-similarity",
-        tags=["sentence-transformers", "hf_dense", "dense-retrieval", *facts.tags],
-        datasets=list(facts.datasets) or None,
-        base_model=facts.base_model,
-        model_name=facts.name if results else None,
+        license=manifest.licence,
+        library_name=form.library,
+        pipeline_tag=form.task,
+        tags=[*own, "hf_dense", "dense-retrieval", *dict.fromkeys(methods)],
+        base_model=steps[0].start if steps[0].kind == FROM_HUB else None,
+        model_name=title if results else None,
         eval_results=[
             EvalResult(
                 task_type="information-retrieval",
                 dataset_type=task,  # the Hub's index tells results apart by this, not by the name
                 dataset_name=task,
-                dataset_split=result.split,
+                dataset_split=split,
                 metric_type=metric,
                 metric_value=value,
             )
-            for task, result in results
-            for metric, value in result.metrics.items()
+            for task, split, metrics in results
+            for metric, value in metrics.items()
         ]
         or None,
     )
 
 
-def _results(results: Sequence[tuple[str, RetrievalResult]], published: Sequence[Mapping[str, Any]]) -> str:
-    """One row for each task and metric that was measured here or published."""
-    ours = {(task, metric): value for task, result in results for metric, value in result.metrics.items()}
-    theirs: dict[tuple[str, str], list[str]] = {}
-    for row in published:
-        for task, values in row["values"].items():
-            for metric, value in values.items():
-                said = f"{value:.3f} ({row['name']}, published: {row['source']})"
-                theirs.setdefault((task, metric), []).append(said)
-    if not ours and not theirs:
-        return f"This model: {_NOT_MEASURED}."
-    head = "| task | metric | this model | published by papers, not results of this model |\n|---|---|---:|---|"
+def _table(steps: Sequence[Step]) -> str:
+    """The steps, a column each, as far as they are recorded."""
+    rows: dict[str, list[str | None]] = {
+        "method": [step.method for step in steps],
+        "starts from": [step.start or ("random weights" if step.method else _NOT_RECORDED) for step in steps],
+        "reads": [step.data for step in steps],
+        "steps of optimisation": [None if step.steps is None else f"{step.steps:,}" for step in steps],
+        "seed": [None if step.seed is None else str(step.seed) for step in steps],
+        "commit": [step.commit or _NOT_RECORDED for step in steps],
+        "hardware": [step.hardware or _NOT_RECORDED for step in steps],
+        "date": [step.date or _NOT_RECORDED for step in steps],
+        "licence": ["not named" if step.licence in (None, "other") else step.licence for step in steps],
+    }
+    lines = [["", *(step.kind for step in steps)], ["---"] * (len(steps) + 1)]
+    lines += [[name, *(cell or "-" for cell in cells)] for name, cells in rows.items() if any(cells)]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _results(results: Sequence[Measured]) -> str:
+    if not results:
+        return "None was recorded with this model."
     rows = [
-        f"| {task} | {metric} | {f'{ours[task, metric]:.4f}' if (task, metric) in ours else _NOT_MEASURED} "
-        f"| {'; '.join(theirs.get((task, metric), ['-']))} |"
-        for task, metric in dict.fromkeys([*ours, *theirs])
+        f"| {task} | {split} | {metric} | {value:.4f} |"
+        for task, split, metrics in results
+        for metric, value in metrics.items()
     ]
-    return "\n".join([head, *rows])
+    return "\n".join(["| task | split | metric | |", "|---|---|---|---:|", *rows])
+
+
+def _limitations(manifest: Manifest, form: str) -> list[str]:
+    first = steps_of(manifest)[0]
+    found: list[str] = list(manifest.facts.get("limitations", []))
+    length = manifest.made_from.get("max_length")
+    if length and form != "pre-training checkpoint":  # which was trained on so many, and reads more
+        found.append(f"It reads at most {length} tokens of a text; what follows is cut off.")
+    if first.start and first.kind != FROM_HUB:
+        found.append(f"How `{first.start}` was made is not recorded.")
+    return found or ["None was recorded."]
+
+
+def _licence(licence: str) -> str:
+    if licence == "other":
+        return "None was named when this was written; the terms of what it was made from apply."
+    return f"`{licence}`, beside the terms of what it was made from."

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from sentence_transformers import CrossEncoder, CrossEncoderModelCardData, SentenceTransformer
+from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from torch import nn
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
-from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer, quiet_loading
+from hf_dense.hub.cards import write_model_card
+from hf_dense.hub.fingerprints import encoder_fingerprint, retriever_fingerprint
+from hf_dense.hub.lineage import lineage_of
+from hf_dense.hub.loading import drop_pooler, is_cross_encoder, load_encoder, load_tokenizer, quiet_loading
+from hf_dense.methods import METHODS
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
-from hf_dense.storage.legacy import atomic_directory, check_replaceable
+from hf_dense.storage.output import Output, Source, Staged
+from hf_dense.storage.process_group import is_main_process
 
 PoolingMode = Literal["cls", "mean"]
 Similarity = Literal["dot", "cosine"]
@@ -25,7 +31,7 @@ _ROLES = ("query", "document")
 
 def export_sentence_transformer(
     checkpoint: str | Path,
-    output_dir: str | Path,
+    out: str | os.PathLike[str] | Output,
     *,
     max_length: int,
     pooling: PoolingMode = "cls",
@@ -38,7 +44,7 @@ def export_sentence_transformer(
     Args:
         checkpoint: directory or Hub id of an hf_dense pre-training checkpoint, or of a plain encoder;
             its tokenizer is beside it.
-        output_dir: where the directory appears, complete or not at all; an earlier export is replaced.
+        out: where the directory appears, complete or not at all.
         max_length: longest input in tokens, special tokens included; longer texts are cut.
         pooling: `cls`, the bottleneck that pre-training trained, or `mean` over the tokens.
         normalize: divide each vector by its norm, as a part of the model.
@@ -46,105 +52,163 @@ def export_sentence_transformer(
         prompts: text put before each `query` or `document`; none by default.
 
     Returns:
-        `output_dir`; `SentenceTransformer(output_dir)` loads it without hf_dense and without remote code.
+        The directory; `SentenceTransformer` loads it without hf_dense and without remote code.
 
     Raises:
         InputError: no checkpoint or no tokenizer there, a tokenizer without [CLS] or that disagrees with the
-            checkpoint's vocabulary, a length the encoder cannot take, an option outside its values, an
-            `output_dir` that holds something else.
+            checkpoint's vocabulary, a length the encoder cannot take, an option outside its values, or `out` holds
+            something else (see `Output.stage`).
     """
-    check_replaceable(output_dir, marker="modules.json")
     _check_options(pooling, similarity, prompts or {})
-    tokenizer = load_tokenizer(checkpoint)
-    encoder = load_encoder(checkpoint)
+    tokenizer, encoder = load_tokenizer(checkpoint), load_encoder(checkpoint)
     check_fit(tokenizer, encoder.config, checkpoint, max_length, pooling)
-    target = Path(output_dir)
-    with tempfile.TemporaryDirectory() as plain, atomic_directory(target) as work:
-        encoder.save_pretrained(plain)
-        tokenizer.save_pretrained(plain)
-        with quiet_loading():
-            transformer = Transformer(plain, max_seq_length=max_length)
-        drop_pooler(transformer)
+    every_prompt = {role: (prompts or {}).get(role, "") for role in _ROLES}
+
+    def write(work: Staged) -> None:
+        transformer = as_module(encoder, tokenizer, work.pieces, max_length)
         modules: list[nn.Module] = [transformer, Pooling(transformer.get_embedding_dimension(), pooling_mode=pooling)]
         if normalize:
             modules.append(Normalize())
-        model = SentenceTransformer(
-            modules=modules,
-            similarity_fn_name=similarity,
-            prompts={role: (prompts or {}).get(role, "") for role in _ROLES},
-            device="cpu",
-        )
-        model.model_card_data.local_files_only = True  # as in load_retriever
-        model.save_pretrained(str(work))
-    return target
+        model = SentenceTransformer(modules=modules, similarity_fn_name=similarity, prompts=every_prompt, device="cpu")
+        model.save_pretrained(str(work.result), create_model_card=False)
+
+    settings = {
+        "max_length": max_length,
+        "pooling": pooling,
+        "normalize": normalize,
+        "similarity": similarity,
+        "prompts": every_prompt,
+    }
+    return write_export(out, "retriever", checkpoint, encoder_fingerprint(encoder, tokenizer), write, settings)
 
 
-def export_encoder(checkpoint: str | Path, output_dir: str | Path) -> Path:
+def export_encoder(checkpoint: str | Path, out: str | os.PathLike[str] | Output) -> Path:
     """Write the encoder of `checkpoint`, without pooler, as a plain transformers directory.
 
     Args:
         checkpoint: directory or Hub id of an hf_dense pre-training checkpoint, or of a plain encoder; its tokenizer is
             beside it.
-        output_dir: an absent or empty directory, which appears complete or not at all.
+        out: where the directory appears, complete or not at all.
 
     Returns:
-        `output_dir`; `AutoModel.from_pretrained(output_dir)` loads it without hf_dense and without remote code.
+        The directory; `AutoModel.from_pretrained` loads it without hf_dense and without remote code.
 
     Raises:
-        InputError: no checkpoint or no tokenizer there, more tokens than the encoder has, or something is in
-            `output_dir`.
+        InputError: no checkpoint or no tokenizer there, more tokens than the encoder has, or `out` holds something
+            else (see `Output.stage`).
     """
-    _check_empty(output_dir)
-    tokenizer = load_tokenizer(checkpoint)
-    encoder = load_encoder(checkpoint)
+    tokenizer, encoder = load_tokenizer(checkpoint), load_encoder(checkpoint)
     _check_vocabulary(tokenizer, encoder.config, checkpoint)
-    with atomic_directory(output_dir) as work:
-        encoder.save_pretrained(work)
-        tokenizer.save_pretrained(work)
-    return Path(output_dir)
+
+    def write(work: Staged) -> None:
+        encoder.save_pretrained(work.result)
+        tokenizer.save_pretrained(work.result)
+
+    return write_export(out, "encoder", checkpoint, encoder_fingerprint(encoder, tokenizer), write)
 
 
-def export_cross_encoder(checkpoint: str | Path, output_dir: str | Path, max_length: int | None = None) -> Path:
+def export_cross_encoder(
+    checkpoint: str | Path, out: str | os.PathLike[str] | Output, max_length: int | None = None
+) -> Path:
     """Write a trained re-ranker, or another classifier of sequences, as a plain Sentence-Transformers directory.
 
     Args:
         checkpoint: directory or Hub id of a model with a head for sequences, its tokenizer beside it.
-        output_dir: an absent or empty directory, which appears complete or not at all.
+        out: where the directory appears, complete or not at all.
         max_length: longest pair in tokens, special tokens included; the checkpoint's own where None.
 
     Returns:
-        `output_dir`; `CrossEncoder(output_dir)` loads it without hf_dense and gives what `CrossEncoder(checkpoint)`
-        does: raw logits for a re-ranker trained here.
+        The directory; `CrossEncoder` loads it without hf_dense and gives what `CrossEncoder(checkpoint)` does: raw
+        logits for a re-ranker trained here.
 
     Raises:
         InputError: nothing to load, no head for sequences, a tokenizer that does not fit, more tokens than the encoder
-            has positions, or something is in `output_dir`.
+            has positions, or `out` holds something else (see `Output.stage`).
     """
-    _check_empty(output_dir)
     tokenizer = load_tokenizer(checkpoint)
-    try:
-        config = AutoConfig.from_pretrained(str(checkpoint), trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"Cannot load a cross-encoder from {checkpoint}.") from error
-    if not any(name.endswith("ForSequenceClassification") for name in config.architectures or ()):
+    if not is_cross_encoder(checkpoint):
         raise InputError(f"{checkpoint} has no head that scores pairs; train a re-ranker from it first.")
-    if max_length is None:
-        _check_vocabulary(tokenizer, config, checkpoint)
-    else:
-        check_fit(tokenizer, config, checkpoint, max_length, "mean")
-    card = CrossEncoderModelCardData(local_files_only=True)  # as in load_retriever
     with quiet_loading():
-        model = CrossEncoder(str(checkpoint), max_length=max_length, model_card_data=card, device="cpu")
-    with atomic_directory(output_dir) as work:
-        model.save_pretrained(str(work))
-    return Path(output_dir)
+        model = CrossEncoder(str(checkpoint), device="cpu")
+    if max_length is None:
+        _check_vocabulary(tokenizer, model.config, checkpoint)
+    else:
+        check_fit(tokenizer, model.config, checkpoint, max_length, "mean")
+    fingerprint = retriever_fingerprint(model)
+    model.max_seq_length = max_length or model.max_seq_length
+
+    def write(work: Staged) -> None:
+        model.save_pretrained(str(work.result), create_model_card=False)
+
+    return write_export(out, "cross-encoder", checkpoint, fingerprint, write, {"max_length": model.max_seq_length})
 
 
-def _check_empty(output_dir: str | Path) -> None:
-    """Plain directories have no file that tells an earlier export from a checkpoint, so neither is replaced."""
-    target = Path(output_dir)
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise InputError(f"{output_dir} holds something already; name another place or remove it.")
+def write_export(
+    out: str | os.PathLike[str] | Output,
+    kind: str,
+    checkpoint: str | Path,
+    fingerprint: str,
+    write: Callable[[Staged], None],
+    settings: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+) -> Path:
+    """Stage an export: its files, its manifest with the steps that made the checkpoint, and its card.
+
+    Args:
+        out: where the directory appears, complete or not at all.
+        kind: of output.
+        checkpoint: directory or Hub id of what is exported.
+        fingerprint: of that.
+        write: writes the files into the `result` of the work that it is given; `pieces` may hold what it needs
+            meanwhile.
+        settings: of the export.
+        seed: of its draws.
+
+    Returns:
+        The directory.
+
+    Raises:
+        InputError: as `Output.stage` does.
+    """
+    sources = {"checkpoint": Source(str(checkpoint), fingerprint)}
+    with Output.of(out).stage(kind, settings or {}, sources, seed=seed) as work:
+        if not work.done and is_main_process():
+            work.facts["lineage"] = lineage = lineage_of(checkpoint)
+            if not any(step["method"] for step in lineage):
+                work.facts |= _method(checkpoint)
+            write(work)
+            manifest = replace(work.manifest, facts=work.facts)
+            write_model_card(work.result, manifest, name=str(work.path))
+    return work.path
+
+
+def _method(checkpoint: str | Path) -> dict[str, str]:
+    """The method that a checkpoint was pre-trained with, where its configuration says so."""
+    try:
+        name = AutoConfig.from_pretrained(str(checkpoint), trust_remote_code=False).model_type
+    except (OSError, ValueError):  # a retriever without an encoder of transformers
+        return {}
+    return {"method": name} if name in METHODS else {}
+
+
+def as_module(
+    encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, scratch: Path, max_length: int, **options: Any
+) -> Transformer:
+    """An encoder as the first module of a Sentence-Transformers model, without pooler.
+
+    Args:
+        encoder: of transformers.
+        tokenizer: of the encoder.
+        scratch: an empty directory.
+        max_length: longest input in tokens.
+        options: of `Transformer`.
+    """
+    encoder.save_pretrained(scratch)
+    tokenizer.save_pretrained(scratch)
+    with quiet_loading():
+        module: Transformer = Transformer(str(scratch), max_seq_length=max_length, **options)
+    drop_pooler(module)
+    return module
 
 
 def _check_options(pooling: str, similarity: str, prompts: Mapping[str, str]) -> None:

@@ -65,7 +65,8 @@ def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransform
         retriever = model
     else:
         _check_directory(model, marker="modules.json", remedy="; make one with export_sentence_transformer")
-        if "HybridHead" in _listing(Path(model)):
+        modules = Path(model, "modules.json")
+        if modules.is_file() and "HybridHead" in modules.read_text(encoding="utf-8"):
             from hf_dense.hub.hybrid import load_hybrid  # which needs this module
 
             return load_hybrid(model)
@@ -129,12 +130,6 @@ def _check_directory(given: str | Path, marker: str = "config.json", remedy: str
             raise InputError(f"{given} is not a model directory: it has no {marker}{remedy}.")
     elif path.exists() or not could_be_hub_id:
         raise InputError(f"There is no model directory {given}.")
-
-
-def _listing(directory: Path) -> str:
-    """What a Sentence-Transformers directory says of its modules."""
-    file = directory / "modules.json"
-    return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 def _first_line(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from hf_dense.errors import InputError
+from hf_dense.hub.export import write_export
+from hf_dense.hub.fingerprints import retriever_fingerprint
 from hf_dense.hub.loading import load_retriever
-from hf_dense.storage.legacy import atomic_directory, check_replaceable
+from hf_dense.storage.output import Output, Staged
 
 _FILE, _OUTPUT = "model.onnx", "sentence_embedding"
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -25,17 +28,17 @@ _TRACED = ["one text", "and a longer text, so that the rows differ in length"]
 _CHECKED = (["a"], ["some words", "b", "and many more words than in the text before"], ["a long text " * 1000])
 
 
-def export_onnx(retriever: str | Path, output_dir: str | Path) -> Path:
+def export_onnx(retriever: str | Path, out: str | os.PathLike[str] | Output) -> Path:
     """Write a retriever as an ONNX file that goes from tokens to vectors, pooling and normalisation included.
 
     The file is compared to the model, on batches and lengths other than those it was made from, before it appears.
 
     Args:
         retriever: directory or Hub id of a Sentence-Transformers retriever without code of its own.
-        output_dir: where the directory appears, complete or not at all; an earlier export is replaced.
+        out: where the directory appears, complete or not at all.
 
     Returns:
-        `output_dir`, with
+        The directory, with
         - `model.onnx`: `input_ids`, `attention_mask` and, where the encoder reads them, `token_type_ids`, all
           (batch, length) int64, to `sentence_embedding` (batch, dim) float32;
         - the tokenizer, whose `model_max_length` is the longest input;
@@ -43,26 +46,27 @@ def export_onnx(retriever: str | Path, output_dir: str | Path) -> Path:
 
     Raises:
         InputError: the packages of `hf_dense[onnx]` are absent, nothing to load, a model that PyTorch cannot export or
-            whose file gives other vectors, an `output_dir` that holds something else.
+            whose file gives other vectors, or `out` holds something else (see `Output.stage`).
     """
-    check_replaceable(output_dir, marker=_FILE)
     missing = [name for name in ("onnx", "onnxruntime", "onnxscript") if find_spec(name) is None]
     if missing:
         raise InputError(f"ONNX files need the package {missing[0]}; install it with pip install 'hf_dense[onnx]'.")
     model = load_retriever(retriever).to("cpu").float().eval()
-    names = _inputs(model)
-    with atomic_directory(output_dir) as work:
-        _trace(model, names, work / _FILE)
-        _compare(model, names, work / _FILE)
-        model.tokenizer.save_pretrained(work)
+
+    def write(work: Staged) -> None:
+        names, file = _inputs(model), work.result / _FILE
+        _trace(model, names, file)
+        _compare(model, names, file)
+        model.tokenizer.save_pretrained(work.result)
         facts = {
             "inputs": names,
             "output": _OUTPUT,
             "similarity": model.similarity_fn_name,
             "prompts": {role: prompt for role, prompt in model.prompts.items() if prompt},
         }
-        (work / "onnx.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
-    return Path(output_dir)
+        (work.result / "onnx.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+
+    return write_export(out, "ONNX retriever", retriever, retriever_fingerprint(model), write)
 
 
 class _Vectors(nn.Module):

@@ -1,89 +1,146 @@
-"""Cards hold what was measured and nothing else; the committed ones are what the script renders."""
+"""Cards hold what manifests and measurements hold and nothing else; the committed ones are what the script renders."""
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
+from tiny_retriever import tiny_config, write_encoder, write_retriever
 
+from hf_dense import RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.errors import InputError
-from hf_dense.evaluation.result import RetrievalResult
-from hf_dense.evaluation.tables import load_published
-from hf_dense.hub.cards import ModelFacts, render_model_card, write_model_card
+from hf_dense.hub.cards import CARD_TEMPLATE, render_model_card, write_model_card
+from hf_dense.hub.lineage import Step, lineage_of
+from hf_dense.storage.manifest import COMPLETE, Manifest
+from hf_dense.storage.output import Output, Source
 
 CARDS = Path(__file__).parents[2] / "model_cards"
-CONFIGS = CARDS.parent / "examples" / "configs"
-FACTS: dict[str, Any] = {
-    "name": "me/tiny",
-    "about": "A tiny retriever with {braces}.",
-    "method": "RetroMAE",
-    "data": "one's own",
-    "command": "hf-dense finetune own.yaml",
-    "settings": "seed: 7\nbm25: {depth: 200}\n",
-    "limitations": ["It is tiny."],
-    "license": "apache-2.0",
-    "licence": "Apache-2.0.",
+RUN = {
+    "commit": {"id": "0123456789abcdef", "dirty": False},
+    "hardware": {"cpu": "a | b", "cores": 3, "memory_gib": 7.5, "cuda": None},
+    "date": "2026-01-02T03:04:05+00:00",
 }
+PRETRAINING = Manifest(
+    "pre-training",
+    COMPLETE,
+    {"method": "retromae", "corpus": "f1", "backbone": "f2"},
+    {"corpus": "build/passages", "backbone": "bert-base-uncased"},
+    command="accelerate launch pretrain.py",
+    licence="mit",
+    seed=5,
+    run=RUN,
+    facts={"steps": 1200, "lineage": [asdict(Step("model of the Hub", start="bert-base-uncased"))]},
+)
+TUNED = Manifest(
+    "retriever",
+    COMPLETE,
+    {"collection": "f3", "encoder": "f4", "temperature": 0.05, "max_length": 64},
+    {"collection": "build/{mine}", "encoder": "build/retromae"},
+    command="hf-dense finetune own.yaml",
+    licence="apache-2.0",
+    facts={"lineage": [*PRETRAINING.facts["lineage"], asdict(Step.of(PRETRAINING))]},
+)
+RESULTS = [("SciFact", "test", {"ndcg@10": 0.123456, "mrr@10": 0.1}), ("docs", "dev", {"ndcg@10": 0.5})]
 
 
-def result(split: str, **metrics: float) -> RetrievalResult:
-    return RetrievalResult("r", split, {name.replace("_", "@"): value for name, value in metrics.items()}, {}, 1.0)
-
-
-def test_metadata_holds_the_values(tmp_path: Path) -> None:
-    facts = ModelFacts(
-        **FACTS, base_model="bert-base-uncased", datasets=["mteb/msmarco"], tags=["retromae"], steps=1200
-    )
-    (tmp_path / "README.md").write_text("what an export left")
-    results = [("SciFact", result("test", ndcg_10=0.123456, mrr_10=0.1)), ("docs-test", result("test", ndcg_10=0.5))]
-    card = ModelCard.load(write_model_card(tmp_path, facts, results))
-    assert card.data.license == "apache-2.0"
-    assert card.data.library_name == "sentence-transformers"
+def test_a_card_has_the_steps_and_the_results(tmp_path: Path) -> None:
+    directory = write_retriever(tmp_path / "tiny")
+    card = ModelCard.load(write_model_card(directory, TUNED, RESULTS, name="me/tiny"))
+    assert (card.data.license, card.data.library_name) == ("apache-2.0", "sentence-transformers")
     assert card.data.base_model == "bert-base-uncased"
-    assert card.data.datasets == ["mteb/msmarco"]
     assert card.data.tags[-2:] == ["dense-retrieval", "retromae"]
-    assert card.data.model_name == "me/tiny"
+    assert card.data.model_name == "tiny"
     assert [
         (found.dataset_name, found.dataset_split, found.metric_type, found.metric_value)
         for found in card.data.eval_results
-    ] == [
-        ("SciFact", "test", "ndcg@10", 0.123456),
-        ("SciFact", "test", "mrr@10", 0.1),
-        ("docs-test", "test", "ndcg@10", 0.5),
-    ]
-    assert "| SciFact | ndcg@10 | 0.1235 | - |" in card.text
-    assert "A tiny retriever with {braces}." in card.text
-    assert "| steps | 1,200 |" in card.text
-    assert 'SentenceTransformer("me/tiny")' in card.text
+    ] == [("SciFact", "test", "ndcg@10", 0.123456), ("SciFact", "test", "mrr@10", 0.1), ("docs", "dev", "ndcg@10", 0.5)]
+    for line in (
+        "|  | pre-training | retriever |",
+        "| method | retromae | - |",
+        "| starts from | bert-base-uncased | build/retromae |",
+        "| reads | corpus build/passages | collection build/{mine} |",
+        "| steps of optimisation | 1,200 | - |",
+        "| seed | 5 | - |",
+        "| commit | 0123456789 | not recorded |",
+        r"| hardware | 3 cores of a \| b, 7.5 GiB, no GPU | not recorded |",
+        "| licence | mit | apache-2.0 |",
+        "# pre-training\naccelerate launch pretrain.py\n# retriever\nhf-dense finetune own.yaml",
+        "```yaml\ntemperature: 0.05\nmax_length: 64\n```",
+        "| SciFact | test | ndcg@10 | 0.1235 |",
+        'SentenceTransformer("me/tiny")',
+        "- It reads at most 64 tokens",
+    ):
+        assert line in card.text
 
 
 def test_nothing_is_invented() -> None:
-    card = ModelCard(render_model_card(ModelFacts(**FACTS)))
+    card = ModelCard(
+        render_model_card("x", Manifest("retriever", COMPLETE, {"model": "f"}, {"model": "y"}), "retriever")
+    )
     assert "model-index" not in card.data.to_dict()
-    assert "This model: not measured." in card.text
-    assert "| steps | not measured |" in card.text
-    assert card.text.count("not recorded") == 3
-    numbers = set(re.findall(r"\d+\.\d+", card.text))
-    assert numbers <= {"2.0"}, "the licence's version is the only number"
+    assert card.data.base_model is None
+    assert "None was recorded with this model." in card.text
+    assert "How `y` was made is not recorded." in card.text
+    assert "# retriever\n# not recorded" in card.text
+    assert card.text.count("| not recorded |") == 3
+    assert not re.findall(r"\d", card.text)
 
 
-def test_published_figures_are_labelled_and_stay_out_of_the_index() -> None:
-    published = [row for row in load_published() if row["name"] == "SimLM"]
-    text = render_model_card(ModelFacts(**FACTS), [("MSMARCO", result("dev", mrr_10=0.25))], published)
-    assert "| MSMARCO | mrr@10 | 0.2500 | 0.411 (SimLM, published: MASTER, table 2) |" in text
-    assert "| SciFact | ndcg@10 | not measured | 0.588 (SimLM, published: MASTER, table 4) |" in text
-    assert [found.metric_value for found in ModelCard(text).data.eval_results] == [0.25]
+def test_a_pre_trained_encoder_has_a_card(tmp_path: Path) -> None:
+    RetroMAEForPreTraining(RetroMAEConfig(backbone_config=tiny_config())).save_pretrained(tmp_path)
+    manifest = replace(PRETRAINING, made_from={**PRETRAINING.made_from, "max_length": 128})
+    card = ModelCard.load(write_model_card(tmp_path, manifest))
+    assert (card.data.library_name, card.data.base_model) == ("transformers", "bert-base-uncased")
+    assert "AutoModelForPreTraining.from_pretrained" in card.text
+    assert "at most" not in card.text, "128 is what it was trained on"
+
+
+def test_results_stay_with_the_model_and_the_card_stays_ours(tmp_path: Path) -> None:
+    directory = write_retriever(tmp_path / "tiny")
+    write_model_card(directory, Manifest.load(directory), RESULTS)
+    write_model_card(directory, Manifest.load(directory), name="me/tiny")
+    card = ModelCard.load(directory / "README.md")
+    assert len(card.data.eval_results) == 3
+    assert 'SentenceTransformer("me/tiny")' in card.text
+    assert Manifest.load(directory).files["README.md"] == (directory / "README.md").stat().st_size
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="write the model first"):
-        write_model_card(tmp_path / "nowhere", ModelFacts(**FACTS))
-    with pytest.raises(InputError, match="give each task once"):
-        write_model_card(tmp_path, ModelFacts(**FACTS), [("a", result("dev", mrr_10=1.0))] * 2)
+    with pytest.raises(InputError, match="There is no model in"):
+        write_model_card(tmp_path, TUNED)
+    directory = write_retriever(tmp_path / "tiny")
+    before = (directory / "README.md").read_bytes()
+    with pytest.raises(InputError, match="of the same task and split"):
+        write_model_card(directory, TUNED, [RESULTS[0], RESULTS[0]])
+    assert (directory / "README.md").read_bytes() == before
+
+
+def test_lineage_is_of_models_that_we_wrote(tmp_path: Path) -> None:
+    assert lineage_of("me/model") == [asdict(Step("model of the Hub", start="me/model"))]
+    assert lineage_of(write_encoder(tmp_path / "foreign")) == []
+    sources = {"corpus": Source("passages", "f1"), "backbone": Source("me/model", "f2")}
+    out = Output(tmp_path / "run", command="pretrain", licence="mit")
+    settings = {"method": "retromae"}
+    with out.occupy("pre-training", settings, sources, seed=1, claims=["checkpoint-*"]) as work:
+        work.facts |= {"steps": 9, "lineage": lineage_of("me/model")}
+        (work.path / "checkpoint-4").mkdir()
+        (work.path / "checkpoint-4" / "trainer_state.json").write_text(json.dumps({"global_step": 4}))
+        (work.path / "final").mkdir()
+        (work.path / "final" / "weights").write_text("")
+        (work.path / "other").mkdir()
+        work.complete()
+    expected = {"kind": "pre-training", "method": "retromae", "start": "me/model", "data": "corpus passages", "seed": 1}
+    for name, steps in ((".", 9), ("checkpoint-4", 4), ("final", 9)):
+        first, second = lineage_of(tmp_path / "run" / name)
+        assert first["start"] == "me/model"
+        assert {**second, **expected, "command": "pretrain", "licence": "mit", "steps": steps} == second
+    assert lineage_of(tmp_path / "run" / "other") == []
 
 
 @pytest.fixture(scope="module")
@@ -95,21 +152,22 @@ def rendered() -> dict[str, str]:
 def test_committed_cards_are_the_rendered_ones(rendered: dict[str, str]) -> None:
     found = {path.name: path.read_text(encoding="utf-8") for path in CARDS.glob("*.md") if path.name != "README.md"}
     assert found == rendered, "run python model_cards/render.py"
+    assert found["template.md"] == CARD_TEMPLATE
 
 
-def test_every_recipe_has_a_card_without_results(rendered: dict[str, str]) -> None:
-    recipes = {path.stem for path in CONFIGS.glob("*.yaml") if not path.stem.endswith(("_demo", "_one_gpu"))}
-    recipes |= {path.stem for path in (CONFIGS / "finetuning").glob("*.yaml")}
-    assert {name.removesuffix(".md") for name in rendered} == {*recipes, "template"}
-    values = {
-        f"{value:.3f}" for row in load_published() for metrics in row["values"].values() for value in metrics.values()
-    }
-    for name in recipes:
-        card = ModelCard(rendered[f"{name}.md"])
-        assert card.data.eval_results is None
-        assert "not measured" in card.text
-        table = card.text.partition("## Results")[2].partition("## Limitations")[0]
-        for line in table.splitlines():
-            for value in re.findall(r"\d\.\d{2,}", line):
-                assert value in values, f"{name}: {value}"
-                assert "published: " in line
+def leaves(value: Any) -> list[Any]:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return [value] if inner is None else [leaf for item in inner for leaf in leaves(item)]
+
+
+@pytest.mark.parametrize("name", ["demo", "evidence"])
+def test_figures_of_committed_cards_are_in_the_results(name: str, rendered: dict[str, str]) -> None:
+    text = (CARDS.parent / "docs" / f"{name}_results.json").read_text(encoding="utf-8")
+    values = [value for value in leaves(json.loads(text)) if isinstance(value, float)]
+    written = {form.format(value) for value in values for form in ("{}", "{:.4f}", "{:.0f}")}
+    card = rendered[f"{name}_retromae.md"]
+    figures = re.findall(r"\d+\.\d+(?:e-\d+)?", card)
+    assert len(figures) > 12
+    for figure in figures:
+        assert figure in written or figure in text, figure
+    assert json.loads(text)["commit"]["id"][:10] in card

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import huggingface_hub
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from tiny_backbones import BACKBONES
@@ -19,6 +21,8 @@ from transformers import AutoModel, BertModel, BertTokenizer
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
+from hf_dense.storage.manifest import COMPLETE, Manifest
+from hf_dense.storage.output import Output
 
 TEXTS = ["a b c", "some longer words here", "zz"]
 
@@ -130,16 +134,78 @@ def test_loading_drops_the_pooler_that_would_be_saved_at_random(tmp_path: Path) 
     assert not [name for name in load_file(tmp_path / "again" / "model.safetensors") if "pooler" in name]
 
 
-def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+def test_the_same_export_is_done_and_another_is_refused_or_replaces(checkpoint: Path, tmp_path: Path) -> None:
+    out, other = tmp_path / "out", write_encoder(tmp_path / "encoder", seed=1)
+    export_sentence_transformer(checkpoint, out, max_length=16)
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in out.rglob("*") if path.is_file()}
+    copy = shutil.copytree(checkpoint, tmp_path / "the same by another name")
+    for same in (checkpoint, copy):
+        assert export_sentence_transformer(same, out, max_length=16, prompts={"query": ""}) == out
+    for source, options, message in (
+        (other, {}, "another checkpoint"),
+        (checkpoint, {"pooling": "mean"}, r"another pooling \(cls, now mean\)"),
+        (checkpoint, {"normalize": True}, "another normalize"),
+        (checkpoint, {"similarity": "cosine"}, "another similarity"),
+        (checkpoint, {"prompts": {"query": "ask "}}, "another query"),
+        (checkpoint, {"max_length": 17}, "another max_length"),
+    ):
+        with pytest.raises(InputError, match=f"was made from {message}.*--overwrite"):
+            export_sentence_transformer(source, out, **{"max_length": 16, **options})
+    assert before == {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in out.rglob("*") if path.is_file()}
+    export_sentence_transformer(other, Output(out, overwrite=True), max_length=16, pooling="mean")
+    assert SentenceTransformer(str(out))[1].pooling_mode == "mean"
+    assert not out.with_name("out.partial").exists()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_hf_dense_did_not_write_is_not_touched(overwrite: bool, tmp_path: Path) -> None:
     encoder = write_encoder(tmp_path / "encoder")
-    for _ in range(2):
-        export_sentence_transformer(encoder, tmp_path / "out", max_length=16)
-        assert not (tmp_path / "out" / "stale").exists()
-        (tmp_path / "out" / "stale").write_text("old")
-    with pytest.raises(InputError, match="not an earlier output"):
-        export_sentence_transformer(encoder, encoder, max_length=16)
+    foreign = tmp_path / "foreign"
+    SentenceTransformer(str(write_retriever(tmp_path / "retriever"))).save_pretrained(str(foreign))
+    (foreign / "checkpoint-5").mkdir()
+    (foreign / "checkpoint-5" / "optimizer.pt").write_text("days of work")
+    before = sorted(foreign.rglob("*"))
+    for place, message in ((foreign, "was not written by hf_dense"), (encoder, "the checkpoint, which would be lost")):
+        with pytest.raises(InputError, match=message):
+            export_sentence_transformer(encoder, Output(place, overwrite=overwrite), max_length=16)
+    assert sorted(foreign.rglob("*")) == before
     assert (encoder / "model.safetensors").is_file()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["encoder", "out"]
+
+
+def test_the_card_is_ours_and_true(checkpoint: Path, tmp_path: Path) -> None:
+    again = shutil.copytree(checkpoint, tmp_path / "retromae")
+    Manifest(
+        "pre-training",
+        COMPLETE,
+        {"method": "retromae"},
+        command="pretrain x",
+        licence="mit",
+        seed=3,
+        facts={"steps": 7},
+    ).save(again)
+    out = Output(tmp_path / "out", command="hf-dense export x", licence="apache-2.0")
+    export_sentence_transformer(again, out, max_length=16, pooling="mean")
+    manifest, card = Manifest.load(out.path), ModelCard.load(out.path / "README.md")
+    assert manifest.kind == "retriever"
+    assert [step["command"] for step in manifest.facts["lineage"]] == ["pretrain x"]
+    assert card.data.license == "apache-2.0"
+    assert "retromae" in card.data.tags
+    assert card.data.base_model is None
+    for line in (
+        f'SentenceTransformer("{out.path}")',
+        "|  | pre-training | retriever |",
+        f"| starts from | random weights | {again} |",
+        "| steps of optimisation | 7 | - |",
+        "| licence | mit | apache-2.0 |",
+        "hf-dense export x",
+        "pooling: mean",
+        "at most 16 tokens",
+    ):
+        assert line in card.text
+    export_sentence_transformer(checkpoint, tmp_path / "unknown", max_length=16)
+    card = ModelCard.load(tmp_path / "unknown" / "README.md")
+    assert f"How `{checkpoint}` was made is not recorded." in card.text
+    assert "| method | retromae |" in card.text, "its configuration says so"
 
 
 def without_tokenizer(directory: Path) -> Path:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from tiny_backbones import BACKBONES
@@ -20,10 +21,11 @@ from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder
 from transformers import BertForSequenceClassification, BertModel
 
 from hf_dense import DupMAEConfig, DupMAEForPreTraining, InputError, RetroMAEConfig, RetroMAEForPreTraining
-from hf_dense.commands.export import add_export_arguments, run_export
+from hf_dense.commands.export import add_arguments, run
 from hf_dense.hub.export import export_cross_encoder, export_encoder
 from hf_dense.hub.hybrid import load_hybrid
 from hf_dense.search.cross_encoder import load_reranker
+from hf_dense.storage.output import Output
 
 TEXTS = ["a b c", "some longer words here", "zz"]
 PAIRS = [("a b", "c d e"), ("some words", "zz")]
@@ -147,20 +149,36 @@ def test_an_encoder_is_no_cross_encoder_and_lengths_are_checked(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("export", [export_encoder, export_cross_encoder])
-def test_nothing_is_replaced(export: Callable[..., Path], tmp_path: Path) -> None:
+def test_nothing_foreign_is_replaced_and_the_same_is_done(export: Callable[..., Path], tmp_path: Path) -> None:
     base = classifier(tmp_path / "base")
     before = (base / "model.safetensors").read_bytes()
-    with pytest.raises(InputError, match="holds something already"):
-        export(base, base)
+    with pytest.raises(InputError, match="the checkpoint, which would be lost"):
+        export(base, Output(base, overwrite=True))
+    with pytest.raises(InputError, match="was not written by hf_dense"):
+        export(base, Output(classifier(tmp_path / "other", labels=2), overwrite=True))
     assert (base / "model.safetensors").read_bytes() == before
     (tmp_path / "empty").mkdir()
-    assert export(base, tmp_path / "empty") == tmp_path / "empty"
+    for _ in range(2):
+        assert export(base, tmp_path / "empty") == tmp_path / "empty"
+    with pytest.raises(InputError, match="was made from another checkpoint"):
+        export(tmp_path / "other", tmp_path / "empty")
+    export(tmp_path / "other", Output(tmp_path / "empty", overwrite=True))
+    card = ModelCard.load(tmp_path / "empty" / "README.md")
+    assert f"| starts from | {tmp_path / 'other'} |" in card.text
+    assert card.data.pipeline_tag == ("feature-extraction" if export is export_encoder else "text-ranking")
+
+
+def test_another_length_of_a_cross_encoder_is_said(tmp_path: Path) -> None:
+    base = classifier(tmp_path / "base")
+    export_cross_encoder(base, tmp_path / "out", max_length=9)
+    with pytest.raises(InputError, match=r"another max_length \(9, now 64\)"):
+        export_cross_encoder(base, tmp_path / "out")
 
 
 def export(*words: str) -> None:
     parser = argparse.ArgumentParser()
-    add_export_arguments(parser)
-    run_export(parser.parse_args(words))
+    add_arguments(parser)
+    run(parser.parse_args(words))
 
 
 def test_every_kind_has_its_command(
@@ -182,7 +200,7 @@ def test_every_kind_has_its_command(
         *(str(tmp_path / "dupmae"), "--out", out["hybrid"], "--kind", "hybrid", "--max_length", "16"),
         *("--dense", "5", "--sparse", "7"),
     )
-    monkeypatch.setattr("hf_dense.hub.onnx.export_onnx", lambda checkpoint, path: Path(path))  # has tests of its own
+    monkeypatch.setattr("hf_dense.hub.onnx.export_onnx", lambda checkpoint, out: out.path)  # has tests of its own
     export(out["retriever"], "--out", out["onnx"], "--kind", "onnx")
     model = SentenceTransformer(out["retriever"])
     assert (model.max_seq_length, model.similarity_fn_name, model[1].pooling_mode) == (12, "cosine", "mean")
@@ -192,10 +210,21 @@ def test_every_kind_has_its_command(
     assert CrossEncoder(out["cross-encoder"]).max_seq_length == 14
     head = load_hybrid(out["hybrid"])[1]
     assert (head.dense, head.sparse) == (5, 7)
+    export(base, "--out", out["cross-encoder"], "--kind", "cross-encoder", "--max_length", "14")
     printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == f"{out['cross-encoder']} is there already"
     assert [line for line in printed if line.startswith("exported to")] == [
         f"exported to {path}" for path in out.values()
     ]
+
+
+def test_the_verb_is_light_until_it_runs() -> None:
+    code = (
+        "import argparse, sys; from hf_dense.commands.export import add_arguments; "
+        "add_arguments(argparse.ArgumentParser()); "
+        "print([name for name in ('torch', 'transformers', 'numpy') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -216,21 +245,27 @@ def test_options_of_another_kind_are_refused(words: list[str], message: str, tmp
 
 PUSH = """
 import argparse, json, sys
-from hf_dense.commands.export import add_export_arguments, run_export
+from hf_dense.commands.export import add_arguments, run
 parser = argparse.ArgumentParser()
-add_export_arguments(parser)
-run_export(parser.parse_args([sys.argv[1], "--out", "out", "--kind", "hybrid", "--max_length", "16", "--dense", "5",
+add_arguments(parser)
+run(parser.parse_args([sys.argv[1], "--out", "out", "--kind", "hybrid", "--max_length", "16", "--dense", "5",
                               "--sparse", "7", "--push_to_hub", "someone/hybrid"]))
 from hf_dense.hub.hybrid import load_hybrid
+from hf_dense.hub.publish import publish_model
+from pathlib import Path
+Path("out", "secret.txt").write_text("not ours")
+publish_model("out", "someone/hybrid")
 print(json.dumps(load_hybrid("out").encode_document(["a b c"]).tolist()))
 """
 
 LOAD = """
 import json, sys
 sys.modules["hf_dense"] = None
+from huggingface_hub import ModelCard, list_repo_files
 from sentence_transformers import SentenceTransformer
 model = SentenceTransformer("someone/hybrid", trust_remote_code=True)
-print(json.dumps(model.encode_document(["a b c"]).tolist()))
+vectors = model.encode_document(["a b c"]).tolist()
+print(json.dumps([vectors, ModelCard.load("someone/hybrid").text, list_repo_files("someone/hybrid")]))
 """
 
 
@@ -239,4 +274,8 @@ def test_what_is_pushed_loads_from_the_hub(hub_client: Callable[..., Any], tmp_p
     DupMAEForPreTraining(DupMAEConfig(backbone_config=tiny_config())).save_pretrained(tmp_path / "dupmae")
     tiny_tokenizer().save_pretrained(tmp_path / "dupmae")
     expected = hub_client(PUSH, str(tmp_path / "dupmae"))
-    np.testing.assert_allclose(hub_client(LOAD), expected, atol=1e-6)
+    vectors, card, files = hub_client(LOAD)
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+    assert 'SentenceTransformer("someone/hybrid", trust_remote_code=True)' in card
+    assert "hf_dense.json" in files
+    assert "secret.txt" not in files

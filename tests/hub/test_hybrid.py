@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from tiny_backbones import BACKBONES
 from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder, write_retriever
+from torch import Tensor
 
 from hf_dense import DupMAEConfig, DupMAEForPreTraining, InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, ListLoss, finetune
 from hf_dense.finetuning.lists import Entry, PassageLists
 from hf_dense.hub.hybrid import export_hybrid, load_hybrid, save_hybrid
-from hf_dense.modeling.modeling_dupmae import DupMAEForRetrieval, hybrid_scores
+from hf_dense.storage.output import Output
 
 QUERIES = ["b", "longer words"]
 PASSAGES = ["a b c", "some longer words here", "zz"]
@@ -60,49 +62,60 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export_hybrid(pretrained(folder / "dupmae"), folder / "out", max_length=22, dense=DENSE, sparse=SPARSE)
 
 
-def source_of(model: SentenceTransformer, checkpoint: Path) -> DupMAEForRetrieval:
-    """DupMAE's own class, with the projection of an exported model."""
-    source = DupMAEForRetrieval.from_pretrained(checkpoint, dense_size=DENSE, top_words=SPARSE).eval()
-    source.projection.load_state_dict(model[1].projection.state_dict())
-    return source
-
-
-def tokens(texts: list[str]) -> dict[str, torch.Tensor]:
+@torch.no_grad()
+def expected_vectors(model: SentenceTransformer, checkpoint: Path, texts: list[str]) -> tuple[Tensor, Tensor]:
+    """Dense vectors and scores of all words, (texts, DENSE) and (texts, vocabulary), of the pre-trained parts."""
+    source = DupMAEForPreTraining.from_pretrained(checkpoint).eval()
     batch = dict(tiny_tokenizer()(texts, padding=True, return_tensors="pt"))
     del batch["token_type_ids"]
-    return batch
+    hidden = source.encoder(**batch).last_hidden_state
+    if source.bag_heads:
+        scores = source.bag_heads["encoder"](hidden)
+    else:
+        scores = source.head(hidden) @ source.get_input_embeddings().weight.T + source.head.bias
+    lengths = batch["attention_mask"].sum(dim=1)
+    words = [row[1:length].max(dim=0).values for row, length in zip(scores, lengths, strict=True)]
+    return hidden[:, 0] @ model[1].projection.weight.cpu().T, torch.stack(words)
 
 
 @pytest.mark.parametrize("encoders", [None, OWN], ids=["shared head", "own head"])
 @pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "electra-small"])
-@torch.no_grad()
-def test_vectors_and_scores_are_those_of_the_source(
+def test_vectors_and_scores_are_those_of_the_pre_trained_parts(
     backbone: str, encoders: dict[str, Any] | None, tmp_path: Path
 ) -> None:
     checkpoint = pretrained(tmp_path / "dupmae", backbone, encoders)
     model = load_hybrid(export_hybrid(checkpoint, tmp_path / "out", max_length=22, dense=DENSE, sparse=SPARSE))
     model.to("cpu")
-    source = source_of(model, checkpoint)
-    asked, stored = source(**tokens(QUERIES)), source.passages(source(**tokens(PASSAGES)))
+    asked, read = (expected_vectors(model, checkpoint, texts) for texts in (QUERIES, PASSAGES))
     queries, passages = model.encode_query(QUERIES), model.encode_document(PASSAGES)
-    np.testing.assert_allclose(queries, torch.cat([asked.dense, asked.words], dim=1), rtol=1e-5, atol=1e-5)
-    scores = hybrid_scores(asked, stored)
+    np.testing.assert_allclose(queries, torch.cat(asked, dim=1), rtol=1e-5, atol=1e-5)
+    kept = read[1].topk(SPARSE)
+    scores = asked[0] @ read[0].T + (asked[1][:, kept.indices] * kept.values).sum(-1)
     np.testing.assert_allclose(model.similarity(queries, passages), scores, rtol=1e-5)
     assert (np.count_nonzero(passages[:, DENSE:], axis=1) == SPARSE).all()
 
 
-@torch.no_grad()
 def test_scores_are_equation_12_in_loops(exported: Path) -> None:
     model = load_hybrid(exported).to("cpu")
-    source = source_of(model, exported.with_name("dupmae"))
-    asked, read = source(**tokens(QUERIES)), source(**tokens(PASSAGES))
+    checkpoint = exported.with_name("dupmae")
+    (asked, asked_words), (read, read_words) = (expected_vectors(model, checkpoint, t) for t in (QUERIES, PASSAGES))
     scores = model.similarity(model.encode_query(QUERIES), model.encode_document(PASSAGES))
     for q in range(len(QUERIES)):
         for d in range(len(PASSAGES)):
-            kept = read.words[d].argsort(descending=True)[:SPARSE]
-            expected = sum(asked.dense[q, i] * read.dense[d, i] for i in range(DENSE))
-            expected += sum(asked.words[q, token] * read.words[d, token] for token in kept)
+            kept = read_words[d].argsort(descending=True)[:SPARSE]
+            expected = sum(asked[q, i] * read[d, i] for i in range(DENSE))
+            expected += sum(asked_words[q, token] * read_words[d, token] for token in kept)
             assert scores[q, d].item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_documents_keep_their_best_words_and_padding_changes_nothing(exported: Path) -> None:
+    model = load_hybrid(exported).to("cpu")
+    _, words = expected_vectors(model, exported.with_name("dupmae"), PASSAGES)
+    vectors = model.encode_document(PASSAGES)
+    for row, best in zip(vectors[:, DENSE:], words.argsort(descending=True)[:, :SPARSE], strict=True):
+        assert sorted(np.flatnonzero(row)) == sorted(best.tolist())
+    alone = np.concatenate([model.encode_document([text]) for text in PASSAGES])
+    np.testing.assert_allclose(alone, vectors, rtol=1e-5, atol=1e-6)
 
 
 def test_it_loads_and_is_saved_again_without_hf_dense(exported: Path, tmp_path: Path) -> None:
@@ -153,17 +166,6 @@ def test_the_projection_is_new_and_said_to_be_and_follows_the_seed(
     assert not torch.equal(weights[0], weights[2])
 
 
-def test_a_model_with_its_projection_keeps_it(exported: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    source = source_of(load_hybrid(exported).to("cpu"), exported.with_name("dupmae"))
-    source.save_pretrained(tmp_path / "trained")
-    tiny_tokenizer().save_pretrained(tmp_path / "trained")
-    again = load_hybrid(
-        export_hybrid(tmp_path / "trained", tmp_path / "out", max_length=22, dense=DENSE, sparse=SPARSE)
-    )
-    torch.testing.assert_close(again[1].projection.weight.cpu(), source.projection.weight)
-    assert "Newly initialised" not in caplog.text
-
-
 def arguments(path: Path, **changes: Any) -> BiencoderTrainingArguments:
     options = {"per_device_train_batch_size": 8, "learning_rate": 1e-3, "temperature": 20.0, "logging_steps": 1}
     return BiencoderTrainingArguments(
@@ -206,18 +208,26 @@ def test_fine_tuning_lowers_the_loss_and_the_result_travels(exported: Path, tmp_
     np.testing.assert_allclose(remote.encode_document(words), again.encode_document(words), atol=1e-6)
 
 
-def test_an_earlier_export_is_replaced_and_nothing_else(exported: Path, tmp_path: Path) -> None:
-    checkpoint = exported.with_name("dupmae")
+def test_the_same_is_done_and_another_is_refused_or_replaces(exported: Path, tmp_path: Path) -> None:
+    checkpoint, out = exported.with_name("dupmae"), tmp_path / "out"
     for _ in range(2):
-        export_hybrid(checkpoint, tmp_path / "out", max_length=22, sparse=SPARSE)
-        assert not (tmp_path / "out" / "stale").exists()
-        (tmp_path / "out" / "stale").write_text("old")
+        export_hybrid(checkpoint, out, max_length=22, sparse=SPARSE)
+    for changes, message in (({"seed": 1}, "another seed"), ({"dense": 9}, "another dense"), ({"sparse": 7}, "sparse")):
+        with pytest.raises(InputError, match=message):
+            export_hybrid(checkpoint, out, **{"max_length": 22, "sparse": SPARSE, **changes})
+    export_hybrid(checkpoint, Output(out, overwrite=True), max_length=22, sparse=7)
+    assert load_hybrid(out)[1].sparse == 7
     retriever = write_retriever(tmp_path / "retriever")
-    for other in (checkpoint, retriever):
-        with pytest.raises(InputError, match="not an earlier output"):
-            export_hybrid(checkpoint, other, max_length=22)
-        with pytest.raises(InputError, match="not an earlier output"):
-            save_hybrid(load_hybrid(exported), other)
+    for place, message in ((checkpoint, "which would be lost"), (retriever, r"another kind of output \(retriever")):
+        with pytest.raises(InputError, match=message):
+            export_hybrid(checkpoint, Output(place, overwrite=True), max_length=22, sparse=SPARSE)
+
+
+def test_the_card_says_that_the_projection_is_random(exported: Path) -> None:
+    card = ModelCard.load(exported / "README.md")
+    assert "dupmae" in card.data.tags
+    assert "trust_remote_code=True" in card.text
+    assert "The projection of [CLS] is random" in card.text
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.hub import onnx as ours
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.onnx import export_onnx
+from hf_dense.storage.output import Output
 
 needs_onnx = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxruntime", "onnxscript")),
@@ -47,6 +48,10 @@ def test_the_file_gives_the_models_vectors(backbone: str, pooling: str, normaliz
         prompts={"query": "q "},
     )
     out = export_onnx(retriever, tmp_path / "onnx")
+    written = (out / "model.onnx").stat().st_mtime_ns
+    assert export_onnx(retriever, tmp_path / "onnx") == out
+    assert (out / "model.onnx").stat().st_mtime_ns == written, "the same is not made again"
+    assert f'InferenceSession("{out}/model.onnx")' in (out / "README.md").read_text()
 
     facts = json.loads((out / "onnx.json").read_text())
     assert facts["similarity"] == "dot"
@@ -95,5 +100,5 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message):
             export_onnx(given, tmp_path / "onnx")
     assert not (tmp_path / "onnx").exists()
-    with pytest.raises(InputError, match="not an earlier output"):
-        export_onnx(write_retriever(tmp_path / "retriever"), tmp_path / "encoder")
+    with pytest.raises(InputError, match="was not written by hf_dense"):
+        export_onnx(write_retriever(tmp_path / "retriever"), Output(tmp_path / "encoder", overwrite=True))

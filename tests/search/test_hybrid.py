@@ -12,9 +12,9 @@ from tiny_retriever import random_words, write_hybrid, write_retriever
 
 from hf_dense import InputError
 from hf_dense.hub.hybrid import load_hybrid
-from hf_dense.modeling.modeling_dupmae import HybridOutput, PassageVectors, hybrid_scores
 from hf_dense.search import hybrid as hybrid_search
 from hf_dense.search.hybrid import HybridIndex, build_hybrid_index, bytes_per_passage
+from hf_dense.storage.output import Output
 
 DENSE, SPARSE, VOCABULARY = 8, 98, 100  # more words kept than have scores above 0
 TEXTS = [f"{word} {word[:2]}" for word in random_words(50)]
@@ -30,8 +30,8 @@ def expected_scores(model: SentenceTransformer) -> np.ndarray:
     """(queries, passages) of the plain reference, the passages sparsified here."""
     queries, passages = (torch.from_numpy(model.encode_query(texts)) for texts in (QUERIES, TEXTS))
     best = passages[:, DENSE:].topk(SPARSE)
-    stored = PassageVectors(passages[:, :DENSE], best.values, best.indices)
-    return hybrid_scores(HybridOutput(queries[:, :DENSE], queries[:, DENSE:]), stored).numpy()
+    found = queries[:, DENSE:][:, best.indices]  # (queries, passages, SPARSE)
+    return (queries[:, :DENSE] @ passages[:, :DENSE].T + (found * best.values).sum(-1)).numpy()
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("float16", 2e-3)])
@@ -52,9 +52,9 @@ def test_search_is_equation_12(
     assert index.tokens.dtype == np.uint16
     assert (index.values < 0).any()
     queries, expected = model.encode_query(QUERIES), expected_scores(model)
-    scores, places = index.search(queries, len(TEXTS))
-    np.testing.assert_allclose(scores, np.take_along_axis(expected, places, axis=1), rtol=tolerance, atol=tolerance)
-    assert (np.sort(places, axis=1) == np.arange(len(TEXTS))).all()
+    scores, indices = index.search(queries, len(TEXTS))
+    np.testing.assert_allclose(scores, np.take_along_axis(expected, indices, axis=1), rtol=tolerance, atol=tolerance)
+    assert (np.sort(indices, axis=1) == np.arange(len(TEXTS))).all()
     best, at = index.search(queries, 5)
     np.testing.assert_array_equal(best, scores[:, :5])
     if precision == "float32":
@@ -63,8 +63,9 @@ def test_search_is_equation_12(
 
 
 def test_what_is_stored_takes_the_bytes_that_are_stated(model: SentenceTransformer, tmp_path: Path) -> None:
+    out = Output(tmp_path / "index", overwrite=True)
     for precision in hybrid_search.PRECISIONS:
-        index = HybridIndex.load(build_hybrid_index(model, TEXTS, tmp_path / "index", precision=precision))
+        index = HybridIndex.load(build_hybrid_index(model, TEXTS, out, precision=precision))
         stated = bytes_per_passage(DENSE, SPARSE, VOCABULARY, precision)
         assert index.bytes_per_passage == stated
         files = sum((tmp_path / "index" / f"{name}.npy").stat().st_size for name in ("dense", "values", "tokens"))
@@ -84,7 +85,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(model: SentenceTransformer
         with pytest.raises(InputError, match=message):
             build_hybrid_index(given, texts, tmp_path / "index", **options)
     assert not (tmp_path / "index").exists()
-    with pytest.raises(InputError, match="not an earlier output"):
+    with pytest.raises(InputError, match="another kind of output"):
         build_hybrid_index(model, TEXTS, retriever)
     with pytest.raises(InputError, match="no index of hybrid vectors"):
         HybridIndex.load(tmp_path / "index")
@@ -93,6 +94,13 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(model: SentenceTransformer
         index.search(model.encode_query(QUERIES), 0)
     with pytest.raises(InputError, match="vectors of 20 numbers, the index of 108"):
         index.search(np.zeros((1, 20), dtype=np.float32), 1)
+
+
+def test_an_index_of_other_passages_or_vectors_is_refused(model: SentenceTransformer, tmp_path: Path) -> None:
+    build_hybrid_index(model, TEXTS, tmp_path / "index")
+    for texts, options, what in ((TEXTS[1:], {}, "texts"), (TEXTS, {"precision": "float32"}, "precision")):
+        with pytest.raises(InputError, match=f"was made from another {what}"):
+            build_hybrid_index(model, texts, tmp_path / "index", **options)
 
 
 def test_an_interrupted_build_leaves_nothing(

@@ -1,0 +1,123 @@
+"""The steps that made a model, as the manifests of its directory and of those before it have them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from hf_dense.storage.manifest import Manifest
+
+FROM_HUB: Final = "model of the Hub"  # the kind of the step before the first of ours
+_STARTS: Final = ("checkpoint", "encoder", "backbone", "model", "retriever", "reranker", "base")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a model's making; what is None was not recorded.
+
+    Attributes:
+        kind: of the output that it wrote.
+        method: of pre-training, by its name in `METHODS`.
+        start: the model that it started from, as it was named.
+        data: what it read beside that, as it was named.
+        steps: of optimisation.
+        seed: of its draws.
+        commit: of the code.
+        hardware: it ran on, in words.
+        date: of its beginning, ISO 8601.
+        licence: of what it wrote.
+        command: that wrote it.
+    """
+
+    kind: str
+    method: str | None = None
+    start: str | None = None
+    data: str | None = None
+    steps: int | None = None
+    seed: int | None = None
+    commit: str | None = None
+    hardware: str | None = None
+    date: str | None = None
+    licence: str | None = None
+    command: str | None = None
+
+    @classmethod
+    def of(cls, manifest: Manifest, steps: int | None = None) -> Step:
+        """The step that a manifest tells of; `steps` of optimisation where they are known better than it says."""
+        made, run = manifest.made_from, manifest.run
+        starts = [manifest.sources[role] for role in _STARTS if role in manifest.sources]
+        data = [f"{role} {name}" for role, name in manifest.sources.items() if role not in _STARTS]
+        return cls(
+            manifest.kind,
+            method=made.get("method", manifest.facts.get("method")),
+            start=starts[0] if starts else None,
+            data=", ".join(data) or None,
+            steps=manifest.facts.get("steps") if steps is None else steps,
+            seed=manifest.seed,
+            commit=_commit_in_words(run.get("commit")),
+            hardware=_hardware_in_words(run.get("hardware")),
+            date=run.get("date"),
+            licence=manifest.licence,
+            command=manifest.command or None,
+        )
+
+
+def lineage_of(model: str | Path) -> list[dict[str, Any]]:
+    """The steps that made a model, the first one first, as a manifest keeps them (`facts["lineage"]`).
+
+    Args:
+        model: a directory (of a model, or of a checkpoint in a training) or Hub id.
+
+    Returns:
+        Of a directory of ours, its steps; of a Hub id, that it is one; of another directory, nothing.
+    """
+    directory = Path(model)
+    if not directory.is_dir():
+        return [asdict(Step(FROM_HUB, start=str(model)))]
+    manifest = _manifest_of(directory)
+    if manifest is None:
+        return []
+    return [*manifest.facts.get("lineage", []), asdict(Step.of(manifest, _steps_of_training(directory)))]
+
+
+def steps_of(manifest: Manifest) -> list[Step]:
+    """The steps that made what a manifest speaks of, the first one first and its own last."""
+    names = {field.name for field in fields(Step)}
+    before = manifest.facts.get("lineage", [])
+    return [*(Step(**{name: step.get(name) for name in names}) for step in before), Step.of(manifest)]
+
+
+def _manifest_of(directory: Path) -> Manifest | None:
+    """Of a directory, or of the work that it is a part of."""
+    if found := Manifest.load(directory):
+        return found
+    above = Manifest.load(directory.parent)
+    if above is None:
+        return None
+    claimed = any(Path(directory.name).match(claim) for claim in above.claims)
+    return above if claimed or any(file.startswith(f"{directory.name}/") for file in above.files) else None
+
+
+def _steps_of_training(directory: Path) -> int | None:
+    """Steps of optimisation, of the state that a Trainer leaves beside its weights."""
+    try:
+        steps: int = json.loads((directory / "trainer_state.json").read_text(encoding="utf-8"))["global_step"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return steps
+
+
+def _commit_in_words(commit: Mapping[str, Any] | None) -> str | None:
+    if not commit:
+        return None
+    return f"{commit['id'][:10]}{', with changes' if commit['dirty'] else ''}"
+
+
+def _hardware_in_words(hardware: Mapping[str, Any] | None) -> str | None:
+    if not hardware:
+        return None
+    accelerator = hardware.get("cuda") or "no GPU"
+    return f"{hardware['cores']} cores of {hardware['cpu']}, {hardware['memory_gib']} GiB, {accelerator}"
