@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import Entry, PassageLists
+from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.output import Output
+from hf_dense.storage.process_group import decide_together
 
 logger = logging.getLogger(__name__)
 
 
 class RefreshNegatives(TrainerCallback):
-    """Mine negatives with the model as it is, before every so many visits of the queries, and train on with them.
+    """Mine negatives with the model as it is, before every so many epochs, and train on with them.
 
-    The lists of a refresh stand in `<output_dir>/refresh-<visit>/`: a resumed run goes on with those it had. Training
+    The lists of a refresh stand in `<output_dir>/refresh-<epoch>/`: a resumed run goes on with those it had. Training
     waits for the mining (ANCE mines on other machines meanwhile, so that its negatives are older than these).
 
     Args:
         lists: what is trained on; changed in place.
-        every: visits between two refreshes.
-        mine: writes the training lists that a retriever finds into a directory.
+        every: epochs between two refreshes.
+        mine: writes the training lists that a retriever finds into an output; called on every process.
         read: reads them.
+        options: of the mining, for the manifest of the training.
 
     Raises:
         InputError: `every` is below 1.
@@ -37,12 +40,14 @@ class RefreshNegatives(TrainerCallback):
         self,
         lists: PassageLists,
         every: int,
-        mine: Callable[[SentenceTransformer, Path], None],
+        mine: Callable[[SentenceTransformer, Output], object],
         read: Callable[[Path], Sequence[Entry]],
+        options: Mapping[str, Any],
     ) -> None:
         if every < 1:
-            raise InputError(f"refresh is {every}; negatives are mined again after one visit or more.")
+            raise InputError(f"refresh is {every}; negatives are mined again after one epoch or more.")
         self.lists, self.every, self.mine, self.read = lists, every, mine, read
+        self.settings = {"every": every, **options}
 
     def on_epoch_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: Any = None, **_: Any
@@ -53,11 +58,9 @@ class RefreshNegatives(TrainerCallback):
             return
         assert args.output_dir is not None
         out = Path(args.output_dir) / f"refresh-{last}"
-        process = PartialState()
-        if process.is_main_process and not out.is_dir():
-            logger.info("Mining negatives again before visit %d", last)
-            self.mine(model, out)
+        if decide_together(lambda: Manifest.load(out) is None):
+            logger.info("Mining negatives again before epoch %d", last)
+            self.mine(model, Output(out, overwrite=True))  # what a killed run left may be of slightly other weights
             model.train()
-        process.wait_for_everyone()
         fresh = {entry.id: entry for entry in self.read(out)}
         self.lists.replace([fresh.get(entry.id, entry) for entry in self.lists.entries])

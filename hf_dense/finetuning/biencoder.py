@@ -6,6 +6,7 @@ import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +25,24 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import BatchSampler
-from transformers import (
-    EarlyStoppingCallback,
-    TrainerCallback,
-    set_seed,
-)
+from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 
 from hf_dense.errors import InputError
-from hf_dense.finetuning.careful import CarefulTraining
 from hf_dense.finetuning.lists import PassageLists
 from hf_dense.finetuning.losses import CONTRASTS, DISTILLATIONS, contrastive_loss, distillation_loss, own_scores
-from hf_dense.finetuning.resuming import Visits, output_directory, resume_point
+from hf_dense.finetuning.training import (
+    CarefulTraining,
+    Epochs,
+    SharedDefaults,
+    evaluator_sources,
+    train_model,
+)
 from hf_dense.hub.hybrid import save_hybrid
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.loading import load_retriever
-from hf_dense.storage.legacy import atomic_directory
+from hf_dense.search.fingerprints import retriever_source
+from hf_dense.storage.fingerprints import fingerprint_rows
+from hf_dense.storage.output import Output, Source
 
 Features = Mapping[str, Any]
 
@@ -50,11 +54,10 @@ def _listed(choices: Mapping[str, str]) -> str:
 
 
 @dataclass
-class BiencoderTrainingArguments(SentenceTransformerTrainingArguments):
+class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArguments):
     """Everything Sentence-Transformers' trainer takes, with defaults for in-batch negatives and a few more fields.
 
     `output_dir` receives the checkpoints, `trainer_state.json` (the loss history) and, at the end, `model/`.
-    `resume_from_checkpoint` is a checkpoint directory, or `true` for the newest complete one in `output_dir`.
     """
 
     temperature: float = field(
@@ -82,16 +85,7 @@ class BiencoderTrainingArguments(SentenceTransformerTrainingArguments):
     per_device_train_batch_size: int = field(default=64, metadata={"help": "Queries per device and step."})
     per_device_eval_batch_size: int = field(default=64, metadata={"help": "Pairs per device in evaluation."})
     learning_rate: float = field(default=5e-5, metadata={"help": "Peak learning rate of AdamW."})
-    warmup_steps: float = field(default=0.1, metadata={"help": "Steps if at least 1, else a fraction of all steps."})
     dataloader_drop_last: bool = field(default=True, metadata={"help": "Drop a last batch with fewer negatives."})
-    save_strategy: str = field(default="no", metadata={"help": "When to write a checkpoint: no, steps or epoch."})
-    logging_steps: float = field(default=20, metadata={"help": "Steps between two entries of the loss history."})
-    ddp_find_unused_parameters: bool | None = field(
-        default=False, metadata={"help": "Several chunks on several devices need False; no weight is left unused."}
-    )
-    logging_nan_inf_filter: bool = field(
-        default=False, metadata={"help": "A loss that is no number ends the training."}
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[no-untyped-call]
@@ -110,12 +104,14 @@ def finetune(
     arguments: BiencoderTrainingArguments,
     *,
     dev_pairs: Dataset | None = None,
-    evaluator: BaseEvaluator | Sequence[BaseEvaluator] | None = None,
+    evaluator: BaseEvaluator | list[BaseEvaluator] | None = None,
     callbacks: Sequence[TrainerCallback] = (),
+    output: Output | None = None,
 ) -> Path:
     """Train `model` so that a query is closer to its passage than to others.
 
-    The similarity is the model's own (`similarity_fn_name`: dot or cosine).
+    The similarity is the model's own (`similarity_fn_name`: dot or cosine). A training that is complete is not done
+    again; one that was killed goes on from its newest checkpoint, and ends with the same weights.
 
     Args:
         model: an exported directory, a Hub id, or a loaded model (which is then trained in place).
@@ -125,65 +121,58 @@ def finetune(
         dev_pairs: held-out pairs whose loss is logged when `eval_strategy` is `steps` or `epoch`.
         evaluator: evaluators of Sentence-Transformers, run at the same moments; with `load_best_model_at_end` and
             `metric_for_best_model` the best checkpoint is kept.
-        callbacks: of the Trainer.
+        callbacks: of the Trainer; their `settings`, where they have any, are what they depend on.
+        output: the directory, where the arguments do not say all of it.
 
     Returns:
         `output_dir/model`, complete or absent; the loss history is in `output_dir/trainer_state.json`.
 
     Raises:
         InputError: a column is absent, fewer pairs than one batch, a loss that needs negatives or scores that are not
-            there, nothing to load or to resume from, or a loss that is no number.
+            there, nothing to load, a loss that is no number, or `output_dir` holds something else.
     """
-    resume = resume_point(arguments)
-    _check_losses(data, arguments)
+    lists, rows = data if isinstance(data, PassageLists) else None, _rows(data, arguments)
+    held_out = None
+    if dev_pairs is not None:
+        held_out = _check_pairs(dev_pairs, "dev_pairs", arguments.per_device_eval_batch_size)
     set_seed(arguments.seed)
     retriever = load_retriever(model)
-    roles = {"query": "query", "passage": "document"}
-    prompts = {column: retriever.prompts[role] or "" for column, role in roles.items() if retriever.prompts.get(role)}
-    arguments.prompts = arguments.prompts or prompts
-    lists = data if isinstance(data, PassageLists) else None
-    if lists is not None and len(lists) < arguments.per_device_train_batch_size:
-        raise InputError(
-            f"There are {len(lists)} lists, fewer than one batch of {arguments.per_device_train_batch_size}; lower the "
-            "batch size."
-        )
-    more: list[TrainerCallback] = [Visits(lists)] if lists is not None else []
-    if arguments.patience is not None:
-        more.append(EarlyStoppingCallback(early_stopping_patience=arguments.patience))
-    trainer = _BiencoderTrainer(
-        model=retriever,
-        args=arguments,
-        train_dataset=lists.dataset()
-        if lists is not None
-        else _check_pairs(data, "pairs", arguments.per_device_train_batch_size),
-        eval_dataset=None
-        if dev_pairs is None
-        else _check_pairs(dev_pairs, "dev_pairs", arguments.per_device_eval_batch_size),
-        loss=ListLoss(retriever, arguments),
-        evaluator=evaluator if evaluator is None or isinstance(evaluator, BaseEvaluator) else list(evaluator),
-        callbacks=[*more, *callbacks],
-        data_collator=None
-        if lists is None
-        else ListCollator(preprocess_fn=retriever.preprocess, prompts=arguments.prompts),
-    )
-    trainer.lists = lists
-    trainer.train(resume_from_checkpoint=resume)
-    trainer.save_state()
-    target = output_directory(arguments) / "model"
-    if trainer.is_world_process_zero():
-        if isinstance(retriever[-1], HybridHead):
-            save_hybrid(retriever, target)
-        else:
-            with atomic_directory(target) as work:
-                retriever.save_pretrained(str(work))
-    trainer.accelerator.wait_for_everyone()
-    return target
+    arguments.prompts = arguments.prompts or _prompts(retriever)
+    loss = ListLoss(retriever, arguments)
+
+    def make() -> _BiencoderTrainer:
+        given = {"train_dataset": rows, "eval_dataset": held_out, "evaluator": evaluator}
+        return _BiencoderTrainer(lists, retriever, arguments, callbacks, loss=loss, **given)
+
+    settings = {type(callback).__name__: getattr(callback, "settings", {}) for callback in callbacks}
+    settings |= lists.settings() if lists else {}
+    sources = {"model": retriever_source(retriever, model if isinstance(model, str | Path) else None)}
+    sources |= lists.sources() if lists else {"pairs": _source(rows)}
+    sources |= {"held-out pairs": _source(held_out)} if held_out else {}
+    sources |= evaluator_sources(evaluator)
+    hybrid = isinstance(retriever[-1], HybridHead)
+    form, save = ("hybrid retriever", save_hybrid) if hybrid else ("retriever", _save)
+    return train_model(output, arguments, "fine-tuning", form, settings, sources, make, partial(save, retriever))
 
 
 class _BiencoderTrainer(CarefulTraining, SentenceTransformerTrainer):
     """The trainer of Sentence-Transformers, with batches of lists."""
 
-    lists: PassageLists | None = None
+    def __init__(
+        self,
+        lists: PassageLists | None,
+        model: SentenceTransformer,
+        args: BiencoderTrainingArguments,
+        callbacks: Sequence[TrainerCallback],
+        **named: Any,
+    ) -> None:
+        self.lists = lists
+        more: list[TrainerCallback] = [Epochs(lists)] if lists else []
+        if args.patience is not None:
+            more.append(EarlyStoppingCallback(early_stopping_patience=args.patience))
+        if lists:
+            named["data_collator"] = ListCollator(preprocess_fn=model.preprocess, prompts=args.prompts)
+        super().__init__(model=model, args=args, callbacks=[*more, *callbacks], **named)
 
     def get_batch_sampler(self, dataset: Any, batch_size: int, drop_last: bool, *given: Any, **named: Any) -> Any:
         """Batches of lists without a query or a positive in common; of pairs, what `batch_sampler` says."""
@@ -267,7 +256,7 @@ class ListCollator(SentenceTransformerDataCollator):
 class ListSampler(BatchSampler):
     """Batches of lists: the rows of a step (over all processes) share no query and no positive, as far as can be.
 
-    The order depends on the lists' seed and visit alone; rows that fill no step are left out.
+    The order depends on the lists' seed and the epoch alone; rows that fill no step are left out.
 
     Args:
         lists: what is drawn from.
@@ -283,7 +272,7 @@ class ListSampler(BatchSampler):
         return len(self.lists) // (self.batch_size * self.processes) * self.processes
 
     def __iter__(self) -> Iterator[list[int]]:
-        rng = np.random.default_rng([self.lists.seed, self.lists.visit])
+        rng = np.random.default_rng([self.lists.seed, self.lists.epoch])
         waiting = deque(rng.permutation(len(self.lists)).tolist())
         step = self.batch_size * self.processes
         for _ in range(len(self) // self.processes):
@@ -303,15 +292,45 @@ class ListSampler(BatchSampler):
                 yield rows[start : start + self.batch_size]
 
 
-def _check_losses(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -> None:
-    """Raise `InputError` for losses that the data have nothing for."""
-    lists = isinstance(data, PassageLists)
-    if arguments.contrast in ("own", "hinge") and not (isinstance(data, PassageLists) and data.passages > 1):
-        raise InputError(f"contrast {arguments.contrast!r} compares a query's own passages; give lists with negatives.")
-    if arguments.distillation != "none" and not (isinstance(data, PassageLists) and data.scored):
-        raise InputError(f"distillation {arguments.distillation!r} needs a teacher's scores; give scored lists.")
-    if lists and arguments.dataloader_num_workers:
+def _prompts(model: SentenceTransformer) -> dict[str, str]:
+    """The model's prompts by the columns that they belong to."""
+    roles = {"query": "query", "passage": "document"}
+    return {column: model.prompts[role] or "" for column, role in roles.items() if model.prompts.get(role)}
+
+
+def _source(pairs: Dataset) -> Source:
+    return Source("pairs that were given", fingerprint_rows(pairs, _COLUMNS))
+
+
+def _save(model: SentenceTransformer, directory: Path) -> Path:
+    model.save_pretrained(str(directory), create_model_card=False)
+    return directory
+
+
+def _rows(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -> Dataset:
+    """What is trained on, when it has what the losses need and fills a batch."""
+    size = arguments.per_device_train_batch_size
+    if not isinstance(data, PassageLists):
+        check_losses(arguments, passages=1, scored=False)
+        return _check_pairs(data, "pairs", size)
+    check_losses(arguments, data.passages, data.scored)
+    if arguments.dataloader_num_workers:
         raise InputError("Lists are drawn by the training process; set dataloader_num_workers to 0.")
+    if len(data) < size:
+        raise InputError(f"There are {len(data)} lists, fewer than one batch of {size}; lower the batch size.")
+    return data.dataset()
+
+
+def check_losses(arguments: BiencoderTrainingArguments, passages: int, scored: bool) -> None:
+    """Pass when lists of so many passages, with or without a teacher's scores, have what the losses need.
+
+    Raises:
+        InputError: they have not.
+    """
+    if arguments.contrast in ("own", "hinge") and passages < 2:
+        raise InputError(f"contrast {arguments.contrast!r} compares a query's own passages; give lists with negatives.")
+    if arguments.distillation != "none" and not scored:
+        raise InputError(f"distillation {arguments.distillation!r} needs a teacher's scores; give scored lists.")
 
 
 def load_history(output_dir: str | Path) -> list[dict[str, Any]]:

@@ -1,11 +1,12 @@
-"""Queries with the passages they are compared to, drawn anew at each visit."""
+"""Training lists: queries with positive and negative passages, drawn anew in every epoch."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,11 @@ from datasets import Dataset
 from pyarrow import ArrowException, parquet
 
 from hf_dense.data.collections import load_corpus, training_pairs
+from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
+from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_texts
+from hf_dense.storage.output import Source
 
 logger = logging.getLogger(__name__)
 
@@ -105,21 +109,28 @@ def share(entries: Sequence[Entry], fraction: float, seed: int) -> list[Entry]:
     return kept
 
 
+def fingerprint_entries(entries: Iterable[Entry]) -> str:
+    """Of the queries, their passages and a teacher's scores, in their order."""
+    facts = ([entry.id, entry.query, entry.positives, entry.negatives, entry.scores] for entry in entries)
+    return fingerprint_texts(map(json.dumps, facts))
+
+
 class PassageLists:
-    """Lists of passages for queries: one positive and so many negatives, drawn by (seed, visit, query).
+    """Lists of passages for queries: one positive and so many negatives, drawn by (seed, epoch, query).
 
     Negatives that are short are made up with passages drawn from the whole corpus, as SimLM and RetroMAE do.
 
     Args:
         entries: queries with the ids of their passages.
-        corpus: columns `id`, `title`, `text`; title + " " + text is what is read.
+        corpus: columns `id`, `title`, `text`.
         passages: of a list, the positive included; 1 for in-batch negatives alone.
         depth: how many of an entry's negatives are drawn from.
         seed: of all draws.
         scored: whether a teacher's scores are wanted.
 
     Attributes:
-        visit: number of the visit; set by the trainer.
+        epoch: number of the epoch, from 0; set by the trainer.
+        names: paths of the `lists` and of the `collection`, for manifests.
 
     Raises:
         InputError: a positive or negative is not in the corpus, or a list has no scores, or too few passages for them.
@@ -140,16 +151,17 @@ class PassageLists:
             raise InputError(f"A list of {passages} passages was asked for; the corpus has {len(corpus)}.")
         self.passages, self.seed, self.depth, self.scored = passages, seed, depth, scored
         self.ids: list[str] = corpus["id"][:]
-        self.places = {name: at for at, name in enumerate(self.ids)}
-        self.corpus = corpus.select_columns(["title", "text"])
-        self.visit = 0
+        self.indices = {name: index for index, name in enumerate(self.ids)}
+        self.corpus = corpus.select_columns(["id", "title", "text"])
+        self.epoch = 0
+        self.names = {"lists": "lists that were given", "collection": "corpus that was given"}
         self.replace(entries)
 
     def replace(self, entries: Sequence[Entry]) -> None:
         """Go on with other lists of the same queries (fresh negatives)."""
         short: list[Entry] = []
         for entry in entries:
-            unknown = [name for name in (*entry.positives, *entry.negatives) if name not in self.places]
+            unknown = [name for name in (*entry.positives, *entry.negatives) if name not in self.indices]
             if unknown:
                 raise InputError(f"{entry} names the passage {unknown[0]!r}, which is not in the corpus.")
             if self.scored and not entry.scores:
@@ -182,13 +194,13 @@ class PassageLists:
         return rows
 
     def draw(self, row: int) -> list[str]:
-        """Ids of the passages of a list at this visit, the positive first."""
+        """Ids of the passages of a list in this epoch, the positive first."""
         entry = self.entries[row]
-        rng = np.random.default_rng([self.seed, self.visit, zlib.crc32(entry.id.encode())])
+        rng = np.random.default_rng([self.seed, self.epoch, zlib.crc32(entry.id.encode())])
         chosen = [entry.positives[int(rng.integers(len(entry.positives)))]]
         wanted = self.passages - 1
         among = entry.negatives[: self.depth]
-        chosen += [among[at] for at in rng.permutation(len(among))[:wanted]]
+        chosen += [among[index] for index in rng.permutation(len(among))[:wanted]]
         taken = {*chosen, *entry.positives}
         while len(chosen) <= wanted:
             name = self.ids[int(rng.integers(len(self.ids)))]
@@ -208,8 +220,18 @@ class PassageLists:
 
     def texts(self, names: Sequence[str]) -> list[str]:
         """Title and text of passages."""
-        rows = self.corpus[[self.places[name] for name in names]]
-        return [f"{title} {text}".strip() for title, text in zip(rows["title"], rows["text"], strict=True)]
+        rows = self.corpus[[self.indices[name] for name in names]]
+        return [passage_text(title, text) for title, text in zip(rows["title"], rows["text"], strict=True)]
+
+    def settings(self) -> dict[str, Any]:
+        """What decides on the draws beside the sources, as JSON has it."""
+        return {"passages": self.passages, "depth": self.depth, "scored": self.scored, "seed of the lists": self.seed}
+
+    def sources(self) -> dict[str, Source]:
+        """The lists as they are, and all passages, with fingerprints."""
+        found = {"lists": fingerprint_entries(self.entries)}
+        found["collection"] = fingerprint_rows(self.corpus, self.corpus.column_names)
+        return {what: Source(self.names[what], fingerprint) for what, fingerprint in found.items()}
 
 
 def load_lists(
@@ -223,4 +245,6 @@ def load_lists(
     scored: bool = False,
 ) -> PassageLists:
     """The training lists of a directory, over the corpus of a collection (see `PassageLists`)."""
-    return PassageLists(load_entries(path, split), load_corpus(collection), passages, seed, depth, scored)
+    lists = PassageLists(load_entries(path, split), load_corpus(collection), passages, seed, depth, scored)
+    lists.names = {"lists": str(path), "collection": str(collection)}
+    return lists

@@ -1,9 +1,9 @@
-"""Training lists: what a search finds for a query and nobody judged relevant, here by BM25."""
+"""Training lists with hard negatives: what a search ranks high for a query and nobody judged relevant; by BM25."""
 
 from __future__ import annotations
 
 import os
-import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,27 +13,31 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from datasets import Dataset
 from numpy.typing import NDArray
 from pyarrow import parquet
 from tqdm.auto import tqdm
 
 from hf_dense.data.cards import write_card
-from hf_dense.data.collections import judged_places, load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import content_hash, judged_indices, load_corpus, load_qrels, load_queries
 from hf_dense.data.duplicates import exact_hashes, near_hashes
+from hf_dense.data.passage_texts import PassageTexts, passage_text
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.search.bm25 import LexicalIndex
-from hf_dense.storage.legacy import atomic_directory, check_replaceable
+from hf_dense.search.dense import Floats, Indices
+from hf_dense.search.fingerprints import model_source
+from hf_dense.storage.output import Output, Source, Staged
+from hf_dense.storage.process_group import is_main_process
 
+KIND: Final = "training lists"  # of output
 DEPTH: Final = 200
 SPARE: Final = 50  # hits read beyond the depth, for those that are left out
 _QUERIES = 2000  # searched at once
-_ROWS = 1000  # written at once
+_ROWS = 1000  # written, and hashed, at once
 
-Places = NDArray[np.int64]
-Scores = NDArray[np.float32]
-Search = Callable[[list[str], int], tuple[Places, Scores]]
-Filter = Callable[[str, Places, Scores], NDArray[np.bool_]]
+Search = Callable[[list[str], int], tuple[Floats, Indices]]
+Filter = Callable[[str, Floats, Indices], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -43,94 +47,102 @@ class Judged:
     Attributes:
         split: of the judgements.
         ids: of the passages.
-        texts: title + " " + text of each passage.
+        corpus: the passages.
         queries: query id -> text.
-        positives: query id -> the places of each relevant passage, or of all that a relevant document was cut into;
+        positives: query id -> the indices of each relevant passage, or of all that a relevant document was cut into;
             of queries that have one.
+        source: the collection.
     """
 
     split: str
     ids: list[str]
-    texts: list[str]
+    corpus: Dataset
     queries: dict[str, str]
     positives: dict[str, list[list[int]]]
+    source: Source
+
+    @property
+    def texts(self) -> PassageTexts:
+        """Title and text of every passage."""
+        return PassageTexts(self.corpus)
+
+    def read(self, indices: Indices) -> list[str]:
+        """Title and text of some passages."""
+        rows = self.corpus[indices]
+        return [passage_text(title, text) for title, text in zip(rows["title"], rows["text"], strict=True)]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where lists come from, for their card (see `write_card`); `scores` says what those of the negatives are."""
+    """Where lists come from, for their card (see `write_card`), and what the scores of their passages are."""
 
     title: str
     about: str
-    scores: str
-    source: str
-    licence: str
-    command: str
+    negative_scores: str
+    positive_scores: str = "empty"
 
 
 def build_lexical_negatives(
-    dataset: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    collection: str | os.PathLike[str],
+    out: str | os.PathLike[str] | Output,
     split: str = "train",
     depth: int = DEPTH,
-    licence: str = "other",
-    command: str = "",
 ) -> Path:
     """Write a training list for every judged query: its positives, and what BM25 ranks highest among the rest.
 
     Args:
-        dataset: a collection (see `hf_dense.data.collections`).
+        collection: see `hf_dense.data.collections`.
         out: holds `negatives/<split>.parquet` with the columns of `TRAINING`, and a card.
         split: of the judgements.
         depth: greatest number of negatives of a query. Positives, passages with the words of one, and passages nearly
             equal to one are none.
-        licence: of the texts, for the card.
-        command: what builds it, for the card.
 
     Returns:
         `out` as a path.
 
     Raises:
-        InputError: the collection cannot be read, or judgements name unknown queries or passages.
+        InputError: the collection cannot be read, or judgements name unknown queries or passages, or something else is
+            in `out`.
     """
-    judged = load_judged(dataset, out, split, depth)
+    output, judged = Output.of(out), load_judged(collection, split, depth)
     origin = Origin(
-        title=f"BM25 negatives of {Path(dataset).name}",
+        title=f"BM25 negatives of {Path(collection).name}",
         about=f"For every judged query of the split {split} the {depth} passages that BM25 (English stop words and "
         "stemmer, title and text) ranks highest, without its positives and passages equal or nearly equal to them.",
-        scores="BM25 scores of the negatives",
-        source=str(dataset),
-        licence=licence,
-        command=command,
+        negative_scores="BM25 scores of the negatives",
     )
-    with tempfile.TemporaryDirectory() as scratch:
-        index = LexicalIndex.build(judged.texts, Path(scratch))
+    settings = {"search": "BM25", "BM25": model_source("bm25").fingerprint, "split": split, "depth": depth}
+    with output.stage(KIND, settings, {"collection": judged.source}) as work:
+        if not work.done and is_main_process():
+            started = time.perf_counter()
+            index = LexicalIndex.build(judged.texts, work.pieces)
 
-        def search(names: list[str], hits: int) -> tuple[Places, Scores]:
-            return index.search([judged.queries[name] for name in names], hits)
+            def search(names: list[str], hits: int) -> tuple[Floats, Indices]:
+                return index.search([judged.queries[name] for name in names], hits)
 
-        return write_lists(out, judged, depth, search, origin, together=_QUERIES)
+            write_lists(work, judged, depth, search, origin, together=_QUERIES)
+            work.facts["seconds"] = time.perf_counter() - started
+    return output.path
 
 
-def load_judged(dataset: str | os.PathLike[str], out: str | os.PathLike[str], split: str, depth: int) -> Judged:
-    """Read what lists are made of, for lists of `depth` negatives in `out`.
+def load_judged(collection: str | os.PathLike[str], split: str, depth: int = DEPTH) -> Judged:
+    """Read what lists of `depth` negatives are made of.
 
     Raises:
-        InputError: the collection cannot be read, judgements name unknown queries or passages, no negatives are asked
-            for, or `out` holds something else.
+        InputError: the collection cannot be read, judgements name unknown queries or passages, or no negatives are
+            asked for.
     """
-    check_replaceable(out, marker="README.md")
     if depth < 1:
         raise InputError(f"depth is {depth}; ask for at least one negative.")
-    corpus, queries, qrels = load_corpus(dataset), load_queries(dataset), load_qrels(dataset, split)
-    rows = corpus[:]
-    texts = [f"{title} {text}".strip() for title, text in zip(rows["title"], rows["text"], strict=True)]
+    corpus, queries, qrels = load_corpus(collection), load_queries(collection), load_qrels(collection, split)
     words = dict(zip(queries["id"][:], queries["text"][:], strict=True))
-    return Judged(split, rows["id"], texts, words, _positives(qrels, words, judged_places(corpus), split))
+    positives = _positives(qrels, words, judged_indices(corpus), split)
+    source = Source(str(collection), content_hash(collection))
+    return Judged(split, corpus["id"][:], corpus, words, positives, source)
 
 
 def write_lists(
-    out: str | os.PathLike[str],
+    work: Staged,
     judged: Judged,
     depth: int,
     search: Search,
@@ -139,85 +151,81 @@ def write_lists(
     *,
     spare: int = SPARE,
     together: int,
-) -> Path:
+) -> None:
     """Write the training lists of all judged queries, and a card that counts what was left out, and why.
 
     Args:
-        out: holds `negatives/<split>.parquet`, complete or not at all.
+        work: whose result receives them, and whose facts receive the counts.
         depth: greatest number of negatives of a query.
-        search: given ids of queries and a number of hits, finds the (queries, hits) places of passages, best first
-            and -1 for none, and their scores.
+        search: given ids of queries and a number of hits, finds the (queries, hits) scores of passages, best first,
+            and their indices, -1 for none.
         origin: for the card.
-        filters: named by what they leave out; given the id of a query and the (hits,) places and scores that are left,
+        filters: named by what they leave out; given the id of a query and the (hits,) scores and indices that are left,
             one tells which to keep. Positives and passages equal or nearly equal to one are left out before.
         spare: hits read beyond the depth and the positives, for those that are left out.
         together: queries searched at once.
-
-    Returns:
-        `out` as a path.
     """
-    target, names = Path(out), list(judged.positives)
+    names, file = list(judged.positives), f"negatives/{judged.split}.parquet"
     counts = Counter(queries=len(names))
     filters = {"positives and their copies": _Forbidden(judged).other, **(filters or {})}
-    file = Path("negatives") / f"{judged.split}.parquet"
-    with atomic_directory(target) as work:
-        (work / file).parent.mkdir()
-        with (
-            parquet.ParquetWriter(work / file, TRAINING.arrow_schema) as writer,
-            tqdm(total=len(names), desc="Searching", unit=" queries") as bar,
-        ):
-            for start in range(0, len(names), together):
-                part = names[start : start + together]
-                most = max(sum(map(len, judged.positives[name])) for name in part)
-                found = zip(part, *search(part, depth + most + spare), strict=True)
-                while rows := [_row(judged, *hits, filters, depth, counts) for hits in islice(found, _ROWS)]:
-                    writer.write_table(pa.Table.from_pylist(rows, schema=TRAINING.arrow_schema))
-                    bar.update(len(rows))
-        write_card(
-            work,
-            title=origin.title,
-            about=origin.about,
-            columns={
-                "query_id": "id of the query",
-                "query": "its text",
-                "positives": "ids of the relevant passages",
-                "negatives": "ids of the negatives, best first",
-                "positive_scores": "empty",
-                "negative_scores": origin.scores,
-            },
-            counts=dict(sorted(counts.items())),
-            rows=len(names),
-            source=origin.source,
-            licence=origin.licence,
-            command=origin.command,
-            configs={judged.split: file.as_posix()},
-        )
-    return target
+    (work.result / "negatives").mkdir()
+    with (
+        parquet.ParquetWriter(work.result / file, TRAINING.arrow_schema) as writer,
+        tqdm(total=len(names), desc="Searching", unit=" queries") as bar,
+    ):
+        for start in range(0, len(names), together):
+            part = names[start : start + together]
+            most = max(sum(map(len, judged.positives[name])) for name in part)
+            found = zip(part, *search(part, depth + most + spare), strict=True)
+            while rows := [_row(judged, *hits, filters, depth, counts) for hits in islice(found, _ROWS)]:
+                writer.write_table(pa.Table.from_pylist(rows, schema=TRAINING.arrow_schema))
+                bar.update(len(rows))
+    write_lists_card(work, origin, dict(sorted(counts.items())), file)
+
+
+def write_lists_card(work: Staged, origin: Origin, counts: dict[str, int], file: str) -> None:
+    """Write the card of training lists, which stand in one file of the result, and keep the counts."""
+    work.facts["counts"] = counts
+    write_card(
+        work,
+        title=origin.title,
+        about=origin.about,
+        columns={
+            "query_id": "id of the query",
+            "query": "its text",
+            "positives": "ids of the relevant passages",
+            "negatives": "ids of the negatives, the hardest first",
+            "positive_scores": origin.positive_scores,
+            "negative_scores": origin.negative_scores,
+        },
+        rows=counts["queries"],
+        configs={Path(file).stem: file},
+    )
 
 
 def _row(
     judged: Judged,
     name: str,
-    places: Places,
-    scores: Scores,
+    scores: Floats,
+    indices: Indices,
     filters: Mapping[str, Filter],
     depth: int,
     counts: Counter[str],
 ) -> dict[str, Any]:
     """The list of a query, and what was left out, counted."""
-    there = places >= 0
-    places, scores = places[there], scores[there]
+    there = indices >= 0
+    scores, indices = scores[there], indices[there]
     for reason, keep in filters.items():
-        kept = keep(name, places, scores)
-        counts[f"hits left out: {reason}"] += len(places) - int(kept.sum())
-        places, scores = places[kept], scores[kept]
-    counts["negatives"] += len(places[:depth])
-    counts["queries with fewer negatives than asked"] += len(places) < depth
+        kept = keep(name, scores, indices)
+        counts[f"hits left out: {reason}"] += len(indices) - int(kept.sum())
+        scores, indices = scores[kept], indices[kept]
+    counts["negatives"] += len(indices[:depth])
+    counts["queries with fewer negatives than asked"] += len(indices) < depth
     return {
         "query_id": name,
         "query": judged.queries[name],
         "positives": [judged.ids[parts[0]] for parts in judged.positives[name]],
-        "negatives": [judged.ids[place] for place in places[:depth]],
+        "negatives": [judged.ids[index] for index in indices[:depth]],
         "positive_scores": [],
         "negative_scores": scores[:depth].tolist(),
     }
@@ -228,41 +236,42 @@ class _Forbidden:
 
     def __init__(self, judged: Judged) -> None:
         texts = judged.texts
-        parts = [texts[start : start + 2000] for start in range(0, len(texts), 2000)]
-        exact = np.concatenate([exact_hashes(part) for part in parts])
-        near = np.concatenate([near_hashes(part) for part in parts])
+        hashes = []
+        for start in range(0, len(texts), _ROWS):
+            part = texts[start : start + _ROWS]
+            hashes.append(np.vstack([exact_hashes(part), near_hashes(part).T]))
         self.positives = judged.positives
-        self.marks = np.vstack([exact, near.T])  # (hashes, passages): searched hash by hash
+        self.marks = np.hstack(hashes)  # (hashes, passages): searched hash by hash
         self.order = np.argsort(self.marks, axis=1, kind="stable")
         self.ordered = np.take_along_axis(self.marks, self.order, axis=1)
 
-    def other(self, name: str, places: Places, scores: Scores) -> NDArray[np.bool_]:
+    def other(self, name: str, scores: Floats, indices: Indices) -> NDArray[np.bool_]:
         """(hits,) which passages are neither positives of a query nor equal or nearly equal to one."""
         found = set(chain(*self.positives[name]))
-        for place in tuple(found):
-            for mark, order, ordered in zip(self.marks[:, place], self.order, self.ordered, strict=True):
+        for index in tuple(found):
+            for mark, order, ordered in zip(self.marks[:, index], self.order, self.ordered, strict=True):
                 start, end = (int(np.searchsorted(ordered, mark, side)) for side in ("left", "right"))
                 found.update(order[start:end].tolist())
-        return ~np.isin(places, list(found))
+        return ~np.isin(indices, list(found))
 
 
 def _positives(
-    qrels: dict[str, dict[str, int]], words: dict[str, str], places: dict[str, list[int]], split: str
+    qrels: dict[str, dict[str, int]], words: dict[str, str], indices: dict[str, list[int]], split: str
 ) -> dict[str, list[list[int]]]:
-    """Query id -> the places of each of its relevant passages or documents, for queries that have one."""
+    """Query id -> the indices of each of its relevant passages or documents, for queries that have one."""
     found: dict[str, list[list[int]]] = {}
     for query, graded in qrels.items():
         relevant = [passage for passage, grade in graded.items() if grade > 0]
         if query not in words:
             raise InputError(f"The judgements of split {split!r} name the query {query!r}; the queries lack it.")
-        unknown = [passage for passage in relevant if passage not in places]
+        unknown = [passage for passage in relevant if passage not in indices]
         if unknown:
             raise InputError(
                 f"The judgements of split {split!r} name the passage {unknown[0]!r} for query {query!r}; the corpus "
                 "lacks it."
             )
         if relevant:
-            found[query] = [places[passage] for passage in relevant]
+            found[query] = [indices[passage] for passage in relevant]
     if not found:
         raise InputError(f"No query of split {split!r} has a relevant passage.")
     return found

@@ -17,19 +17,24 @@ from torch.nn import functional
 from transformers import set_seed
 
 from hf_dense.errors import InputError
-from hf_dense.finetuning.careful import CarefulTraining
 from hf_dense.finetuning.lists import PassageLists
-from hf_dense.finetuning.resuming import Visits, output_directory, resume_point
+from hf_dense.finetuning.training import (
+    CarefulTraining,
+    Epochs,
+    SharedDefaults,
+    evaluator_sources,
+    train_model,
+)
 from hf_dense.search.cross_encoder import load_reranker
-from hf_dense.storage.legacy import atomic_directory
+from hf_dense.search.fingerprints import cross_encoder_source
+from hf_dense.storage.output import Output
 
 
 @dataclass
-class RerankerTrainingArguments(CrossEncoderTrainingArguments):
-    """Everything Sentence-Transformers' trainer takes, with defaults for lists of passages and four more fields.
+class RerankerTrainingArguments(SharedDefaults, CrossEncoderTrainingArguments):
+    """Everything Sentence-Transformers' trainer takes, with defaults for lists of passages and a few more fields.
 
     `output_dir` receives the checkpoints, `trainer_state.json` (the loss history) and, at the end, `model/`.
-    `resume_from_checkpoint` is a checkpoint directory, or `true` for the newest complete one in `output_dir`.
     `kept` and `r_drop` are of SimLM's released code; its paper has neither.
     """
 
@@ -49,13 +54,6 @@ class RerankerTrainingArguments(CrossEncoderTrainingArguments):
         default=8, metadata={"help": "Queries per device; gradient_accumulation_steps save memory."}
     )
     learning_rate: float = field(default=3e-5, metadata={"help": "Peak learning rate of AdamW."})
-    warmup_steps: float = field(default=0.1, metadata={"help": "Steps if at least 1, else a fraction of all steps."})
-    save_strategy: str = field(default="no", metadata={"help": "When to write a checkpoint: no, steps or epoch."})
-    logging_steps: float = field(default=20, metadata={"help": "Steps between two entries of the loss history."})
-    ddp_find_unused_parameters: bool | None = field(
-        default=False, metadata={"help": "Several chunks on several devices need False; no weight is left unused."}
-    )
-    logging_nan_inf_filter: bool = field(default=False, metadata={"help": "Hide losses that are no numbers."})
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[no-untyped-call]
@@ -77,9 +75,13 @@ def train_reranker(
     arguments: RerankerTrainingArguments,
     *,
     max_length: int,
-    evaluator: BaseEvaluator | Sequence[BaseEvaluator] | None = None,
+    evaluator: BaseEvaluator | list[BaseEvaluator] | None = None,
+    output: Output | None = None,
 ) -> Path:
     """Train a cross-encoder to tell the positive of a list from its other passages.
+
+    A training that is complete is not done again; one that was killed goes on from its newest checkpoint, and ends with
+    the same weights.
 
     Args:
         base: directory or Hub id of an encoder, whose head is new then, or of a cross-encoder; or a loaded one, which
@@ -88,39 +90,45 @@ def train_reranker(
         arguments: batch size, steps or epochs, learning rate, seed, precision, ...: see the class.
         max_length: tokens of a query and a passage together.
         evaluator: evaluators of Sentence-Transformers, run when `eval_strategy` is `steps` or `epoch`.
+        output: the directory, where the arguments do not say all of it.
 
     Returns:
         `output_dir/model`, complete or absent; its `predict` gives raw logits.
 
     Raises:
-        InputError: nothing to load or to resume from, lists of one passage, more tokens than the encoder has
-            positions, or a loss that is no number.
+        InputError: nothing to load, lists of one passage, more tokens than the encoder has positions, a loss that is no
+            number, or `output_dir` holds something else.
 
     Source: SimLM (Wang et al. 2023, arXiv:2207.02578), section 3.3.
     """
-    resume = resume_point(arguments)
     if lists.passages < 2:
         raise InputError("The lists have one passage each; a re-ranker needs the positive and at least one other.")
     if arguments.n_gpu > 1:
         raise InputError("One process would drive several GPUs; start with `accelerate launch`, one process per GPU.")
     set_seed(arguments.seed)
     reranker = load_reranker(base, max_length, new_head=True)
-    trainer = _RerankerTrainer(
-        model=reranker,
-        args=arguments,
-        train_dataset=lists.dataset(),
-        loss=ListwiseLoss(reranker, arguments.kept, arguments.r_drop, arguments.chunk),
-        evaluator=evaluator if evaluator is None or isinstance(evaluator, BaseEvaluator) else list(evaluator),
-        callbacks=[Visits(lists)],
+
+    def make() -> _RerankerTrainer:
+        return _RerankerTrainer(
+            model=reranker,
+            args=arguments,
+            train_dataset=lists.dataset(),
+            loss=ListwiseLoss(reranker, arguments.kept, arguments.r_drop, arguments.chunk),
+            evaluator=evaluator,
+            callbacks=[Epochs(lists)],
+        )
+
+    start = cross_encoder_source(reranker, base if isinstance(base, str | Path) else None)
+    return train_model(
+        output,
+        arguments,
+        "re-ranker training",
+        "cross-encoder",
+        {**lists.settings(), "max_length": max_length},
+        {"base": start, **lists.sources(), **evaluator_sources(evaluator)},
+        make,
+        lambda out: reranker.save_pretrained(str(out), create_model_card=False),
     )
-    trainer.train(resume_from_checkpoint=resume)
-    trainer.save_state()
-    target = output_directory(arguments) / "model"
-    if trainer.is_world_process_zero():
-        with atomic_directory(target) as work:
-            reranker.save_pretrained(str(work))
-    trainer.accelerator.wait_for_everyone()
-    return target
 
 
 class _RerankerTrainer(CarefulTraining, CrossEncoderTrainer):
@@ -158,7 +166,7 @@ class ListwiseLoss(nn.Module):
         named = {"prompt": prompt, "task": task}
         if self.kept is not None and self.kept < len(lists[0]):
             best = kept_passages(self._judge(queries, lists, named), self.kept).tolist()
-            lists = [[passages[at] for at in places] for passages, places in zip(lists, best, strict=True)]
+            lists = [[passages[index] for index in indices] for passages, indices in zip(lists, best, strict=True)]
         if not self.r_drop:
             return listwise_loss(self._scores(queries, lists, named))
         twice = self._scores([*queries, *queries], [*lists, *lists], named)
@@ -222,14 +230,14 @@ def r_drop_loss(first: Tensor, second: Tensor) -> Tensor:
 
 
 def kept_passages(scores: Tensor, kept: int) -> Tensor:
-    """Places of the passages of a list that are trained on: the positive, and the highest of the others.
+    """Indices of the passages of a list that are trained on: the positive, and the highest of the others.
 
     Args:
         scores: (B, N), the positive first.
         kept: passages of a list that are trained on, N at most.
 
     Returns:
-        (B, kept) places, the positive first and the others after it, the highest first.
+        (B, kept) indices, the positive first and the others after it, the highest first.
 
     Source: SimLM's released code; not in its paper.
 

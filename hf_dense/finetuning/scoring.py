@@ -1,4 +1,4 @@
-"""What a cross-encoder thinks of passages: a teacher's scores of training lists, and candidates ranked anew.
+"""A teacher's scores of training lists, to distil a cross-encoder into a retriever.
 
 Lists are scored in pieces of queries. Every piece is written to disk when it is done: a scoring that was killed goes on
 where it stopped, on any number of processes (`accelerate launch`). A GPU computes in 16 bits.
@@ -7,9 +7,9 @@ where it stopped, on any number of processes (`accelerate launch`). A GPU comput
 from __future__ import annotations
 
 import os
-import shutil
-import zlib
+import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,14 +19,15 @@ from pyarrow import parquet
 from sentence_transformers import CrossEncoder
 from tqdm.auto import tqdm
 
-from hf_dense.data.cards import write_card
 from hf_dense.data.collections import content_hash
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
-from hf_dense.finetuning.lists import Entry, PassageLists, load_lists
+from hf_dense.finetuning.lists import Entry, PassageLists, fingerprint_entries, load_lists
+from hf_dense.finetuning.negatives import DEPTH, KIND, Origin, write_lists_card
 from hf_dense.search.cross_encoder import _check_batch, _scores, load_reranker
-from hf_dense.storage.fingerprints import fingerprint_weights
-from hf_dense.storage.legacy import atomic_directory, begin_or_resume, check_replaceable
+from hf_dense.search.fingerprints import cross_encoder_source
+from hf_dense.storage.files import replaced_file
+from hf_dense.storage.output import Output, Source, Staged
 from hf_dense.storage.process_group import process_state
 
 _PIECE: Final = 100  # queries
@@ -36,14 +37,12 @@ def score_lists(
     reranker: str | Path | CrossEncoder,
     lists_dir: str | os.PathLike[str],
     collection: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | Output,
     split: str = "train",
     *,
     batch_size: int = 64,
-    depth: int = 200,
+    depth: int = DEPTH,
     queries: Collection[str] | None = None,
-    licence: str = "other",
-    command: str = "",
 ) -> Path:
     """Write training lists with a teacher's scores of their passages to the directory `out`, complete or not at all.
 
@@ -51,72 +50,58 @@ def score_lists(
         reranker: a cross-encoder that was trained: a directory, a Hub id, or a loaded one.
         lists_dir: training lists (see `load_entries`).
         collection: has the texts of their passages.
-        out: holds `negatives/<split>.parquet` with the columns of `TRAINING`, and a card; pieces that are done stand
-            in `<out>.partial` until all are.
+        out: holds `negatives/<split>.parquet` with the columns of `TRAINING`, and a card.
         split: of the lists.
         batch_size: pairs read at once.
         depth: how many negatives of a list are scored; the others are left out.
         queries: ids of those whose lists are scored, where it is not all.
-        licence: of the texts, for the card.
-        command: what builds it, for the card.
 
     Returns:
         `out` as a path, on every process.
 
     Raises:
-        InputError: nothing to load, a passage is not in the collection, a score is no number, or an unfinished run in
-            `out` was another one.
+        InputError: nothing to load, a passage is not in the collection, a score is no number, or something else is in
+            `out`.
     """
-    check_replaceable(out, marker="README.md")
+    output = Output.of(out)
     _check_batch(batch_size)
     lists = load_lists(lists_dir, collection, passages=1, seed=0, split=split, depth=depth)
-    entries = [
-        Entry(entry.id, entry.query, entry.positives, entry.negatives[:depth])
-        for entry in lists.entries
-        if queries is None or entry.id in queries
-    ]
-    if not entries:
+    wanted = [entry for entry in lists.entries if queries is None or entry.id in queries]
+    if not wanted:
         raise InputError(f"{lists_dir} has no list of the queries that are to be scored.")
+    entries = [replace(entry, negatives=entry.negatives[:depth]) for entry in wanted]
     model = load_reranker(reranker)
+    sources = {
+        "collection": Source(str(collection), content_hash(collection)),
+        "lists": Source(str(lists_dir), fingerprint_entries(wanted)),
+        "cross-encoder": cross_encoder_source(model, reranker if isinstance(reranker, str | Path) else None),
+    }
+    with output.stage(KIND, {"split": split, "depth": depth}, sources, resumable=True) as work:
+        if not work.done:
+            started = time.perf_counter()
+            _score(model, lists, entries, work.pieces, batch_size)
+            if process_state().is_main_process:
+                _join(work, split, depth)
+            work.facts["seconds"] = time.perf_counter() - started
+    return output.path
+
+
+def _score(model: CrossEncoder, lists: PassageLists, entries: Sequence[Entry], pieces: Path, batch_size: int) -> None:
+    """Score the lists of this process that are not scored yet, and wait for the others."""
     state = process_state()
     model.to(state.device)
-    target, pieces = Path(out), Path(f"{out}.partial")
-    settings = {
-        "weights": fingerprint_weights(model),
-        "max_length": model.max_seq_length,
-        "split": split,
-        "depth": depth,
-    }
-    settings |= {"lists": zlib.crc32(repr(entries).encode()), "collection": content_hash(collection)}
-    begin_or_resume(pieces, settings)
-    state.wait_for_everyone()
-    starts = range(0, len(entries), _PIECE)
-    mine = [start for number, start in enumerate(starts) if number % state.num_processes == state.process_index]
-    left = [start for start in mine if not _piece(pieces, start).exists()]
-    sizes = {start: sum(map(_size, entries[start : start + _PIECE])) for start in mine}
-    with tqdm(
-        total=sum(sizes.values()),
-        initial=sum(sizes[start] for start in mine if start not in left),
-        desc="Scoring",
-        unit=" passages",
-        disable=not state.is_main_process,
-    ) as bar:
-        for start in left:
-            part = entries[start : start + _PIECE]
-            try:
+    starts = range(0, len(entries), _PIECE)[state.process_index :: state.num_processes]
+    parts = {pieces / f"{start:012d}.parquet": entries[start : start + _PIECE] for start in starts}
+    sizes = {file: sum(len(entry.positives) + len(entry.negatives) for entry in part) for file, part in parts.items()}
+    done = sum(size for file, size in sizes.items() if file.exists())
+    hidden = not state.is_main_process
+    with tqdm(total=sum(sizes.values()), initial=done, desc="Scoring", unit=" passages", disable=hidden) as bar:
+        for file, part in parts.items():
+            if not file.exists():
                 table = _scored(model, part, lists, batch_size, bar.update)
-            except InputError:
-                if not any(pieces.glob("*.parquet")):
-                    shutil.rmtree(pieces, ignore_errors=True)
-                raise
-            _save(_piece(pieces, start), table)
+                with replaced_file(file) as partial:
+                    parquet.write_table(table, partial)
     state.wait_for_everyone()
-    if state.is_main_process:
-        name = getattr(model.config, "name_or_path", "") if isinstance(reranker, CrossEncoder) else str(reranker)
-        _join([_piece(pieces, start) for start in starts], target, split, depth, name, str(lists_dir), licence, command)
-        shutil.rmtree(pieces)
-    state.wait_for_everyone()
-    return target
 
 
 def _scored(
@@ -143,50 +128,23 @@ def _scored(
     return pa.Table.from_pylist(rows, schema=TRAINING.arrow_schema)
 
 
-def _size(entry: Entry) -> int:
-    return len(entry.positives) + len(entry.negatives)
-
-
-def _piece(pieces: Path, start: int) -> Path:
-    return pieces / f"{start:012d}.parquet"
-
-
-def _save(file: Path, table: pa.Table) -> None:
-    partial = file.with_suffix(".writing")
-    parquet.write_table(table, partial)
-    os.replace(partial, file)
-
-
-def _join(
-    pieces: Sequence[Path], target: Path, split: str, depth: int, name: str, source: str, licence: str, command: str
-) -> None:
-    queries = positives = negatives = 0
-    with atomic_directory(target) as work:
-        (work / "negatives").mkdir()
-        with parquet.ParquetWriter(work / "negatives" / f"{split}.parquet", TRAINING.arrow_schema) as writer:
-            for piece in pieces:
-                table = parquet.read_table(piece, schema=TRAINING.arrow_schema)
-                queries += table.num_rows
-                positives += len(table.column("positive_scores").combine_chunks().flatten())
-                negatives += len(table.column("negative_scores").combine_chunks().flatten())
-                writer.write_table(table)
-        write_card(
-            work,
-            title=f"Scored lists of {Path(source).name}",
-            about=f"For every query of the split {split} the scores that the cross-encoder {name} gives its positives "
-            f"and its first {depth} negatives: raw logits, which compare the passages of one query.",
-            columns={
-                "query_id": "id of the query",
-                "query": "its text",
-                "positives": "ids of the relevant passages",
-                "negatives": "ids of the negatives, in the order of the source",
-                "positive_scores": "scores of the positives",
-                "negative_scores": "scores of the negatives",
-            },
-            counts={"queries": queries, "positives": positives, "negatives": negatives},
-            rows=queries,
-            source=source,
-            licence=licence,
-            command=command,
-            configs={split: f"negatives/{split}.parquet"},
-        )
+def _join(work: Staged, split: str, depth: int) -> None:
+    """The pieces as one file, with a card."""
+    counts, file = {"queries": 0, "positives": 0, "negatives": 0}, f"negatives/{split}.parquet"
+    (work.result / "negatives").mkdir()
+    with parquet.ParquetWriter(work.result / file, TRAINING.arrow_schema) as writer:
+        for piece in sorted(work.pieces.glob("[0-9]*.parquet")):
+            table = parquet.read_table(piece, schema=TRAINING.arrow_schema)
+            counts["queries"] += table.num_rows
+            for what in ("positives", "negatives"):
+                counts[what] += len(table.column(what).combine_chunks().flatten())
+            writer.write_table(table)
+    names = work.manifest.sources
+    origin = Origin(
+        title=f"Scored lists of {Path(names['lists']).name}",
+        about=f"For every query of the split {split} the scores that the cross-encoder {names['cross-encoder']} gives "
+        f"its positives and its first {depth} negatives: raw logits, which compare the passages of one query.",
+        positive_scores="the cross-encoder's scores of the positives",
+        negative_scores="the cross-encoder's scores of the negatives",
+    )
+    write_lists_card(work, origin, counts, file)

@@ -47,7 +47,7 @@ class ViewCollator:
         keywords: word counts of the corpus, for views that hide keywords.
 
     Attributes:
-        epoch: visit of the corpus; a row is masked anew at each. Set by the trainer.
+        epoch: number of the epoch; a row is masked anew in each. Set by the trainer.
 
     Raises:
         ValueError: a view hides keywords and there are no `keywords`.

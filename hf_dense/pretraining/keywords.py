@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,9 @@ from transformers import PreTrainedTokenizerBase
 from hf_dense.errors import InputError
 from hf_dense.pretraining.masking import Bits, Ints, word_hashes, word_index
 from hf_dense.pretraining.vocabulary import Vocabulary
+from hf_dense.storage.files import replaced_file
+
+TABLE: Final = "word_counts.parquet"  # in a directory of word counts
 
 Floats = NDArray[np.float64]
 _ROWS = 2000  # texts counted at once
@@ -76,21 +80,22 @@ class Keywords:
             "passages": self.passages,
         }
         notes = {"total": str(self.total), "vocabulary": _fingerprint(vocabulary)}
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f".{target.name}.partial")
-        parquet.write_table(pa.table(columns).replace_schema_metadata(notes), partial)
-        os.replace(partial, target)
+        with replaced_file(path) as partial:
+            parquet.write_table(pa.table(columns).replace_schema_metadata(notes), partial)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], vocabulary: Vocabulary) -> Keywords:
         """Read what `save` wrote.
 
+        Args:
+            path: of the table, or the directory of word counts that holds it.
+            vocabulary: of the tokenizer that pre-training reads with.
+
         Raises:
             InputError: there is no such table, or it was counted with another tokenizer.
         """
         try:
-            table = parquet.read_table(path)
+            table = parquet.read_table(table_of(path))
             notes = table.schema.metadata or {}
             total = int(notes[b"total"])
         except (OSError, pa.ArrowException, KeyError) as error:
@@ -120,6 +125,12 @@ class Keywords:
             return np.where(exists, 1 / np.where(known, self.occurrences[at], 1), 0.0)
         rarity = np.log(self.total / np.where(known, self.passages[at], 1)).clip(min=_LEAST)
         return np.where(exists, _repetitions(hashes, exists) * rarity, 0.0)
+
+
+def table_of(path: str | os.PathLike[str]) -> Path:
+    """The table of word counts in a directory of them; or what is named, where that is no directory."""
+    place = Path(path)
+    return place / TABLE if place.is_dir() else place
 
 
 def batched(texts: Iterable[NDArray[np.int32]], size: int) -> Iterator[list[NDArray[np.int32]]]:

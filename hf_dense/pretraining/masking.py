@@ -30,7 +30,7 @@ def _mix(bits: Bits) -> Bits:
 
 
 def row_keys(rows: list[NDArray[np.int32]], seed: int, epoch: int) -> Bits:
-    """One key per row, from its token ids, the seed and the epoch (visit).
+    """One key per row, from its token ids, the seed and the epoch.
 
     Args:
         rows: token ids of each row.
@@ -39,8 +39,8 @@ def row_keys(rows: list[NDArray[np.int32]], seed: int, epoch: int) -> Bits:
         (rows,) uint64.
     """
     content = np.array([zlib.crc32(np.ascontiguousarray(row, dtype=np.int32).data) for row in rows], dtype=np.uint64)
-    visit = zlib.crc32(f"{seed}:{epoch}".encode())
-    return _mix((content << np.uint64(32)) | np.uint64(visit))
+    draw = zlib.crc32(f"{seed}:{epoch}".encode())
+    return _mix((content << np.uint64(32)) | np.uint64(draw))
 
 
 def noise(keys: Bits, purpose: str, *shape: int) -> Bits:

@@ -3,177 +3,274 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import Any
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
 
 import torch
 from datasets import Dataset, IterableDataset
-from transformers import AutoTokenizer, IntervalStrategy, PreTrainedTokenizerBase, TrainingArguments, set_seed
+from huggingface_hub import dataset_info
+from transformers import AutoConfig, IntervalStrategy, PreTrainedTokenizerBase, TrainingArguments, set_seed
 from transformers.models.auto import CONFIG_MAPPING
 from transformers.utils import logging
 
-from hf_dense.data.corpus import load_passages, stream_passages
+from hf_dense.data.corpus import corpus_files, load_passages, stream_passages
+from hf_dense.data.passages import load_tokenizer
 from hf_dense.data.tokenizers import train_tokenizer
 from hf_dense.errors import InputError
-from hf_dense.methods import METHODS, Method, get_method
+from hf_dense.hub.cards import write_model_card
+from hf_dense.hub.lineage import lineage_of
+from hf_dense.hub.publish import publish_model
+from hf_dense.methods import Method, get_method
 from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, hold_out, tokenize
 from hf_dense.pretraining.generator import add_generator
-from hf_dense.pretraining.keywords import Keywords
+from hf_dense.pretraining.keywords import Keywords, table_of
+from hf_dense.pretraining.options import PretrainingOptions
 from hf_dense.pretraining.start import start_from
 from hf_dense.pretraining.stream import PassageStream
 from hf_dense.pretraining.trainer import PreTrainer
 from hf_dense.pretraining.vocabulary import Vocabulary
-from hf_dense.storage.checkpoints import checkpoint_to_resume
+from hf_dense.storage.checkpoints import checkpoint_to_resume, occupy_training, train
+from hf_dense.storage.fingerprints import (
+    fingerprint_files,
+    fingerprint_path,
+    fingerprint_rows,
+    fingerprint_tokenizer,
+    fingerprint_weights,
+)
+from hf_dense.storage.output import Occupied, Output, Source
+from hf_dense.storage.process_group import decide_together, is_main_process
 
-_TOKENIZER_ROWS = 100_000  # at the head of a stream
+__all__ = ["PretrainingOptions", "PretrainingResult", "pretrain"]
+
+_TOKENIZER_ROWS: Final = 100_000  # at the head of a stream
+_READ: Final = {"text", "title", "document", "position", "neighbour", "query", "queries", "continuation"}  # of a corpus
+_BY_THE_WAY: Final = {"_name_or_path", "architectures", "auto_map", "dtype", "transformers_version"}
+_CLAIMS: Final = (
+    *("config.json", "model*.safetensors", "model.safetensors.index.json", "generation_config.json"),
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "chat_template*"),
+    *("modeling_*.py", "configuration_*.py", "bottleneck_*.py"),
+)
 
 logger = logging.get_logger("transformers")
 
 
-@dataclass
-class PretrainingOptions:
-    """What to pre-train, on what; how is `transformers.TrainingArguments`' business."""
+@dataclass(frozen=True)
+class PretrainingResult:
+    """What a pre-training gave.
 
-    method: str = field(metadata={"help": f"one of: {', '.join(METHODS)}"})
-    corpus: str = field(metadata={"help": "dataset directory, .jsonl/.parquet/.csv/.txt file, or Hub dataset"})
-    backbone: str | None = field(
-        default=None, metadata={"help": "encoder or pre-training checkpoint to start from; none starts from scratch"}
-    )
-    backbone_config: dict | str | None = field(  # type: ignore[type-arg]
-        default=None, metadata={"help": "from scratch: the encoder's configuration, e.g. {hidden_size: 128}"}
-    )
-    tokenizer: str | None = field(
-        default=None, metadata={"help": "directory or Hub id; default the backbone's, or one trained on the corpus"}
-    )
-    vocab_size: int = field(default=30522, metadata={"help": "tokens of a tokenizer trained on the corpus"})
-    text_column: str = field(default="text", metadata={"help": "column of the corpus that holds the passage"})
-    streaming: bool = field(
-        default=False,
-        metadata={"help": "read the corpus while training, instead of tokenizing it to disk first; needs --max_steps"},
-    )
-    max_length: int = field(default=128, metadata={"help": "longest text in tokens, special tokens included"})
-    held_out: float = field(default=0.01, metadata={"help": "fraction of documents held out for the evaluation loss"})
-    encoders: dict | str | None = field(  # type: ignore[type-arg]
-        default=None, metadata={"help": "changes to the method's encoders, e.g. {encoder: {view: {rate: 0.4}}}"}
-    )
-    decoders: dict | str | None = field(  # type: ignore[type-arg]
-        default=None, metadata={"help": "changes to the method's decoders, e.g. {decoder: {layers: 1}}"}
-    )
-    keywords: str | None = field(
-        default=None,
-        metadata={"help": "master: table of word counts (hf-dense data keywords); default the corpus's own"},
-    )
-    chunk: int | None = field(
-        default=None, metadata={"help": "contrasting methods: texts read at once, for batches that memory cannot hold"}
-    )
-    generator: dict | str | None = field(  # type: ignore[type-arg]
-        default=None, metadata={"help": "simlm: masked language model that fills in masks, or a random one's config"}
-    )
-    generator_weight: float = field(default=0.0, metadata={"help": "simlm: weight of the generator's own loss"})
+    Attributes:
+        path: directory of the checkpoint: encoder, decoders, tokenizer.
+        history: what was logged: losses by step, held-out losses.
+        done: whether it was there already.
+    """
+
+    path: Path
+    history: list[dict[str, Any]]
+    done: bool
 
 
-def pretrain(options: PretrainingOptions, training: TrainingArguments) -> PreTrainer:
+@dataclass(frozen=True)
+class _Start:
+    """What a training begins with.
+
+    Args:
+        model: to be trained.
+        tokenizer: of the corpus.
+        rows: texts to train on, with the columns that the method reads.
+        held: texts that are held out, if any are.
+        keywords: word counts, where they were named.
+    """
+
+    model: BottleneckForPreTraining
+    tokenizer: PreTrainedTokenizerBase
+    rows: Dataset | PassageStream
+    held: Dataset | None
+    keywords: Keywords | None
+
+
+def pretrain(options: PretrainingOptions, training: TrainingArguments, command: str = "") -> PretrainingResult:
     """Pre-train an encoder and save it, with its decoders and tokenizer, in `training.output_dir`.
+
+    A run that was killed goes on from its newest checkpoint when it is started again, and ends with the weights of one
+    that was never stopped; one that is complete is not run again. A directory of another run is refused.
 
     Args:
         options: method, corpus, backbone, tokenizer.
-        training: the Trainer's arguments. `resume_from_checkpoint` may be a checkpoint, or `true` for the newest
-            complete one in the output directory; `push_to_hub` publishes the result.
+        training: the Trainer's arguments. `resume_from_checkpoint` may be a checkpoint of the same run in another
+            directory, or `last` where the directory must hold one; `push_to_hub` publishes the result.
+        command: that starts it, for people.
 
     Returns:
-        The trainer after training: `trainer.model`, `trainer.state.log_history`.
+        Where the result is, and what was logged.
 
     Raises:
         InputError: something given cannot work; nothing has been written then.
     """
     method = get_method(options.method)
     assert training.output_dir is not None  # TrainingArguments fills it in
-    resume = checkpoint_to_resume(training.resume_from_checkpoint, training.output_dir, options.method)
     set_seed(training.seed)
     with training.main_process_first(local=False, desc="corpus and tokenizer"):
         corpus = (stream_passages if options.streaming else load_passages)(options.corpus, options.text_column)
-        tokenizer = _tokenizer(options, corpus, resume)
-        vocabulary = Vocabulary.of(tokenizer)
-        model = _model(method, options, tokenizer)
-        add_generator(model, _generator(options.generator), options.generator_weight)
-        rows, held = _rows(options, corpus, model.config, tokenizer, training.seed)
-        keywords = _keywords(options, rows, vocabulary) if model.config.needs_keywords else None
-    if held is None and training.eval_strategy != "no":
+        start = _start(method, options, corpus, training.seed)
+    output = Output(Path(training.output_dir), options.overwrite, command, options.license)
+    sources = decide_together(lambda: _sources(options, corpus, start))
+    settings, publish = _settings(options, start.model.config), training.push_to_hub
+    with occupy_training(output, "pre-training", settings, sources, training, _CLAIMS) as work:
+        if not work.done:
+            _train(work, options, training, start)
+    if publish and is_main_process():
+        publish_model(
+            output.path,
+            training.hub_model_id or output.path.name,
+            token=training.hub_token,
+            private=training.hub_private_repo,
+            revision=training.hub_revision,
+        )
+    state = decide_together((output.path / "trainer_state.json").read_text)
+    return PretrainingResult(output.path, json.loads(state)["log_history"], work.done)
+
+
+def _start(method: Method, options: PretrainingOptions, corpus: Dataset | IterableDataset, seed: int) -> _Start:
+    """Model, tokenizer and texts, checked against each other."""
+    tokenizer = _tokenizer(options, corpus)
+    vocabulary = Vocabulary.of(tokenizer)
+    model = _model(method, options, tokenizer)
+    add_generator(model, _generator(options.generator), options.generator_weight)
+    config = model.config
+    if isinstance(corpus, IterableDataset):
+        rows: Dataset | PassageStream = PassageStream(corpus, config.sources, options.held_out, seed)
+        held = None  # found by reading the head of the stream
+    else:
+        read, kept_out = hold_out(corpus, options.held_out, seed)
+        rows = add_sources(read, config.sources, config.siblings)
+        held = None if kept_out is None else add_sources(kept_out, config.sources, config.siblings)
+    keywords = None
+    if config.needs_keywords and options.keywords is not None:
+        keywords = Keywords.load(options.keywords, vocabulary)
+    elif config.needs_keywords and options.streaming:
+        raise InputError("A streamed corpus is not counted in passing; name its word counts with --keywords.")
+    return _Start(model, tokenizer, rows, held, keywords)
+
+
+def _sources(options: PretrainingOptions, corpus: Dataset | IterableDataset, start: _Start) -> dict[str, Source]:
+    """What a run is made from, beside its settings."""
+    if isinstance(corpus, Dataset):
+        read = fingerprint_rows(corpus, {*_READ, *start.model.config.sources} & set(corpus.column_names))
+    elif (place := Path(options.corpus)).exists():
+        read = fingerprint_files(corpus_files(place), place if place.is_dir() else place.parent)
+    else:
+        read = str(dataset_info(options.corpus).sha)
+    named = options.tokenizer or options.backbone or "one trained on the corpus"
+    found = {
+        "corpus": Source(options.corpus, read),
+        "tokenizer": Source(named, fingerprint_tokenizer(start.tokenizer)),
+    }
+    if options.backbone is not None:
+        same = AutoConfig.from_pretrained(options.backbone).model_type == start.model.config.model_type
+        taken = start.model if same else start.model.encoder  # else decoders are drawn, by the seed
+        found["backbone"] = Source(options.backbone, fingerprint_weights(taken))
+    if start.keywords is not None and options.keywords is not None:
+        found["keywords"] = Source(options.keywords, fingerprint_path(table_of(options.keywords)))
+    if isinstance(options.generator, str) and (generator := getattr(start.model, "generator", None)):
+        found["generator"] = Source(options.generator, fingerprint_weights(generator))
+    return found
+
+
+def _settings(options: PretrainingOptions, config: BottleneckConfig) -> dict[str, Any]:
+    """What decides on the result beside the sources and the Trainer's arguments."""
+    declared = {
+        "encoders": {name: asdict(spec) for name, spec in config.encoder_specs.items()},
+        "decoders": {name: asdict(spec) for name, spec in config.decoder_specs.items()},
+    }
+    return {
+        "method": options.method,
+        "max_length": options.max_length,
+        "held_out": options.held_out,
+        "chunk": options.chunk,
+        "streaming": options.streaming,
+        **({"text_column": options.text_column} if options.streaming else {}),
+        "config": _plain({**config.to_dict(), **declared}),
+    }
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """A configuration without what does not decide on its model."""
+    kept = {name: value for name, value in values.items() if name not in _BY_THE_WAY}
+    return {name: _plain(value) if isinstance(value, dict) else value for name, value in kept.items()}
+
+
+def _train(work: Occupied, options: PretrainingOptions, training: TrainingArguments, start: _Start) -> None:
+    """Train, and write the result into the directory."""
+    clock = time.perf_counter()
+    checkpoint = checkpoint_to_resume(work, training.resume_from_checkpoint)
+    with training.main_process_first(local=False, desc="tokens"):
+        start = _tokenized(options, start)
+    trainer = _trainer(options, training, start)
+    train(trainer, checkpoint)
+    if start.held is not None:
+        trainer.evaluate()
+    trainer.args.push_to_hub = False  # it is published when it is complete
+    trainer.save_model()
+    trainer.save_state()
+    if is_main_process():
+        lineage = lineage_of(options.backbone) if options.backbone else []
+        work.facts |= {"steps": trainer.state.global_step, "seconds": time.perf_counter() - clock, "lineage": lineage}
+        write_model_card(work.path, replace(work.manifest, facts=work.facts))
+    work.complete()
+
+
+def _trainer(options: PretrainingOptions, training: TrainingArguments, start: _Start) -> PreTrainer:
+    """The trainer, with what the machine and the held-out texts decide."""
+    if start.held is None and training.eval_strategy != "no":
         logger.warning("No document is held out, so there is no evaluation loss; raise held_out to get one.")
         training.eval_strategy = IntervalStrategy.NO
     training.remove_unused_columns = False
     training.dataloader_pin_memory &= torch.cuda.is_available()
     _use_bf16_where_present(training)
-    trainer = PreTrainer(
-        model=model,
+    config, vocabulary = start.model.config, Vocabulary.of(start.tokenizer)
+    return PreTrainer(
+        model=start.model,
         args=training,
-        collator=ViewCollator(model.config, vocabulary, options.max_length, training.seed, keywords),
-        train_dataset=rows,
-        eval_dataset=held,
+        collator=ViewCollator(config, vocabulary, options.max_length, training.seed, start.keywords),
+        train_dataset=start.rows,
+        eval_dataset=start.held,
         chunk=options.chunk,
-        processing_class=tokenizer,
+        processing_class=start.tokenizer,
     )
-    trainer.train(resume_from_checkpoint=resume)
-    if held is not None:
-        trainer.evaluate()
-    trainer.save_model()
-    trainer.save_state()
-    if training.push_to_hub:
-        trainer.push_to_hub(tags=["hf_dense", options.method, "dense-retrieval"])
-    return trainer
 
 
-def _rows(
-    options: PretrainingOptions,
-    corpus: Dataset | IterableDataset,
-    config: BottleneckConfig,
-    tokenizer: PreTrainedTokenizerBase,
-    seed: int,
-) -> tuple[Dataset | PassageStream, Dataset | None]:
-    """What is trained on, and the tokenized rows that are held out, if any are."""
-    if isinstance(corpus, IterableDataset):
-        stream = PassageStream(corpus, config.sources, options.held_out, seed)
-        held = stream.held_out()
-        return stream, tokenize(held, tokenizer) or None if held else None
-    parts = hold_out(corpus, options.held_out, seed)
-    needed = config.sources, config.siblings
-    rows, held = (tokenize(add_sources(part, *needed), tokenizer) if part else None for part in parts)
-    if not rows:
-        raise InputError(f"No row of {options.corpus} can be used: {NOTHING_LEFT}")
-    return rows, held or None
-
-
-def _keywords(options: PretrainingOptions, rows: Dataset | PassageStream, vocabulary: Vocabulary) -> Keywords:
-    """Word counts from the table that is named, or of the rows that are trained on."""
-    if options.keywords is not None:
-        return Keywords.load(options.keywords, vocabulary)
+def _tokenized(options: PretrainingOptions, start: _Start) -> _Start:
+    """The same with token ids in place of texts, and with word counts where the method needs them."""
+    rows, held, keywords, tokenizer = start.rows, start.held, start.keywords, start.tokenizer
     if isinstance(rows, PassageStream):
-        raise InputError("A streamed corpus is not counted in passing; name its word counts with --keywords.")
-    return Keywords.of(rows["text"], vocabulary)
-
-
-def _tokenizer(
-    options: PretrainingOptions, corpus: Dataset | IterableDataset, resume: str | None
-) -> PreTrainedTokenizerBase:
-    """The resumed run's tokenizer, the one named, the backbone's, or one trained on the corpus."""
-    name = resume or options.tokenizer or options.backbone
-    if name is None:
-        if isinstance(corpus, IterableDataset):
-            texts = [row["text"] for row in corpus.take(_TOKENIZER_ROWS)]
-        else:
-            texts = corpus["text"][:]
-        tokenizer = train_tokenizer(texts, options.vocab_size, options.max_length)
+        held = rows.held_out()
     else:
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(name)
-        except (OSError, ValueError) as error:
-            raise InputError(f"No tokenizer can be loaded from {name!r}; name one with --tokenizer.") from error
-    tokenizer.model_max_length = options.max_length
-    return tokenizer
+        rows = tokenize(rows, tokenizer)
+        if not rows:
+            raise InputError(f"No row of {options.corpus} can be used: {NOTHING_LEFT}")
+        if start.model.config.needs_keywords and keywords is None:
+            keywords = Keywords.of(rows["text"], Vocabulary.of(tokenizer))
+    held = tokenize(held, tokenizer) or None if held else None
+    return replace(start, rows=rows, held=held, keywords=keywords)
+
+
+def _tokenizer(options: PretrainingOptions, corpus: Dataset | IterableDataset) -> PreTrainedTokenizerBase:
+    """The tokenizer that is named, the backbone's, or one trained on the corpus."""
+    if name := options.tokenizer or options.backbone:
+        tokenizer = load_tokenizer(name)
+        tokenizer.model_max_length = options.max_length
+        return tokenizer
+    if isinstance(corpus, IterableDataset):
+        texts = [row["text"] for row in corpus.take(_TOKENIZER_ROWS)]
+    else:
+        texts = corpus["text"][:]
+    return train_tokenizer(texts, options.vocab_size, options.max_length)
 
 
 def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTokenizerBase) -> BottleneckForPreTraining:

@@ -31,7 +31,7 @@ class LengthGroupedSampler(Sampler[int]):
         return len(self.lengths)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of visit number `epoch`."""
+        """Choose the order of an epoch."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
@@ -40,7 +40,7 @@ class LengthGroupedSampler(Sampler[int]):
 
 
 class SiblingSampler(LengthGroupedSampler):
-    """Two passages of every document at each visit, drawn anew, one after the other (coCondenser).
+    """Two passages of every document in each epoch, drawn anew, one after the other (coCondenser).
 
     Every batch holds whole pairs; a batch that would be cut short is left out, as a smaller one has fewer negatives.
 

@@ -26,10 +26,10 @@ Row = dict[str, Any]
 
 
 class PassageStream(IterableDataset[tuple[int, list[Row]]]):
-    """An endless stream of batches of texts: visit after visit of the corpus, in the order it is stored in.
+    """An endless stream of batches of texts: epoch after epoch of the corpus, in the order it is stored in.
 
     Texts are mixed within pools of 64 steps, where those of similar length go together; files are read in another order
-    at each visit. Every process reads the corpus and takes its batches of each step, so a step holds the same texts on
+    in each epoch. Every process reads the corpus and takes its batches of each step, so a step holds the same texts on
     any number of processes. The order depends on the seed alone, and batches can be passed over without tokenizing.
 
     Args:
@@ -64,8 +64,8 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         self.batch, self.step, self.process, self.processes = batch, step, process, processes
 
     def __iter__(self) -> Iterator[tuple[int, list[Row]]]:
-        """Batches of this process, from number `skip` on: the visit of the corpus, and rows of texts."""
-        numbered = enumerate((visit, batch) for visit in count() for batch in self._batches(visit))
+        """Batches of this process, from number `skip` on: the epoch, and rows of texts."""
+        numbered = enumerate((epoch, batch) for epoch in count() for batch in self._batches(epoch))
         for number, batch in numbered:
             mine, process = divmod(number, self.processes)
             if process == self.process and mine >= self.skip:
@@ -80,9 +80,9 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         ]
         return Dataset.from_list(found) if found else None
 
-    def _batches(self, visit: int) -> Iterator[list[Row]]:
-        """The batches of a visit; texts left over at its end, fewer than a step's, are passed over."""
-        rows, size = self._rows(visit), 64 * self.step
+    def _batches(self, epoch: int) -> Iterator[list[Row]]:
+        """The batches of an epoch; texts left over at its end, fewer than a step's, are passed over."""
+        rows, size = self._rows(epoch), 64 * self.step
         rest: list[Row] = []
         for number in count():
             pool = rest + list(islice(rows, size - len(rest)))
@@ -91,15 +91,15 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
                     raise InputError(f"The corpus has {len(pool)} texts to train on, and a step reads {self.step}.")
                 return
             lengths = np.array([sum(map(_letters, row.values())) for row in pool])
-            order = grouped(lengths, self.step, np.random.default_rng([self.seed, visit, number]))
+            order = grouped(lengths, self.step, np.random.default_rng([self.seed, epoch, number]))
             full = len(pool) // self.step * self.step
             for start in range(0, full, self.batch):
                 yield [pool[at] for at in order[start : start + self.batch]]
             rest = [pool[at] for at in order[full:]]
 
-    def _rows(self, visit: int) -> Iterator[Row]:
-        mixed = self.corpus.shuffle(seed=self.seed + visit, buffer_size=1, max_buffer_input_shards=1)
-        for row in mixed:  # with these sizes files alone change places
+    def _rows(self, epoch: int) -> Iterator[Row]:
+        mixed = self.corpus.shuffle(seed=self.seed + epoch, buffer_size=1, max_buffer_input_shards=1)
+        for row in mixed:  # with these sizes the files alone are in another order
             if not is_held_out(row[self.key], self.fraction, self.seed):
                 texts = {name: _usable(row[name]) for name in self.sources}
                 if all(texts.values()):

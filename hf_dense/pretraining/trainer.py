@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from copy import copy
 from typing import Any
 
@@ -23,6 +22,9 @@ from hf_dense.pretraining.sampler import LengthGroupedSampler, SiblingSampler
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
 
 Views = dict[str, dict[str, Tensor]]
+Batch = dict[str, Any]  # `views`, which are `Views`
+Counts = Mapping[str, Tensor]
+RandomState = tuple[Tensor, list[Tensor]]
 
 _EVALUATION_EPOCH = -1  # held-out texts are masked the same way at every evaluation
 
@@ -60,27 +62,10 @@ class PreTrainer(Trainer):
         chunk: int | None = None,
         **kwargs: Any,
     ) -> None:
-        if args.n_gpu > 1:
-            raise InputError(
-                "One process would drive several GPUs; start with `accelerate launch`, one process per GPU."
-            )
-        if args.dataloader_persistent_workers:
-            raise InputError("dataloader_persistent_workers would freeze the masks of the first epoch; leave it off.")
-        if model.config.contrasts and args.gradient_accumulation_steps > 1:
-            raise InputError(
-                f"{model.config.model_type} contrasts the texts of a batch, which gradient_accumulation_steps would "
-                "cut up; leave it at 1, set per_device_train_batch_size, and let --chunk bound what is read at once."
-            )
-        if model.config.siblings and (args.per_device_train_batch_size % 2 or args.per_device_eval_batch_size % 2):
-            raise InputError(f"{model.config.model_type} reads texts in pairs; batch sizes must be even.")
+        _check(model, args, chunk)
         if isinstance(train_dataset, PassageStream):
             _check_streaming(model, args)
             args.ignore_data_skip = True  # the stream passes over what was read, without tokenizing it
-        if chunk is not None and (not model.config.contrasts or chunk < 2 or chunk % 2):
-            raise InputError(
-                f"chunk is {chunk}: it is an even number of texts, for methods that contrast them"
-                f"{'' if model.config.contrasts else f', which {model.config.model_type} does not'}."
-            )
         super().__init__(
             model=model,
             args=args,
@@ -154,8 +139,8 @@ class PreTrainer(Trainer):
             self.data_collator = self.collator
 
     def get_batch_samples(
-        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
-    ) -> tuple[list[Any], Any]:
+        self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device
+    ) -> tuple[list[Batch], Any]:
         """The batches of a step, and each loss's scored tokens over all of them and all processes, per process."""
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
@@ -167,16 +152,17 @@ class PreTrainer(Trainer):
         return batches, dict(zip(names, share, strict=True))
 
     def compute_loss(
-        self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+        self,
+        model: nn.Module,
+        inputs: Batch,
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
     ) -> Any:
         """The loss of a batch; its parts are kept for the log."""
-        if (
-            model.training
-            and self.chunk is not None
-            and len(next(iter(inputs["views"].values()))["labels"]) > self.chunk
-        ):
-            return self._chunked_loss(model, inputs["views"], num_items_in_batch)
-        output = model(inputs["views"], counts=num_items_in_batch)
+        views: Views = inputs["views"]
+        if model.training and self.chunk is not None and len(next(iter(views.values()))["labels"]) > self.chunk:
+            return self._chunked_loss(model, views, num_items_in_batch)
+        output = model(views, counts=num_items_in_batch)
         if model.training:
             self._remember(output.losses)
         return (output.loss, output) if return_outputs else output.loss
@@ -185,7 +171,7 @@ class PreTrainer(Trainer):
         for name, value in losses.items():
             self._shares[name] += value.detach()
 
-    def _chunked_loss(self, model: nn.Module, views: Views, counts: Mapping[str, Tensor] | None) -> Tensor:
+    def _chunked_loss(self, model: nn.Module, views: Views, counts: Counts | None) -> Tensor:
         """The loss of a batch that is read in chunks; contrast is over the whole batch, with exact gradients.
 
         A first pass without gradient gives all bottlenecks, the contrastive loss on them the gradient of each. A second
@@ -194,45 +180,65 @@ class PreTrainer(Trainer):
         and Callan, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup" (2021), arXiv:2101.06983.
         """
         assert self.chunk is not None
-        weights, contrasts = self.model.config.weights, self.model.config.contrasts
         counts = self.model.count_scored(views) if counts is None else counts
         chunks = _cut(views, self.chunk)
-        before, states = [], []
-        with torch.no_grad():
-            for chunk in chunks:
-                states.append(_random_state())
-                encoded = self.model.encode(chunk)
-                before.append({name: PaddedRows(chunk[name]).first(encoded[name][-1]) for name in encoded})
+        states, bottlenecks = self._read_ahead(chunks)
+        pulls, total = self._contrast(bottlenecks, views, counts)
+        done = 0
+        for chunk, state in zip(chunks[:-1], states, strict=False):
+            with torch.random.fork_rng(), self.accelerator.no_sync(model):
+                _set_random_state(state)
+                loss, value = self._chunk_loss(model, chunk, counts, pulls, done)
+                self.accelerator.backward(loss)
+            total = total + value
+            done += len(chunk[next(iter(pulls))]["labels"])
+        with torch.random.fork_rng():
+            _set_random_state(states[-1])
+            loss, value = self._chunk_loss(model, chunks[-1], counts, pulls, done)
+        return loss + (total + value - loss.detach())  # the whole batch's value, this chunk's gradient
+
+    @torch.no_grad()
+    def _read_ahead(self, chunks: list[Views]) -> tuple[list[RandomState], dict[str, Tensor]]:
+        """The random state before each chunk, and by encoder the bottlenecks of all texts, (batch, dim)."""
+        states, parts = [], []
+        for chunk in chunks:
+            states.append(_random_state())
+            encoded = self.model.encode(chunk)
+            parts.append({name: PaddedRows(chunk[name]).first(encoded[name][-1]) for name in encoded})
+        return states, {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    def _contrast(
+        self, bottlenecks: Mapping[str, Tensor], views: Views, counts: Counts
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """The gradients of the contrastive losses by encoder, (batch, dim), and these losses' weighted sum."""
         pulls: dict[str, Tensor] = {}
         total = torch.zeros((), device=self.args.device)
-        for name, encoder in contrasts.items():
-            whole = torch.cat([part[encoder] for part in before]).requires_grad_()
+        for name, encoder in self.model.config.contrasts.items():
+            whole, weight = bottlenecks[encoder].requires_grad_(), self.model.config.weights[name]
             loss = self.model.contrast(whole, PaddedRows(views[encoder]).counted) / counts[name]
-            (gradient,) = torch.autograd.grad(weights[name] * loss, whole)
+            (gradient,) = torch.autograd.grad(weight * loss, whole)
             pulls[encoder] = pulls.get(encoder, 0) + gradient
             self._remember({name: loss})
-            total = total + weights[name] * loss.detach()
-        done = 0
-        for at, (chunk, state) in enumerate(zip(chunks, states, strict=True)):
-            last = at == len(chunks) - 1
-            with torch.random.fork_rng(), nullcontext() if last else self.accelerator.no_sync(model):
-                _set_random_state(state)
-                output = model(chunk, counts=counts)
-                tokens = {name: value for name, value in output.losses.items() if name not in contrasts}
-                self._remember(tokens)
-                loss = torch.stack([weights[name] * value for name, value in tokens.items()]).sum()
-                total = total + loss.detach()
-                for encoder, pull in pulls.items():
-                    rows = output.bottlenecks[encoder]
-                    loss = loss + (rows * pull[done : done + len(rows)]).sum()
-                if last:
-                    return loss + (total - loss.detach())  # the whole batch's value, this chunk's gradient
-                self.accelerator.backward(loss)
-            done += len(chunk[next(iter(pulls))]["labels"])
-        raise AssertionError("a batch has at least one chunk")
+            total = total + weight * loss.detach()
+        return pulls, total
+
+    def _chunk_loss(
+        self, model: nn.Module, chunk: Views, counts: Counts, pulls: Mapping[str, Tensor], done: int
+    ) -> tuple[Tensor, Tensor]:
+        """What is taken backwards of a chunk, the `done`-th text first: its gradient is exact; its token losses."""
+        output = model(chunk, counts=counts)
+        weights, contrasts = self.model.config.weights, self.model.config.contrasts
+        tokens = {name: value for name, value in output.losses.items() if name not in contrasts}
+        self._remember(tokens)
+        loss = torch.stack([weights[name] * value for name, value in tokens.items()]).sum()
+        value = loss.detach()
+        for encoder, pull in pulls.items():
+            rows = output.bottlenecks[encoder]
+            loss = loss + (rows * pull[done : done + len(rows)]).sum()
+        return loss, value
 
     def prediction_step(
-        self, model: nn.Module, inputs: Any, prediction_loss_only: bool, ignore_keys: list[str] | None = None
+        self, model: nn.Module, inputs: Batch, prediction_loss_only: bool, ignore_keys: list[str] | None = None
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """The loss of a held-out batch; sums and counts are kept so that the evaluation's token means are exact."""
         with torch.no_grad(), self.compute_loss_context_manager():
@@ -242,7 +248,7 @@ class PreTrainer(Trainer):
             self._evaluated[name] += torch.stack([output.losses[name] * count, count]).to(self.args.device)
         return output.loss.detach(), None, None
 
-    def _without_repeats(self, views: dict[str, dict[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
+    def _without_repeats(self, views: Views) -> Views:
         """Do not count the rows that accelerate repeats so that every process has a full last batch."""
         state, processes = self.accelerator.gradient_state, self.accelerator.num_processes
         if processes == 1 or not state.end_of_dataloader or state.remainder <= 0:
@@ -273,11 +279,30 @@ class PreTrainer(Trainer):
             self._evaluated.clear()
         super().log(logs, start_time)
 
-    def floating_point_ops(self, inputs: Any) -> int:
+    def floating_point_ops(self, inputs: Batch) -> int:
         """Estimated operations of a step: 6 per encoder parameter and token read by an encoder."""
         parameters: int = self.model.encoder.num_parameters(exclude_embeddings=True)
         tokens: int = sum(inputs["views"][name]["input_ids"].numel() for name in self.model.config.encoder_specs)
         return 6 * tokens * parameters
+
+
+def _check(model: BottleneckForPreTraining, args: TrainingArguments, chunk: int | None) -> None:
+    """Raise `InputError` for settings that would give silently wrong results."""
+    name, contrasts = model.config.model_type, model.config.contrasts
+    if args.n_gpu > 1:
+        raise InputError("One process would drive several GPUs; start with `accelerate launch`, one process per GPU.")
+    if args.dataloader_persistent_workers:
+        raise InputError("dataloader_persistent_workers would freeze the masks of the first epoch; leave it off.")
+    if contrasts and args.gradient_accumulation_steps > 1:
+        raise InputError(
+            f"{name} contrasts the texts of a batch, which gradient_accumulation_steps would cut up; leave it at 1, "
+            "set per_device_train_batch_size, and let --chunk bound what is read at once."
+        )
+    if model.config.siblings and (args.per_device_train_batch_size % 2 or args.per_device_eval_batch_size % 2):
+        raise InputError(f"{name} reads texts in pairs; batch sizes must be even.")
+    if chunk is not None and (not contrasts or chunk < 2 or chunk % 2):
+        which = "" if contrasts else f", which {name} does not"
+        raise InputError(f"chunk is {chunk}: it is an even number of texts, for methods that contrast them{which}.")
 
 
 def _check_streaming(model: BottleneckForPreTraining, args: TrainingArguments) -> None:
@@ -302,19 +327,19 @@ def _cut(views: Views, size: int) -> list[Views]:
     ]
 
 
-def _random_state() -> tuple[Tensor, list[Tensor]]:
+def _random_state() -> RandomState:
     """State of the random generators that dropout draws from."""
     return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
 
 
-def _set_random_state(state: tuple[Tensor, list[Tensor]]) -> None:
+def _set_random_state(state: RandomState) -> None:
     torch.set_rng_state(state[0])
     if state[1]:
         torch.cuda.set_rng_state_all(state[1])
 
 
 class _EpochCallback(TrainerCallback):
-    """Tells the collator and the sampler which visit of the corpus begins (also when a run is resumed)."""
+    """Tells the collator and the sampler which epoch begins (also when a run is resumed)."""
 
     def __init__(self, trainer: PreTrainer) -> None:
         self.trainer = trainer

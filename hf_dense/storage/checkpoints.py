@@ -1,54 +1,194 @@
-"""Finding and checking the checkpoint a run resumes from."""
+"""Resuming a training: from which checkpoint, with what settings, and to the same end as if it had never stopped."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.errors import InputError
+from hf_dense.storage.manifest import Manifest, difference
+from hf_dense.storage.output import Occupied, Output, Source
+from hf_dense.storage.process_group import decide_together
+
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainingArguments
+
+_STATE: Final = "trainer_state.json"  # written last: a checkpoint that has it is complete
+_CLAIMS: Final = ("checkpoint-*", "runs", _STATE, "training_args.bin")
+
+# What does not decide on the weights that a training ends with; an argument that is not named here does. By line: where
+# it is written; what is said of it; what is kept, and where it goes on; what is published; devices and processes; the
+# reading of data; memory; how evaluations are computed; the size of a device's batch, for which `batch_size` stands.
+_UNDECISIVE: Final = """
+output_dir overwrite run_name project trackio_space_id trackio_bucket_id trackio_static_space_id
+do_train do_eval do_predict report_to disable_tqdm logging_strategy logging_steps logging_first_step
+log_on_each_node logging_nan_inf_filter log_level log_level_replica include_num_input_tokens_seen
+debug skip_memory_metrics
+save_strategy save_steps save_total_limit save_only_model save_on_each_node enable_jit_checkpoint
+resume_from_checkpoint ignore_data_skip restore_callback_states_from_checkpoint
+push_to_hub hub_token hub_private_repo hub_model_id hub_strategy hub_always_push hub_revision
+use_cpu local_rank ddp_find_unused_parameters ddp_bucket_cap_mb ddp_broadcast_buffers ddp_static_graph ddp_backend
+ddp_timeout fsdp fsdp_config deepspeed parallelism_config
+dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers dataloader_prefetch_factor
+dataloader_in_order dataloader_multiprocessing_context
+torch_empty_cache_steps activation_checkpointing activation_checkpointing_kwargs gradient_checkpointing
+gradient_checkpointing_kwargs
+per_device_eval_batch_size eval_accumulation_steps eval_do_concat_batches eval_use_gather_object prediction_loss_only
+batch_eval_metrics include_for_metrics
+per_device_train_batch_size
+"""
 
 
-def checkpoint_to_resume(wanted: str | None, output_dir: str, method: str) -> str | None:
-    """The checkpoint to resume from.
+def decisive(arguments: TrainingArguments) -> dict[str, Any]:
+    """The training arguments that the result depends on, ready for JSON.
+
+    `batch_size` is that of an optimiser step, over all processes and accumulated batches. The number of epochs has no
+    part where that of steps is given, nor has what is saved where no best checkpoint is chosen.
+    """
+    given = {each.name: getattr(arguments, each.name) for each in fields(arguments) if each.init}
+    values = {**given, **arguments.to_dict()}  # which leaves functions out
+    left_out = {*_UNDECISIVE.split(), *(["num_train_epochs"] if arguments.max_steps > 0 else [])}
+    if arguments.load_best_model_at_end:
+        left_out -= {"save_strategy", "save_steps"}
+    step = arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
+    chosen = {"batch_size": step, **{name: value for name, value in values.items() if name not in left_out}}
+    found: dict[str, Any] = json.loads(json.dumps(chosen, default=_named))
+    return found
+
+
+def _named(value: Any) -> str:
+    """A class or a function by its name, which is the same in every run; of other things the text."""
+    return f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else str(value)
+
+
+def occupy_training(
+    output: Output,
+    kind: str,
+    settings: Mapping[str, Any],
+    sources: Mapping[str, Source],
+    arguments: TrainingArguments,
+    claims: Iterable[str] = (),
+) -> Occupied:
+    """Begin a training in its directory, or go on with it; see `Output.occupy`.
 
     Args:
-        wanted: a checkpoint directory; `true` or `last` for the newest complete one in `output_dir`; None for none.
-        output_dir: the run's directory.
-        method: the method being trained.
+        output: the directory, which is `arguments.output_dir`; it is not replaced where a checkpoint is asked for.
+        settings: all that the result depends on beside the sources and `decisive(arguments)`.
+        claims: names in the directory that the training has to itself, beside checkpoints and what is logged.
+
+    Raises:
+        InputError: as `Output.occupy` has it (the run was of other settings, more steps say), or
+            `resume_from_checkpoint` names a checkpoint that is not there or not of the same run.
+    """
+    wanted = arguments.resume_from_checkpoint
+    everything = {**settings, **decisive(arguments)}
+    if _is_asked_for(wanted):
+        output = replace(output, overwrite=False)
+        decide_together(lambda: _find(output.path, wanted))
+    names = [*_CLAIMS, *claims]
+    return output.occupy(kind, everything, sources, seed=arguments.seed, claims=names)
+
+
+def checkpoint_to_resume(work: Occupied, wanted: str | bool | None) -> str | None:
+    """The checkpoint that a training goes on from.
+
+    Args:
+        work: the directory of the training; all its checkpoints are of the same run.
+        wanted: `resume_from_checkpoint`: None for the newest complete one, if there is one; `last` or `true` for the
+            newest, which must be there; `false` for none; or a path.
 
     Returns:
         Its path, or None to start anew.
 
     Raises:
-        InputError: there is none, it is incomplete, or it is of another method.
+        InputError: there is none, it is incomplete, or of a run that was made from something else.
     """
-    if wanted is None or wanted.lower() == "false":
-        _refuse_foreign(Path(output_dir), method)
-        return None
-    if wanted.lower() in ("true", "last"):
-        newest = newest_checkpoint(output_dir)
-        if newest is None:
-            raise InputError(f"There is no complete checkpoint in {output_dir} to resume from; start without resuming.")
-        found = newest
-    else:
-        found = Path(wanted)
-        if not (found / "trainer_state.json").is_file():
-            raise InputError(f"{wanted} is not a complete checkpoint (it has no trainer_state.json).")
-    _refuse_foreign(found, method)
-    return str(found)
+
+    def choose() -> str | None:
+        found = _find(work.path, wanted)
+        if found is not None and found.parent.resolve() != work.path.resolve():
+            _check_origin(found, work.manifest)
+        return None if found is None else str(found)
+
+    return decide_together(choose)
 
 
-def newest_checkpoint(output_dir: str | os.PathLike[str]) -> Path | None:
-    """The newest checkpoint of a Trainer in `output_dir`, or None; one that is not complete is passed over."""
-    complete = (path for path in Path(output_dir).glob("checkpoint-[0-9]*") if (path / "trainer_state.json").is_file())
+def newest_checkpoint(directory: str | os.PathLike[str]) -> Path | None:
+    """The newest checkpoint of a Trainer in `directory`, or None; one that is not complete is passed over."""
+    complete = (path for path in Path(directory).glob("checkpoint-[0-9]*") if (path / _STATE).is_file())
     return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
-def _refuse_foreign(directory: Path, method: str) -> None:
-    """Raise `InputError` when `directory` holds a model of another method."""
-    config = directory / "config.json"
-    if config.is_file():
-        found = json.loads(config.read_text(encoding="utf-8")).get("model_type")
-        if found != method:
-            raise InputError(f"{directory} holds a {found!r} model, not {method!r}; use another directory or method.")
+def train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
+    """Train, from a checkpoint where one is given: the weights are those of a run that was never stopped.
+
+    The `Trainer` of transformers, and those of Sentence-Transformers that are built on it, train one step more when a
+    run was killed after its last checkpoint, forget how many evaluations brought no better model, and evaluate a
+    resumed model at the start again. Here they do not.
+
+    Args:
+        trainer: any such trainer.
+        checkpoint: a complete checkpoint of the same run, or None.
+    """
+    if checkpoint is None:
+        trainer.train()
+        return
+    from transformers import TrainerState
+
+    state = TrainerState.load_from_json(str(Path(checkpoint) / _STATE))
+    trainer.args.eval_on_start = False
+    trainer.args.restore_callback_states_from_checkpoint = True
+    if not _is_finished(state):
+        trainer.train(resume_from_checkpoint=str(checkpoint))
+        return
+    plan = trainer.set_initial_training_values
+
+    def without_epochs(*given: Any, **named: Any) -> Any:
+        """All the values that training begins with, but no epoch is left to be trained."""
+        return (0, *plan(*given, **named)[1:])
+
+    trainer.set_initial_training_values = without_epochs  # type: ignore[method-assign]
+    try:
+        trainer.train(resume_from_checkpoint=str(checkpoint))
+    finally:
+        del trainer.set_initial_training_values
+    trainer.state.num_train_epochs = state.num_train_epochs
+
+
+def _is_finished(state: Any) -> bool:
+    """Whether a training was at its end: by its number of steps, or stopped before it."""
+    control = state.stateful_callbacks.get("TrainerControl", {}).get("args", {})
+    return state.global_step >= state.max_steps or bool(control.get("should_training_stop"))
+
+
+def _is_asked_for(wanted: str | bool | None) -> bool:
+    return wanted is not None and str(wanted).lower() != "false"
+
+
+def _find(directory: Path, wanted: str | bool | None) -> Path | None:
+    """The checkpoint that is wanted of a run in `directory`."""
+    if not _is_asked_for(wanted):
+        return newest_checkpoint(directory) if wanted is None else None
+    if str(wanted).lower() in ("true", "last"):
+        newest = newest_checkpoint(directory)
+        if newest is None:
+            raise InputError(f"There is no complete checkpoint in {directory} to resume from; start without resuming.")
+        return newest
+    found = Path(str(wanted))
+    if not (found / _STATE).is_file():
+        raise InputError(f"{wanted} is not a complete checkpoint (it has no {_STATE}).")
+    return found
+
+
+def _check_origin(checkpoint: Path, manifest: Manifest) -> None:
+    """Raise `InputError` unless a checkpoint is of a run that was made from the same things."""
+    run = Manifest.load(checkpoint.parent)
+    if run is None or run.kind != manifest.kind:
+        what = "nothing says what run it is of" if run is None else f"it is of another kind of run ({run.kind})"
+        raise InputError(f"{checkpoint} cannot be resumed from: {what}; name a checkpoint of this {manifest.kind}.")
+    if other := difference(run.made_from, manifest.made_from):
+        raise InputError(f"{checkpoint} is of a run with {other}; name a checkpoint of the same run, or start anew.")

@@ -41,6 +41,8 @@ from hf_dense.version import __version__
 _LOCK: Final = f"{OWN_PREFIX}.lock"
 _RESULT, _PIECES, _OLD = "result", "pieces", "old"  # in the directory of unfinished work
 
+_VERSION: Final = "version of hf_dense"
+
 NEW, DONE, RESUMED = "new", "done", "resumed"
 
 
@@ -129,6 +131,8 @@ class Output:
         The other arguments and the errors are those of `stage`.
         """
         wanted = replace(self._manifest(kind, settings, sources or {}, seed), claims=tuple(claims))
+        if again:  # a folder outlives the version that made it; each of its parts names its own
+            del wanted.made_from[_VERSION]
         check_place(self.path, sources or {})
         with plain_errors(self.path):
             return decide_together(lambda: Occupied(self, wanted, again))
@@ -140,7 +144,7 @@ class Output:
             **{name: source.fingerprint for name, source in sources.items()},
             **settings,
             **({} if seed is None else {"seed": seed}),
-            "version of hf_dense": __version__,
+            _VERSION: __version__,
         }
         return Manifest(
             kind,
@@ -421,7 +425,8 @@ class Occupied:
             elif before is not None:
                 self.resumed = True
                 self.facts = before.facts
-            replace(self.manifest, files=before.files if self.resumed and before else {}).save(self.path)
+            files = before.files if self.resumed and before else {}
+            replace(self.manifest, files=files, facts=self.facts).save(self.path)
         except BaseException:
             self._lock.release()
             raise

@@ -10,8 +10,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 PACKAGES = (
     "hf_dense",
     "torch",
@@ -65,6 +63,8 @@ def describe_commit(directory: Path) -> dict[str, Any] | None:
 
 def describe_hardware() -> dict[str, Any]:
     """Give `cpu` (model), `cores` usable by this process, `memory_gib` of the machine, `cuda` (device name or None)."""
+    import torch  # which takes seconds, and is not needed to know what an output is
+
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": _cpu_model(),

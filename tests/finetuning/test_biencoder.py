@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,11 @@ from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 from tiny_retriever import random_words, write_encoder, write_retriever
 
 from hf_dense import InputError
+from hf_dense.finetuning import training
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune, load_history
+from hf_dense.finetuning.training import CarefulTraining
+from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.output import Output
 
 
 @pytest.fixture(scope="module")
@@ -74,19 +80,93 @@ def test_equal_seeds_give_equal_weights_and_other_seeds_do_not(retriever: Path, 
     assert not all(torch.equal(first[name], other[name]) for name in first)
 
 
-def test_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
-    retriever: Path, pairs: Dataset, tmp_path: Path
+def killed(*given: Any, **named: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def killed_after(steps: int, trainer: type = CarefulTraining) -> Iterator[None]:
+    """Trainings die when they have taken so many steps."""
+    step, left = trainer.training_step, iter(range(steps))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            trainer, "training_step", lambda *given: (step if next(left, None) is not None else killed)(*given)
+        )
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
+@contextmanager
+def killed_at_the_end() -> Iterator[None]:
+    """Trainings die when they are done and the model is to be written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "write_model_card", killed)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
+@pytest.mark.parametrize("kill", [2, 5, None])
+def test_a_killed_run_goes_on_and_ends_with_the_weights_of_an_uninterrupted_one(
+    retriever: Path, pairs: Dataset, tmp_path: Path, kill: int | None
 ) -> None:
     options = {"max_steps": 10, "save_strategy": "steps", "save_steps": 4}
     whole = finetune(retriever, pairs, arguments(tmp_path / "whole", **options))
 
-    (tmp_path / "killed").mkdir()
-    shutil.copytree(tmp_path / "whole" / "checkpoint-4", tmp_path / "killed" / "checkpoint-4")
-    resumed = finetune(retriever, pairs, arguments(tmp_path / "killed", resume_from_checkpoint="true", **options))
+    with killed_at_the_end() if kill is None else killed_after(kill):
+        finetune(retriever, pairs, arguments(tmp_path / "killed", **options))
+    assert not (tmp_path / "killed" / "model").exists()
+    resumed = finetune(retriever, pairs, arguments(tmp_path / "killed", **options))
 
     expected, found = weights(whole), weights(resumed)
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     assert [entry["step"] for entry in load_history(tmp_path / "killed") if "loss" in entry] == list(range(1, 11))
+    assert not list(tmp_path.glob("**/*.partial"))
+
+
+def test_the_same_again_is_done_and_something_else_refused(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    model = finetune(retriever, pairs, arguments(run))
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    assert finetune(retriever, pairs, arguments(run, logging_steps=2, per_device_eval_batch_size=4)) == model
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+    words = pairs.map(lambda row: {"passage": row["passage"].upper()})
+    other = write_retriever(tmp_path / "other", seed=1)
+    for start, data, changes, difference in [
+        (retriever, pairs, {"learning_rate": 1e-3}, r"learning_rate \(0.002, now 0.001\)"),
+        (retriever, pairs, {"seed": 6}, "seed"),
+        (retriever, pairs, {"temperature": 2.0}, "temperature"),
+        (other, pairs, {}, "model"),
+        (retriever, words, {}, "pairs"),
+        (retriever, pairs.select(range(95)), {}, "pairs"),
+    ]:
+        with pytest.raises(InputError, match=f"was made from another {difference}.*--overwrite"):
+            finetune(start, data, arguments(run, **changes))
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+    expected = weights(finetune(retriever, pairs, arguments(tmp_path / "anew", seed=6)))
+    found = weights(finetune(retriever, pairs, arguments(run, seed=6, overwrite=True)))
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_a_model_tells_what_it_was_made_from(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
+    model = finetune(retriever, pairs, arguments(tmp_path / "run"), output=Output(tmp_path / "run", command="me"))
+    manifest = Manifest.load(model)
+    assert manifest is not None
+    assert (manifest.kind, manifest.sources["model"], manifest.command) == ("retriever", str(retriever), "me")
+    assert (manifest.made_from["learning_rate"], manifest.facts["steps"]) == (2e-3, 6)
+    assert "learning_rate" in (model / "README.md").read_text()
+    shutil.rmtree(model)
+    with pytest.raises(InputError, match="model is gone, although its training is complete"):
+        finetune(retriever, pairs, arguments(tmp_path / "run"))
+
+
+def test_a_foreign_directory_is_not_touched(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "run" / "checkpoint-4").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoint-4" / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="was not written by hf_dense"):
+        finetune(retriever, pairs, arguments(tmp_path / "run", overwrite=True))
+    with pytest.raises(InputError, match="would be lost"):
+        finetune(retriever, pairs, arguments(retriever, overwrite=True))
+    assert (tmp_path / "run" / "checkpoint-4" / "thesis.tex").exists()
 
 
 @pytest.mark.parametrize(("similarity", "temperature"), [("dot", 2.0), ("cosine", 0.05)])
@@ -130,8 +210,8 @@ def test_the_card_quotes_no_training_text(retriever: Path, tmp_path: Path) -> No
     [
         ({}, {"passage": "text"}, "has no column 'passage'"),
         ({"per_device_train_batch_size": 97}, {}, "fewer than one batch of 97"),
-        ({"resume_from_checkpoint": "true"}, {}, "There is no checkpoint in"),
-        ({"resume_from_checkpoint": "nowhere"}, {}, "There is no checkpoint directory nowhere"),
+        ({"resume_from_checkpoint": "true"}, {}, "There is no complete checkpoint in"),
+        ({"resume_from_checkpoint": "nowhere"}, {}, "nowhere is not a complete checkpoint"),
     ],
 )
 def test_bad_input_is_one_sentence(

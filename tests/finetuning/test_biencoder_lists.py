@@ -1,9 +1,9 @@
-"""Fine-tuning on lists: the losses that were asked for, exact chunks, other negatives at each visit, exact resume."""
+"""Fine-tuning on lists: the losses that were asked for, exact chunks, other negatives in every epoch, exact resume."""
 
 from __future__ import annotations
 
 import math
-import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
-from test_biencoder import arguments, weights
+from test_biencoder import arguments, killed_after, killed_at_the_end, weights
 from tiny_retriever import random_words, write_retriever
 
 from hf_dense.errors import InputError
@@ -101,29 +101,63 @@ def test_the_loss_falls_and_both_parts_are_logged(retriever: Path, tmp_path: Pat
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
     retriever: Path, tmp_path: Path, kill: int
 ) -> None:
-    """Three steps are a visit: before its end, past it, and in the third."""
+    """Three steps are an epoch: before its end, past it, and in the third."""
     options = {"max_steps": 9, "save_strategy": "steps", "save_steps": 1}
     whole = finetune(retriever, lists(), arguments(tmp_path / "whole", **options))
-    shutil.copytree(tmp_path / "whole" / f"checkpoint-{kill}", tmp_path / "killed" / f"checkpoint-{kill}")
-    resumed = finetune(retriever, lists(), arguments(tmp_path / "killed", resume_from_checkpoint="true", **options))
+    with killed_after(kill):
+        finetune(retriever, lists(), arguments(tmp_path / "killed", **options))
+    resumed = finetune(retriever, lists(), arguments(tmp_path / "killed", **options))
     expected, found = weights(whole), weights(resumed)
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
-def test_every_visit_draws_other_negatives(retriever: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, visits = lists(), list[int]()
-    monkeypatch.setattr(PassageLists, "draw", lambda self, row: (visits.append(self.visit), ["p0", "p1", "p2"])[1])
+def test_every_epoch_draws_other_negatives(retriever: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, epochs = lists(), list[int]()
+    monkeypatch.setattr(PassageLists, "draw", lambda self, row: (epochs.append(self.epoch), ["p0", "p1", "p2"])[1])
     finetune(retriever, made, arguments(tmp_path / "run", max_steps=9))
-    assert visits == sorted(visits)
-    assert set(visits) == {0, 1, 2}
+    assert epochs == sorted(epochs)
+    assert set(epochs) == {0, 1, 2}
 
 
-def test_the_best_checkpoint_is_kept_and_training_ends_early(retriever: Path, tmp_path: Path) -> None:
-    made = lists()
+def search_of(made: PassageLists, **options: Any) -> InformationRetrievalEvaluator:
     queries = {entry.id: entry.query for entry in made.entries}
     corpus = dict(zip(made.ids, made.corpus["text"], strict=True))
     relevant = {entry.id: set(entry.positives) for entry in made.entries}
-    evaluator = InformationRetrievalEvaluator(queries, corpus, relevant, mrr_at_k=[10], name="tuning")
+    return InformationRetrievalEvaluator(queries, corpus, relevant, mrr_at_k=[10], name="validation", **options)
+
+
+def test_other_lists_passages_or_evaluations_are_refused(retriever: Path, tmp_path: Path) -> None:
+    """The number of lists is the same every time."""
+    run, made = tmp_path / "run", lists()
+    options = {"eval_strategy": "steps", "eval_steps": 3}
+    evaluator = search_of(made)
+    model = finetune(retriever, made, arguments(run, **options), evaluator=evaluator)
+    assert finetune(retriever, lists(), arguments(run, **options), evaluator=evaluator) == model, "used, it is the same"
+    first = made.entries[0]
+    for entry in (
+        replace(first, query="other"),
+        replace(first, negatives=first.negatives[::-1]),
+        replace(first, positives=("p1",)),
+        replace(first, scores={**(first.scores or {}), "p0": 4.0}),
+    ):
+        other = lists()
+        other.replace([entry, *other.entries[1:]])
+        with pytest.raises(InputError, match="another lists"):
+            finetune(retriever, other, arguments(run, **options), evaluator=evaluator)
+    texts = made.corpus.map(lambda row: {"text": row["text"].replace("a", "b")})
+    for changed, evaluations, difference in [
+        (PassageLists(made.entries, texts, 3, seed=0), evaluator, "collection"),
+        (PassageLists(made.entries, made.corpus, 2, seed=0), evaluator, "passages"),
+        (PassageLists(made.entries, made.corpus, 3, seed=1), evaluator, "seed of the lists"),
+        (lists(), search_of(lists(size=40)), "evaluator"),
+        (lists(), search_of(made, truncate_dim=8), "evaluator"),
+    ]:
+        with pytest.raises(InputError, match=f"was made from another {difference}"):
+            finetune(retriever, changed, arguments(run, **options), evaluator=evaluations)
+
+
+@pytest.mark.parametrize("kill", [None, 7, 12])
+def test_a_training_that_ends_early_is_the_same_after_a_kill(retriever: Path, tmp_path: Path, kill: int | None) -> None:
     options = {
         "max_steps": 60,
         "eval_strategy": "steps",
@@ -131,15 +165,45 @@ def test_the_best_checkpoint_is_kept_and_training_ends_early(retriever: Path, tm
         "save_strategy": "steps",
         "save_steps": 5,
         "load_best_model_at_end": True,
-        "metric_for_best_model": "tuning_cosine_mrr@10",
+        "metric_for_best_model": "validation_cosine_mrr@10",
+        "patience": 2,
+        "learning_rate": 0.2,
+    }
+    models = []
+    for name in ("whole", "killed"):
+        if name == "killed":
+            with killed_at_the_end() if kill is None else killed_after(kill):
+                finetune(retriever, lists(), arguments(tmp_path / name, **options), evaluator=search_of(lists()))
+        models.append(finetune(retriever, lists(), arguments(tmp_path / name, **options), evaluator=search_of(lists())))
+    expected, found = map(weights, models)
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    first, second = (
+        [row["step"] for row in load_history(tmp_path / name) if "eval_validation_cosine_mrr@10" in row]
+        for name in ("whole", "killed")
+    )
+    assert first == second
+    assert first[-1] < 60
+
+
+def test_the_best_checkpoint_is_kept_and_training_ends_early(retriever: Path, tmp_path: Path) -> None:
+    made = lists()
+    evaluator = search_of(made)
+    options = {
+        "max_steps": 60,
+        "eval_strategy": "steps",
+        "eval_steps": 5,
+        "save_strategy": "steps",
+        "save_steps": 5,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "validation_cosine_mrr@10",
         "patience": 2,
         "learning_rate": 0.2,  # after the first steps it gets worse
     }
     model = finetune(retriever, made, arguments(tmp_path / "run", **options), evaluator=evaluator)
     history = load_history(tmp_path / "run")
-    scores = [row["eval_tuning_cosine_mrr@10"] for row in history if "eval_tuning_cosine_mrr@10" in row]
+    scores = [row["eval_validation_cosine_mrr@10"] for row in history if "eval_validation_cosine_mrr@10" in row]
     assert len(scores) < 12
-    kept = evaluator(SentenceTransformer(str(model)))["tuning_cosine_mrr@10"]
+    kept = evaluator(SentenceTransformer(str(model)))["validation_cosine_mrr@10"]
     assert kept == pytest.approx(max(scores), abs=1e-6)
 
 

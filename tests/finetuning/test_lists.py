@@ -1,4 +1,4 @@
-"""Training lists: read with their scores, drawn anew at each visit and the same for a seed, filled where short."""
+"""Training lists: read with their scores, drawn anew in every epoch and the same for a seed, filled where short."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def test_lists_are_read_with_a_teachers_scores_alone(tmp_path: Path) -> None:
     assert scored.scores == {"p0": 5.0, "p1": 3.0, "p2": 2.0}
 
 
-def test_a_visit_draws_a_positive_and_negatives_and_the_next_others() -> None:
+def test_an_epoch_draws_a_positive_and_negatives_and_the_next_others() -> None:
     lists = PassageLists([entry()], corpus(), passages=4, seed=1)
     drawn = []
-    for visit in range(6):
-        lists.visit = visit
+    for epoch in range(6):
+        lists.epoch = epoch
         first, *others = lists.draw(0)
         assert first in ("p0", "p1")
         assert len(set(others)) == 3
@@ -114,7 +114,7 @@ def test_steps_share_no_query_and_no_positive() -> None:
         positives = [[entries[row].positives[0] for row in step] for step in steps]
         assert sum(len(set(step)) < len(step) for step in positives) <= 2, "only the last ones may have to"
     before = list(ListSampler(lists, 8))
-    lists.visit = 1
+    lists.epoch = 1
     assert list(ListSampler(lists, 8)) != before
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import load_entries
 from hf_dense.finetuning.mining import mine_negatives
 from hf_dense.hub.loading import load_retriever
+from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.output import Output
 
 WORDS = random_words(200)
 # p1 says the same as p0, and p2 nearly.
@@ -219,12 +220,48 @@ def test_a_killed_run_goes_on(
     with pytest.raises(KeyboardInterrupt):
         mine_negatives(retriever, collection, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    settings = json.loads((tmp_path / "out.partial" / "settings.json").read_text())
-    assert set(settings) == {"model", "texts", "block"}
     encoded[:] = []
+    with pytest.raises(InputError, match="holds unfinished work made from another depth"):
+        mine_negatives(retriever, collection, tmp_path / "out", depth=5)
+    assert not encoded
     rows = mine(retriever, collection, tmp_path / "out")
     assert sorted(encoded) == sorted(TEXTS[50:])
     assert rows == whole
+
+
+def test_the_same_again_is_done_and_something_else_refused(
+    retriever: SentenceTransformer, collection: Path, tmp_path: Path
+) -> None:
+    first = mine(retriever, collection, tmp_path / "out", depth=5)
+    before = (tmp_path / "out" / "README.md").stat().st_mtime_ns
+    assert mine(load_retriever(tmp_path / "model"), collection, tmp_path / "out", depth=5, batch_size=3) == first
+    assert (tmp_path / "out" / "README.md").stat().st_mtime_ns == before
+    other = write_retriever(tmp_path / "other", seed=1)
+    with pytest.raises(InputError, match="was made from another retriever"):
+        mine_negatives(other, collection, tmp_path / "out", depth=5)
+    with pytest.raises(InputError, match=r"was made from another skip \(0, now 1\)"):
+        mine_negatives(retriever, collection, tmp_path / "out", depth=5, skip=1)
+    moved = write_collection(tmp_path / "moved", judged=JUDGED[1:])
+    with pytest.raises(InputError, match="was made from another collection"):
+        mine_negatives(retriever, moved, tmp_path / "out", depth=5)
+    mine_negatives(other, collection, Output(tmp_path / "out", overwrite=True), depth=5)
+    manifest = Manifest.load(tmp_path / "out")
+    assert manifest is not None
+    assert manifest.sources["retriever"] == str(other)
+    assert manifest.facts["counts"]["queries"] == 3
+    assert manifest.facts["seconds"] > 0
+
+
+@pytest.mark.parametrize("place", ["data", "model", "thesis"])
+def test_what_is_read_and_what_is_foreign_is_not_replaced(
+    retriever: SentenceTransformer, collection: Path, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "README.md").write_text("years of work")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match=r"would be lost|was not written by hf_dense"):
+        mine_negatives(tmp_path / "model", collection, Output(tmp_path / place, overwrite=True))
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_bad_input_leaves_nothing(retriever: SentenceTransformer, collection: Path, tmp_path: Path) -> None:

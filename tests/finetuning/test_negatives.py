@@ -14,6 +14,7 @@ from tiny_retriever import random_words
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.finetuning.negatives import build_lexical_negatives
+from hf_dense.storage.output import Output
 
 
 def write_collection(folder: Path, judgements: list[tuple[str, str, int]] | None = None) -> Path:
@@ -41,8 +42,8 @@ def write_collection(folder: Path, judgements: list[tuple[str, str, int]] | None
 
 
 def build(tmp_path: Path, depth: int = 10, **named: Any) -> dict[str, dict[str, Any]]:
-    dataset = write_collection(tmp_path / "data", named.pop("judgements", None))
-    out = build_lexical_negatives(dataset, tmp_path / "out", depth=depth, **named)
+    collection = write_collection(tmp_path / "data", named.pop("judgements", None))
+    out = build_lexical_negatives(collection, tmp_path / "out", depth=depth, **named)
     table = parquet.read_table(out / "negatives" / "train.parquet")
     assert table.schema.names == list(TRAINING)
     return {row["query_id"]: row for row in table.to_pylist()}
@@ -80,6 +81,25 @@ def test_judgements_that_do_not_fit(tmp_path: Path, judgements: list[tuple[str, 
     with pytest.raises(InputError, match=sentence):
         build(tmp_path, judgements=judgements)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_same_again_is_done_and_foreign_files_stay(tmp_path: Path) -> None:
+    rows = build(tmp_path)
+    before = (tmp_path / "out" / "README.md").stat().st_mtime_ns
+    assert build_lexical_negatives(tmp_path / "data", tmp_path / "out", depth=10) == tmp_path / "out"
+    assert (tmp_path / "out" / "README.md").stat().st_mtime_ns == before
+    with pytest.raises(InputError, match=r"was made from another depth \(10, now 5\)"):
+        build_lexical_negatives(tmp_path / "data", tmp_path / "out", depth=5)
+    build_lexical_negatives(tmp_path / "data", Output(tmp_path / "out", overwrite=True), depth=5)
+    table = parquet.read_table(tmp_path / "out" / "negatives" / "train.parquet").to_pylist()
+    assert [row["negatives"] for row in table] == [row["negatives"][:5] for row in rows.values()]
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "README.md").write_text("a thesis")
+    for place in ("project", "data", "."):
+        with pytest.raises(InputError):
+            build_lexical_negatives(tmp_path / "data", Output(tmp_path / place, overwrite=True))
+    assert (tmp_path / "project" / "README.md").read_text() == "a thesis"
+    assert (tmp_path / "data" / "corpus.jsonl").exists()
 
 
 def test_a_split_that_is_not_there(tmp_path: Path) -> None:

@@ -16,15 +16,16 @@ import yaml
 from pyarrow import parquet
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from test_biencoder import killed, killed_after
 from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_encoder
 from transformers import ElectraConfig, ElectraForSequenceClassification
 
-from hf_dense.commands.main import main
 from hf_dense.errors import InputError
-from hf_dense.experiments.pipeline_results import measure_stages
+from hf_dense.finetuning import mining, scoring, training
 from hf_dense.finetuning import pipeline as pipeline_module
-from hf_dense.finetuning.biencoder import _BiencoderTrainer, load_history
-from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
+from hf_dense.finetuning.biencoder import load_history
+from hf_dense.finetuning.pipeline import Pipeline, run_pipeline, stage_seconds
+from hf_dense.storage.manifest import Manifest
 
 STAGES = ("bm25", "retriever1", "mined1", "retriever2", "mined2", "reranker", "scores", "distilled")
 
@@ -55,6 +56,10 @@ def write_base(folder: Path) -> Path:
 
 @pytest.fixture
 def given(tmp_path: Path) -> dict[str, Any]:
+    return settings(tmp_path)
+
+
+def settings(tmp_path: Path) -> dict[str, Any]:
     training = {
         "max_steps": 6,
         "per_device_train_batch_size": 8,
@@ -68,8 +73,8 @@ def given(tmp_path: Path) -> dict[str, Any]:
     }
     return {
         "collection": str(write_collection(tmp_path / "collection")),
-        "encoder": str(write_encoder(tmp_path / "encoder")),
-        "output_dir": str(tmp_path / "run"),
+        "model": str(write_encoder(tmp_path / "encoder")),
+        "out": str(tmp_path / "run"),
         "max_length": 48,
         "bm25": {"depth": 20},
         "retriever1": training,
@@ -94,7 +99,11 @@ def test_all_stages_are_made_once_and_measured(given: dict[str, Any], tmp_path: 
     models = run_pipeline(pipeline)
     assert list(models) == ["retriever1", "retriever2", "reranker", "distilled"]
     run = tmp_path / "run"
-    assert {path.stem for path in (run / "stages").glob("*.json")} == {"encoder", *STAGES}
+    manifests = {path.name: Manifest.load(path) for path in run.iterdir() if path.is_dir()}
+    assert {name: manifest and manifest.state for name, manifest in manifests.items()} == dict.fromkeys(
+        ("encoder", *STAGES), "complete"
+    )
+    assert all(stage_seconds(run, name) > 0 for name in STAGES)
     for name in ("retriever1", "retriever2", "distilled"):
         assert SentenceTransformer(str(models[name])).similarity_fn_name == "cosine"
     assert CrossEncoder(str(models["reranker"])).predict([("a", "b")]).shape == (1,)
@@ -102,7 +111,10 @@ def test_all_stages_are_made_once_and_measured(given: dict[str, Any], tmp_path: 
     assert all(row["positive_scores"] and len(row["negative_scores"]) == len(row["negatives"]) for row in scored)
     before = files(run)
     assert run_pipeline(pipeline) == models
-    assert files(run) == before, "nothing is made twice"
+    after = files(run)
+    assert {path for path in after if after[path] != before.get(path)} == {str(run / "hf_dense.json")}, "nothing else"
+    from hf_dense.experiments.pipeline_results import measure_stages
+
     table = measure_stages(pipeline, models, "dev")
     assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["bm25", *models]
     facts = json.loads((run / "results.json").read_text())
@@ -114,46 +126,49 @@ def test_all_stages_are_made_once_and_measured(given: dict[str, Any], tmp_path: 
         measure_stages(pipeline, models, "train")
 
 
-@pytest.mark.parametrize("stage", ["retriever1", "mined1", "reranker", "scores", "distilled"])
-def test_a_killed_stage_is_gone_on_with(given: dict[str, Any], tmp_path: Path, stage: str) -> None:
-    whole = run_pipeline(Pipeline.of({**given, "output_dir": str(tmp_path / "whole")}))
-    function = {"retriever1": "finetune", "distilled": "finetune", "reranker": "train_reranker"}
-    function |= {"mined1": "mine_negatives", "scores": "score_lists"}
-    with pytest.MonkeyPatch.context() as patch:
-        real, calls = getattr(pipeline_module, function[stage]), []
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, torch.Tensor]]:
+    """The weights of a run that nothing stopped."""
+    place = tmp_path_factory.mktemp("whole")
+    return {name: weights(model) for name, model in run_pipeline(Pipeline.of(settings(place))).items()}
 
-        def dies(*arguments: Any, **named: Any) -> Any:
-            calls.append(arguments)
-            place = str(tmp_path / "run" / stage)
-            if place in str(arguments) + str(named):
-                if stage in ("retriever1", "distilled"):
-                    step = _BiencoderTrainer.training_step
-                    left = iter(range(4))
-                    patch.setattr(
-                        _BiencoderTrainer,
-                        "training_step",
-                        lambda *inner: step(*inner) if next(left, None) is not None else killed(),
-                    )
-                    return real(*arguments, **named)
-                killed()
-            return real(*arguments, **named)
 
-        patch.setattr(pipeline_module, function[stage], dies)
-        with pytest.raises(KeyboardInterrupt):
+def weights(model: Path) -> dict[str, torch.Tensor]:
+    return load_file(model / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "calls"),
+    [
+        (mining, "write_lists", 0),  # of mined1, its vectors done
+        (mining, "write_lists", 1),
+        (scoring, "_join", 0),
+        (training, "write_model_card", 2),  # of the re-ranker, trained
+        *((None, "training_step", steps) for steps in (3, 6 + 5, 12 + 1, 18 + 4)),
+    ],
+)
+def test_a_killed_stage_is_gone_on_with(
+    given: dict[str, Any], whole: dict[str, dict[str, torch.Tensor]], module: Any, function: str, calls: int
+) -> None:
+    if module is None:
+        with killed_after(calls):
             run_pipeline(Pipeline.of(given))
-    assert json.loads((tmp_path / "run" / "stages" / f"{stage}.json").read_text())["seconds"] is None
+    else:
+        real, left = getattr(module, function), iter(range(calls))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, function, lambda *a, **n: (real if next(left, None) is not None else killed)(*a, **n))
+            with pytest.raises(KeyboardInterrupt):
+                run_pipeline(Pipeline.of(given))
     models = run_pipeline(Pipeline.of(given))
+    assert models.keys() == whole.keys()
     for name, model in models.items():
-        first, second = (load_file(folder / "model.safetensors") for folder in (model, whole[name]))
-        assert all(torch.equal(first[key], second[key]) for key in second), name
-
-
-def killed() -> Any:
-    raise KeyboardInterrupt
+        found = weights(model)
+        assert all(torch.equal(found[key], whole[name][key]) for key in whole[name]), name
+    assert not list(Path(given["out"]).glob("**/*.partial"))
 
 
 def test_the_best_checkpoint_on_held_out_queries_is_kept(given: dict[str, Any], tmp_path: Path) -> None:
-    given = {**given, "tuning": 0.3, "tuning_passages": 50, "distilled": None}
+    given = {**given, "validation": 0.3, "validation_passages": 50, "distilled": None}
     for name in ("retriever1", "retriever2", "reranker"):
         given[name] = (
             {**given[name], "eval_steps": 2, "patience": 5} if name != "reranker" else {**given[name], "eval_steps": 2}
@@ -161,7 +176,7 @@ def test_the_best_checkpoint_on_held_out_queries_is_kept(given: dict[str, Any], 
     run_pipeline(Pipeline.of(given))
     for name in ("retriever1", "reranker"):
         state = json.loads((tmp_path / "run" / name / "trainer_state.json").read_text())
-        key = "eval_tuning_cosine_mrr@10" if name == "retriever1" else "eval_tuning_mrr@10"
+        key = "eval_validation_cosine_mrr@10" if name == "retriever1" else "eval_validation_mrr@10"
         measured = [row[key] for row in state["log_history"] if key in row]
         assert len(measured) == 3
         assert state["best_metric"] == max(measured)
@@ -172,22 +187,18 @@ def test_negatives_are_mined_again_while_training(given: dict[str, Any], tmp_pat
     given["retriever2"] = {**given["retriever2"], "max_steps": 16, "refresh": 1, "start": "retriever1"}
     whole = run_pipeline(Pipeline.of(given))["retriever2"]
     run = tmp_path / "run" / "retriever2"
-    assert sorted(path.name for path in run.glob("refresh-*")) == ["refresh-1", "refresh-2"], "7 steps are a visit"
+    assert sorted(path.name for path in run.glob("refresh-*")) == ["refresh-1", "refresh-2"], "7 steps are an epoch"
     first, second = (parquet.read_table(run / f"refresh-{at}/negatives/train.parquet").to_pylist() for at in (1, 2))
     assert [row["negatives"] for row in first] != [row["negatives"] for row in second]
-    with pytest.MonkeyPatch.context() as patch:
-        step, left = _BiencoderTrainer.training_step, iter(range(10 + 6))  # retriever1 takes six of them
-        patch.setattr(
-            _BiencoderTrainer,
-            "training_step",
-            lambda *inner: step(*inner) if next(left, None) is not None else killed(),
-        )
-        again = {**given, "output_dir": str(tmp_path / "again")}
-        with pytest.raises(KeyboardInterrupt):
-            run_pipeline(Pipeline.of(again))
+    again = {**given, "out": str(tmp_path / "again")}
+    with killed_after(6 + 10):  # retriever1 takes six of them
+        run_pipeline(Pipeline.of(again))
     resumed = run_pipeline(Pipeline.of(again))["retriever2"]
-    expected, found = (load_file(folder / "model.safetensors") for folder in (whole, resumed))
+    expected, found = weights(whole), weights(resumed)
     assert all(torch.equal(expected[key], found[key]) for key in expected)
+    for changes, difference in (({"refresh": 2}, r"every \(1, now 2\)"), ({"max_steps": 17}, "max_steps")):
+        with pytest.raises(InputError, match=f"retriever2 was made from another {difference}"):
+            run_pipeline(Pipeline.of({**again, "retriever2": {**again["retriever2"], **changes}}))
 
 
 def test_a_share_of_the_queries(given: dict[str, Any], tmp_path: Path) -> None:
@@ -199,21 +210,37 @@ def test_a_share_of_the_queries(given: dict[str, Any], tmp_path: Path) -> None:
     assert 18 < seen[0] < 42
 
 
-def test_another_runs_stages_are_left_alone(given: dict[str, Any], tmp_path: Path) -> None:
-    given = {**given, "retriever2": None, "reranker": None, "distilled": None}
+def test_what_was_made_from_something_else_is_refused_or_replaced(given: dict[str, Any], tmp_path: Path) -> None:
+    given = {**given, "reranker": None, "distilled": None}
     run_pipeline(Pipeline.of(given))
     before = files(tmp_path / "run")
     other = {**given, "retriever1": {**given["retriever1"], "learning_rate": 1e-4}}
-    with pytest.raises(InputError, match=r"retriever1 was made with another learning_rate; choose another output_dir"):
+    with pytest.raises(InputError, match=r"retriever1 was made from another learning_rate \(0.001, now 0.0001\)"):
         run_pipeline(Pipeline.of(other))
+    assert files(tmp_path / "run").keys() == before.keys()
+    run_pipeline(Pipeline.of({**other, "overwrite": True}))
+    after = files(tmp_path / "run")
+    changed = {Path(path).relative_to(tmp_path / "run").parts[0] for path in before if after[path] != before[path]}
+    assert changed == {"retriever1", "mined1", "retriever2", "hf_dense.json"}, "what follows from it, and no more"
     with (tmp_path / "collection" / "corpus.jsonl").open("a") as stream:
         stream.write('{"_id": "new", "title": "", "text": "one more"}\n')
-    with pytest.raises(InputError, match=r"bm25 was made with another corpus.jsonl"):
-        run_pipeline(Pipeline.of(given))
-    assert files(tmp_path / "run") == before
-    (tmp_path / "foreign" / "bm25").mkdir(parents=True)
-    with pytest.raises(InputError, match="bm25 exists and was not made by this pipeline"):
-        run_pipeline(Pipeline.of({**given, "output_dir": str(tmp_path / "foreign")}))
+    with pytest.raises(InputError, match="bm25 was made from another collection"):
+        run_pipeline(Pipeline.of(other))
+
+
+def test_a_foreign_directory_is_not_touched(given: dict[str, Any], tmp_path: Path) -> None:
+    given = {**given, "retriever2": None, "reranker": None, "distilled": None, "overwrite": True}
+    for place in ("collection", "encoder", "foreign"):
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / "README.md").write_text("mine")
+        before = files(tmp_path / place)
+        with pytest.raises(InputError, match="was not written by hf_dense"):
+            run_pipeline(Pipeline.of({**given, "out": str(tmp_path / place)}))
+        assert files(tmp_path / place) == before
+    run_pipeline(Pipeline.of(given))
+    (tmp_path / "run" / "retriever1" / "thesis.tex").write_text("mine")
+    with pytest.raises(InputError, match=r"thesis\.tex is not as hf_dense wrote it"):
+        run_pipeline(Pipeline.of({**given, "seed": 7}))
 
 
 @pytest.mark.parametrize(
@@ -223,14 +250,17 @@ def test_another_runs_stages_are_left_alone(given: dict[str, Any], tmp_path: Pat
         ({"reranker": None}, "The section distilled needs reranker"),
         ({"retriever1": {"learning": 1}}, "The section retriever1 has the key 'learning', which is no option of it"),
         ({"mined": {"width": 1}}, "The section mined has the key 'width'"),
+        ({"mined": {"skip": -1}}, "The section mined has skip: -1; it is a whole number, 0 or more"),
+        ({"bm25": {"depth": "200"}}, "The section bm25 has depth: '200'; it is a whole number, 1 or more"),
         ({"retriever1": {"refresh": 1}}, "refresh belongs to the section retriever2, not to retriever1"),
         (
             {"retriever2": {"start": "bm25"}, "reranker": None, "distilled": None},
-            "starts from the encoder or from retriever1",
+            "starts from the model or from retriever1",
         ),
-        ({"tuning": 1.0}, "tuning is 1.0"),
-        ({"colection": "x"}, "The section pipeline has the key 'colection'"),
-        ({"encoder": None}, "does not say encoder"),
+        ({"validation": 1.0}, r"validation is 1.0"),
+        ({"fraction": 0}, "fraction is 0"),
+        ({"colection": "x"}, "The pipeline has the key 'colection'"),
+        ({"model": None}, "does not say model"),
         ({"bm25": [1]}, "The section bm25 must hold"),
     ],
 )
@@ -239,27 +269,72 @@ def test_settings_that_cannot_be(given: dict[str, Any], changes: dict[str, Any],
         Pipeline.of({**given, **changes})
 
 
+@pytest.mark.parametrize(
+    ("section", "changes", "sentence"),
+    [
+        ("distilled", {"contrast": "triplet"}, "The section distilled cannot be used: contrast is 'triplet'"),
+        ("distilled", {"learning_rate": "fast"}, "The section distilled has learning_rate: 'fast', which is no number"),
+        ("distilled", {"depth": 1}, "Lists of 3 passages for distilled need 2 scored negatives"),
+        ("distilled", {"lr_scheduler_type": "curved"}, "The section distilled cannot be used: curved is not a valid"),
+        ("retriever2", {"distillation": "kl"}, "distillation 'kl' needs a teacher's scores"),
+        ("retriever2", {"contrast": "own", "passages": 1}, "compares a query's own passages"),
+        ("retriever2", {"per_device_train_batch_size": 61}, "There are 60 training queries, fewer than one batch"),
+        ("retriever2", {"passages": 121}, "Lists of 121 passages for retriever2 were asked for; the corpus has 120"),
+        ("reranker", {"passages": 121}, "longer than the corpus"),
+        ("reranker", {"base": "nowhere/at/all"}, "There is no model directory nowhere/at/all"),
+        ("reranker", {"max_length": 1000}, "max_length is 1000; the encoder takes pairs of 4 to 96 tokens"),
+        ("mined", {"filter_by": "nowhere/at/all"}, "There is no model directory nowhere/at/all"),
+        ("mined", {"kind": "bm25"}, "kind of search is 'bm25'"),
+        ("", {"collection": "nowhere"}, "nowhere is not a directory"),
+        ("", {"split": "later"}, "no relevance judgements for split 'later'"),
+        ("", {"model": "nowhere/at/all"}, "There is no model directory nowhere/at/all"),
+        ("", {"max_length": 1000}, "max_length is 1000 tokens; the encoder"),
+        ("", {"similarity": "euclidean"}, "similarity is 'euclidean'"),
+        ("", {"validation": 1e-9}, "The share validation 1e-09 of the training queries holds none"),
+    ],
+)
+def test_all_is_checked_before_the_first_stage_begins(
+    given: dict[str, Any], tmp_path: Path, section: str, changes: dict[str, Any], sentence: str
+) -> None:
+    changed = {section: {**given[section], **changes}} if section else changes
+    with pytest.raises(InputError, match=sentence):
+        run_pipeline(Pipeline.of({**given, **changed}))
+    assert not (tmp_path / "run").exists()
+
+
+def test_numbers_that_yaml_reads_as_text(given: dict[str, Any], tmp_path: Path) -> None:
+    given = {**given, "retriever2": None, "reranker": None, "distilled": None}
+    given["retriever1"] = {**given["retriever1"], "learning_rate": "1e-3"}
+    assert yaml.safe_load("1e-3") == "1e-3"
+    run_pipeline(Pipeline.of(given))
+    rates = [row["learning_rate"] for row in load_history(tmp_path / "run" / "retriever1") if "loss" in row]
+    assert max(rates) == pytest.approx(1e-3)
+
+
 @pytest.mark.slow
 def test_two_processes_go_through_all_stages(given: dict[str, Any], tmp_path: Path) -> None:
     for name in ("retriever1", "retriever2", "reranker", "distilled"):
         given[name] = {**given[name], "per_device_train_batch_size": 4}
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(given))
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
-    launch += ["--main_process_port", "0", "-m", "hf_dense.commands.main", "finetune", str(tmp_path / "pipeline.yaml")]
+    launch += ["--main_process_port", "0", "-m", "hf_dense.commands.main", "finetune"]
+    launch += ["--config", str(tmp_path / "pipeline.yaml")]
     done = subprocess.run(launch, env=dict(os.environ), capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "| distilled |" in done.stdout
     histories = [load_history(tmp_path / "run" / name) for name in ("retriever1", "distilled")]
     for name in ("retriever1", "retriever2", "reranker", "distilled"):
         given[name] = {**given[name], "per_device_train_batch_size": 8}
-    run_pipeline(Pipeline.of({**given, "output_dir": str(tmp_path / "one")}))
+    run_pipeline(Pipeline.of({**given, "out": str(tmp_path / "one")}))
     for name, history in zip(("retriever1", "distilled"), histories, strict=True):
         alone = [row["loss"] for row in load_history(tmp_path / "one" / name) if "loss" in row]
         assert [row["loss"] for row in history if "loss" in row] == pytest.approx(alone, rel=0.2)
 
 
 def test_from_the_command_line(given: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = {**given, "retriever2": None, "reranker": None, "distilled": None, "output_dir": "elsewhere"}
+    given = {**given, "retriever2": None, "reranker": None, "distilled": None, "out": "elsewhere"}
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(given))
-    main(["finetune", str(tmp_path / "pipeline.yaml"), "--output_dir", str(tmp_path / "run")])
+    from hf_dense.commands.main import main
+
+    main(["finetune", "--config", str(tmp_path / "pipeline.yaml"), "--out", str(tmp_path / "run")])
     assert "| retriever1 |" in capsys.readouterr().out

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
+from test_biencoder import killed_after, killed_at_the_end
 from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_encoder, write_retriever
 from tokenizers import processors
 from transformers import (
@@ -42,6 +42,7 @@ from hf_dense.finetuning.reranker import (
     train_reranker,
 )
 from hf_dense.search.cross_encoder import load_reranker
+from hf_dense.storage.manifest import Manifest
 
 
 @pytest.fixture(scope="module")
@@ -201,30 +202,57 @@ def test_the_loss_falls_and_positives_come_first(encoder: Path, tmp_path: Path) 
     assert scores.min() < 0, "predict gives logits"
 
 
-@pytest.mark.parametrize("stopped", [2, 3, 5])
-def test_a_resumed_run_ends_as_an_uninterrupted_one(stopped: int, encoder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stopped", [2, 3, 5, None])
+def test_a_resumed_run_ends_as_an_uninterrupted_one(stopped: int | None, encoder: Path, tmp_path: Path) -> None:
     options = {"max_steps": 8, "save_strategy": "steps", "save_steps": 1}  # three steps in an epoch
     whole = train_reranker(encoder, lists(), arguments(tmp_path / "whole", **options), max_length=32)
 
-    (tmp_path / "killed").mkdir()
-    shutil.copytree(tmp_path / "whole" / f"checkpoint-{stopped}", tmp_path / "killed" / f"checkpoint-{stopped}")
-    (tmp_path / "killed" / "checkpoint-7").mkdir()  # not complete
-    resuming = arguments(tmp_path / "killed", resume_from_checkpoint="true", **options)
-    resumed = train_reranker(encoder, lists(), resuming, max_length=32)
+    with killed_at_the_end() if stopped is None else killed_after(stopped):
+        train_reranker(encoder, lists(), arguments(tmp_path / "killed", **options), max_length=32)
+    if stopped is not None:
+        (tmp_path / "killed" / "checkpoint-7").mkdir()  # not complete
+    resumed = train_reranker(encoder, lists(), arguments(tmp_path / "killed", **options), max_length=32)
 
     expected, found = weights(whole), weights(resumed)
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     assert history(tmp_path / "killed") == history(tmp_path / "whole")
 
 
+def test_the_same_again_is_done_and_something_else_refused(encoder: Path, still: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    model = train_reranker(encoder, lists(), arguments(run), max_length=32)
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    assert train_reranker(encoder, lists(), arguments(run), max_length=32) == model
+    other = lists()
+    other.replace([*other.entries[:-1], Entry("q11", other.entries[-1].query, ("p11",), ("n0", "n1", "n2", "n3"))])
+    for base, made, changes, length, difference in [
+        (still, lists(), {}, 32, "base"),
+        (encoder, other, {}, 32, "lists"),
+        (encoder, lists(), {}, 31, "base|max_length"),
+        (encoder, lists(), {"kept": None}, 32, r"kept \(3, now none\)"),
+        (encoder, lists(), {"learning_rate": 1e-3}, 32, "learning_rate"),
+    ]:
+        with pytest.raises(InputError, match=f"was made from another ({difference})"):
+            train_reranker(base, made, arguments(run, **changes), max_length=length)
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="was not written by hf_dense"):
+        train_reranker(encoder, lists(), arguments(tmp_path / "mine", overwrite=True), max_length=32)
+    train_reranker(encoder, lists(), arguments(run, kept=None, overwrite=True), max_length=32)
+    manifest = Manifest.load(model)
+    assert manifest is not None
+    assert (manifest.kind, manifest.sources["base"]) == ("cross-encoder", str(encoder))
+
+
 def test_passages_are_drawn_anew_in_every_epoch(encoder: Path, tmp_path: Path) -> None:
-    drawn, visits = lists(passages=2), []
+    drawn, epochs = lists(passages=2), []
     texts = drawn.texts
-    drawn.texts = lambda names: (visits.append((drawn.visit, tuple(names))), texts(names))[1]  # type: ignore[method-assign]
+    drawn.texts = lambda names: (epochs.append((drawn.epoch, tuple(names))), texts(names))[1]  # type: ignore[method-assign]
     train_reranker(encoder, drawn, arguments(tmp_path / "run", max_steps=7), max_length=32)
-    assert [visit for visit, _ in visits[:24]] == [0] * 12 + [1] * 12
-    assert visits[24][0] == 2
-    assert {names for _, names in visits[:12]} != {names for _, names in visits[12:24]}
+    assert [epoch for epoch, _ in epochs[:24]] == [0] * 12 + [1] * 12
+    assert epochs[24][0] == 2
+    assert {names for _, names in epochs[:12]} != {names for _, names in epochs[12:24]}
 
 
 def roberta_tokenizer() -> PreTrainedTokenizerFast:
@@ -320,8 +348,7 @@ def test_bad_arguments_are_one_sentence(changes: dict[str, Any], message: str, t
         ("bert", 65, {}, "max_length is 65; the encoder takes pairs of 4 to 64 tokens"),
         ("nowhere/at/all", 32, {}, "There is no model directory"),
         ("three", 32, {}, "gives 3 scores"),
-        ("bert", 32, {"resume_from_checkpoint": "true"}, "There is no checkpoint in"),
-        ("bert", 32, {"resume_from_checkpoint": "nowhere"}, "There is no checkpoint directory nowhere"),
+        ("bert", 32, {"resume_from_checkpoint": "true"}, "There is no complete checkpoint in"),
         ("bert", 32, {"resume_from_checkpoint": "tests"}, "tests is not a complete checkpoint"),
     ],
 )

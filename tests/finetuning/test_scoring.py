@@ -23,6 +23,7 @@ from hf_dense.finetuning import scoring
 from hf_dense.finetuning.lists import load_entries
 from hf_dense.finetuning.scoring import score_lists
 from hf_dense.search.cross_encoder import rerank
+from hf_dense.storage.output import Output
 
 
 @pytest.fixture(scope="module")
@@ -129,17 +130,27 @@ def test_a_killed_scoring_goes_on_and_ends_the_same(
     with pytest.raises(KeyboardInterrupt):
         score_lists(teacher, mined, collection, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    assert len(list((tmp_path / "out.partial").glob("*.parquet"))) == 2
+    assert len(list((tmp_path / "out.partial" / "pieces").glob("*.parquet"))) == 2
 
     again: list[int] = []
     monkeypatch.setattr(scoring, "_scored", lambda *given: (again.append(1), scored(*given))[1])
-    with pytest.raises(InputError, match="holds an unfinished run with another weights"):
+    with pytest.raises(InputError, match="holds unfinished work made from another cross-encoder"):
         score_lists(write_teacher(tmp_path / "other", seed=1), mined, collection, tmp_path / "out")
     assert not again
     out = score_lists(teacher, mined, collection, tmp_path / "out")
     assert len(again) == 2, "what was done is not done again"
     assert read(out) == read(whole)
     assert not (tmp_path / "out.partial").exists()
+    again.clear()
+    assert score_lists(teacher, mined, collection, tmp_path / "out", batch_size=3) == out
+    assert not again, "what is there is not made again"
+    with pytest.raises(InputError, match=r"was made from another depth \(200, now 5\)"):
+        score_lists(teacher, mined, collection, tmp_path / "out", depth=5)
+    other = write_lists(tmp_path / "lists", collection, negatives=["p3"], negative_scores=[1.0])
+    with pytest.raises(InputError, match="was made from another lists"):
+        score_lists(teacher, other, collection, tmp_path / "out")
+    score_lists(teacher, other, collection, Output(tmp_path / "out", overwrite=True))
+    assert all(row["negatives"] == ["p3"] for row in read(out))
 
 
 def test_judgements_alone_are_scored_too(teacher: Path, collection: Path, tmp_path: Path) -> None:
@@ -197,8 +208,11 @@ def test_what_is_no_teacher_is_refused(collection: Path, mined: Path, tmp_path: 
     assert not list(tmp_path.glob("out*"))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="exists and is not an earlier output"):
-        score_lists(broken, mined, collection, tmp_path / "mine")
+    for place in (tmp_path / "mine", mined, collection):
+        before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+        with pytest.raises(InputError, match=r"was not written by hf_dense|would be lost"):
+            score_lists(tmp_path / "teacher", mined, collection, Output(place, overwrite=True))
+        assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.slow

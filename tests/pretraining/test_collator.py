@@ -245,7 +245,7 @@ def test_halves_are_the_two_parts_of_what_is_read() -> None:
         assert 0 <= len(original(views["neighbour"], row)) - len(original(views["half"], row)) <= 1
 
 
-def test_one_query_is_drawn_at_every_visit_and_all_are_in_the_end() -> None:
+def test_one_query_is_drawn_in_every_epoch_and_all_are_in_the_end() -> None:
     collator, rows = make_collator("query_cotmae"), make_rows()
     seen: list[set[tuple[int, ...]]] = [set() for _ in rows]
     for epoch in range(40):

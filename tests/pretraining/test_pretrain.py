@@ -14,19 +14,30 @@ from typing import Any
 import pytest
 import torch
 from tiny_backbones import BACKBONES
-from tiny_pretraining import METHODS, same_weights, tiny_arguments, tiny_model, tiny_options, weights, write_corpus
+from tiny_pretraining import (
+    METHODS,
+    logged,
+    same_weights,
+    tiny_arguments,
+    tiny_model,
+    tiny_options,
+    weights,
+    write_corpus,
+)
 from tiny_retriever import spaced_tokenizer, tiny_config, tiny_tokenizer
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertForMaskedLM
 
 from hf_dense.errors import InputError
+from hf_dense.methods import METHODS as ALL_METHODS
 from hf_dense.pretraining import pretrain as pretrain_module
-from hf_dense.pretraining.pretrain import pretrain
+from hf_dense.pretraining.pretrain import PretrainingResult, pretrain
 from hf_dense.pretraining.trainer import PreTrainer
+from hf_dense.storage.manifest import COMPLETE, RUNNING, Manifest
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-sys.path[:0] = sys.argv[2:]
+sys.path[:0] = sys.argv[3:]
 from tiny_pretraining import tiny_arguments, tiny_options
 from hf_dense.pretraining import pretrain as module
 from hf_dense.pretraining.trainer import PreTrainer
@@ -37,10 +48,18 @@ class Killed(PreTrainer):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().training_step(*given, **named)
 
-module.PreTrainer = Killed
-directory = Path(sys.argv[1])
+class KilledAtTheEnd(PreTrainer):
+    def evaluate(self, *given, **named):
+        if self.is_world_process_zero():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().evaluate(*given, **named)
+
+directory, name = Path(sys.argv[1]), sys.argv[2]
+module.PreTrainer = {"killed": Killed, "at_the_end": KilledAtTheEnd}.get(name, PreTrainer)
+name = name.removesuffix("_again")
 options = tiny_options(directory, "retromae")
-module.pretrain(options, tiny_arguments(directory / "killed", save_strategy="steps", save_steps=3))
+changes = {"per_device_train_batch_size": 8 // int(os.environ.get("WORLD_SIZE", 1))}
+module.pretrain(options, tiny_arguments(directory / name, save_strategy="steps", save_steps=3, **changes))
 """
 
 
@@ -53,22 +72,56 @@ class Interrupted(PreTrainer):
         return super().training_step(*given, **named)
 
 
+class InterruptedAtTheEnd(PreTrainer):
+    """Dies when all is trained and the last checkpoint is saved."""
+
+    def evaluate(self, *given: Any, **named: Any) -> Any:
+        raise KeyboardInterrupt
+
+
 def saving(directory: Path, name: str, **changes: Any) -> Any:
     return tiny_arguments(directory / name, **{"save_strategy": "steps", "save_steps": 3, **changes})
 
 
+def interrupt(
+    monkeypatch: pytest.MonkeyPatch, options: Any, training: Any, trainer: type[PreTrainer] = Interrupted
+) -> None:
+    """Run until it dies."""
+    with monkeypatch.context() as patched:
+        patched.setattr(pretrain_module, "PreTrainer", trainer)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(options, training)
+
+
+def contents(directory: Path) -> dict[str, tuple[int, int]]:
+    """When what was written, and how much."""
+    files = ((path.relative_to(directory).as_posix(), path.stat()) for path in directory.rglob("*") if path.is_file())
+    return {name: (stat.st_mtime_ns, stat.st_size) for name, stat in files}
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_a_run_saves_encoder_decoders_and_tokenizer(tmp_path: Path, method: str) -> None:
-    output = tmp_path / "out"
-    trainer = pretrain(tiny_options(tmp_path, method), tiny_arguments(output, max_steps=4))
+def test_a_run_saves_encoder_decoders_and_tokenizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    output, made = tmp_path / "out", list[PreTrainer]()
+
+    class Kept(PreTrainer):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            made.append(self)
+
+    monkeypatch.setattr(pretrain_module, "PreTrainer", Kept)
+    result = pretrain(tiny_options(tmp_path, method), tiny_arguments(output, max_steps=4))
+    (trainer,) = made
     assert same_weights(trainer.model.state_dict(), AutoModelForPreTraining.from_pretrained(output).state_dict())
     encoder = AutoModel.from_pretrained(output)
     assert same_weights(trainer.model.encoder.state_dict(), encoder.state_dict())
     tokenizer = AutoTokenizer.from_pretrained(output)
     assert tokenizer.get_vocab() == tiny_tokenizer().get_vocab()
     assert tokenizer.model_max_length == 32
-    assert (output / "trainer_state.json").is_file()
-    names = {name for entry in trainer.state.log_history for name in entry}
+    assert (result.path, result.done) == (output, False)
+    assert result.history == trainer.state.log_history
+    names = {name for entry in result.history for name in entry}
     losses = ["", *(f"{name}_" for name in trainer.model.config.weights)]
     assert {f"{prefix}{name}loss" for prefix in ("", "eval_") for name in losses} <= names
 
@@ -83,8 +136,7 @@ def test_every_family_of_backbones_can_be_pre_trained(tmp_path: Path, backbone: 
     tokenizer = spaced_tokenizer(texts, kind) if kind else tiny_tokenizer()
     tokenizer.save_pretrained(tmp_path / "start")
     options.tokenizer = None
-    trainer = pretrain(options, tiny_arguments(tmp_path / "out", max_steps=2))
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    losses = logged(pretrain(options, tiny_arguments(tmp_path / "out", max_steps=2)).history, "loss")
     assert losses
     assert all(0 < loss < 100 for loss in losses)
 
@@ -98,8 +150,8 @@ def test_a_backbone_that_numbers_positions_from_its_padding_takes_shorter_texts(
 
 def test_a_tokenizer_is_trained_on_the_corpus_when_none_is_named(tmp_path: Path) -> None:
     options = tiny_options(tmp_path, tokenizer=None, vocab_size=120)
-    trainer = pretrain(options, tiny_arguments(tmp_path / "out", max_steps=1))
-    assert trainer.model.config.vocab_size == 120
+    pretrain(options, tiny_arguments(tmp_path / "out", max_steps=1))
+    assert AutoModelForPreTraining.from_pretrained(tmp_path / "out").config.vocab_size == 120
     assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == 120
 
 
@@ -125,76 +177,256 @@ def test_an_interrupted_run_ends_with_the_weights_of_an_uninterrupted_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     whole = pretrain(tiny_options(tmp_path, method), saving(tmp_path, "whole"))
-    assert whole.state.epoch > 1, "the run must cross into a second visit of the corpus"
-    assert whole.model.config.backbone_config.hidden_dropout_prob > 0
-    with monkeypatch.context() as patched:
-        patched.setattr(pretrain_module, "PreTrainer", Interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            pretrain(tiny_options(tmp_path, method), saving(tmp_path, "cut"))
+    assert max(logged(whole.history, "epoch")) > 1, "the run must cross into a second epoch"
+    assert AutoModel.from_pretrained(whole.path).config.backbone_config.hidden_dropout_prob > 0
+    interrupt(monkeypatch, tiny_options(tmp_path, method), saving(tmp_path, "cut"))
     assert sorted(path.name for path in (tmp_path / "cut").glob("checkpoint-*")) == ["checkpoint-3", "checkpoint-6"]
-    resumed = pretrain(tiny_options(tmp_path, method), saving(tmp_path, "cut", resume_from_checkpoint="last"))
+    manifest = Manifest.load(tmp_path / "cut")
+    assert manifest is not None
+    assert manifest.state == RUNNING
+    resumed = pretrain(tiny_options(tmp_path, method), saving(tmp_path, "cut"))
     assert same_weights(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
     for name in ("loss", "encoder_loss", "decoder_loss", "eval_loss"):
-        curves = [[row[name] for row in run.state.log_history if name in row] for run in (whole, resumed)]
-        assert curves[0] == curves[1]
+        assert logged(resumed.history, name) == logged(whole.history, name)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("save_steps", [3, 5], ids=["at the last step", "before it"])
+def test_a_run_killed_after_its_last_checkpoint_ends_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, streaming: bool, save_steps: int
+) -> None:
+    options = tiny_options(tmp_path, streaming=streaming)
+    given = {"save_steps": save_steps, "lr_scheduler_type": "constant"}
+    whole = pretrain(options, saving(tmp_path, "whole", **given))
+    interrupt(monkeypatch, options, saving(tmp_path, "cut", **given), InterruptedAtTheEnd)
+    assert (tmp_path / "cut" / "checkpoint-12").is_dir()
+    assert not (tmp_path / "cut" / "config.json").exists()
+    resumed = pretrain(options, saving(tmp_path, "cut", **given))
+    assert same_weights(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
+    for name in ("loss", "eval_loss"):
+        assert logged(resumed.history, name) == logged(whole.history, name)
 
 
 def test_an_interrupted_run_with_accumulation_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
     pretrain(tiny_options(tmp_path), saving(tmp_path, "whole", **cut))
-    with monkeypatch.context() as patched:
-        patched.setattr(pretrain_module, "PreTrainer", Interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            pretrain(tiny_options(tmp_path), saving(tmp_path, "cut", **cut))
+    interrupt(monkeypatch, tiny_options(tmp_path), saving(tmp_path, "cut", **cut))
     pretrain(tiny_options(tmp_path), saving(tmp_path, "cut", resume_from_checkpoint="true", **cut))
     assert same_weights(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
 
 
-def test_a_run_resumes_at_the_end_of_a_visit(tmp_path: Path) -> None:
-    """A checkpoint that falls between two visits of the corpus goes on with the second one's masks and order."""
+def test_a_run_resumes_at_the_end_of_an_epoch(tmp_path: Path) -> None:
+    """A checkpoint that falls between two epochs goes on with the second one's masks and order."""
     whole = pretrain(tiny_options(tmp_path), tiny_arguments(tmp_path / "whole"))
-    steps = int(whole.state.max_steps / whole.state.epoch)
-    changes = {"save_strategy": "steps", "save_steps": steps, "resume_from_checkpoint": None}
-    first = pretrain(tiny_options(tmp_path), tiny_arguments(tmp_path / "cut", **changes))
-    assert (tmp_path / "cut" / f"checkpoint-{steps}").is_dir()
-    assert first.state.epoch == whole.state.epoch
+    steps = round(12 / max(logged(whole.history, "epoch")))
+    first = pretrain(tiny_options(tmp_path), saving(tmp_path, "cut", save_steps=steps))
+    assert logged(first.history, "epoch")[steps - 1] == 1
     named = str(tmp_path / "cut" / f"checkpoint-{steps}")
     pretrain(tiny_options(tmp_path), tiny_arguments(tmp_path / "resumed", resume_from_checkpoint=named))
     assert same_weights(weights(tmp_path / "resumed"), weights(tmp_path / "whole"))
 
 
+def run_killed(directory: Path, name: str, *launch: str) -> int:
+    """Start `KILLED` as its own processes."""
+    (directory / "killed.py").write_text(KILLED)
+    here = Path(__file__).parent
+    command = [sys.executable, *launch, str(directory / "killed.py"), str(directory), name, str(here), str(here.parent)]
+    return subprocess.run(command, env=os.environ, capture_output=True, check=False, timeout=300).returncode
+
+
 @pytest.mark.slow
 def test_a_killed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path: Path) -> None:
     pretrain(tiny_options(tmp_path), saving(tmp_path, "whole"))
-    here = Path(__file__).parent
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path), str(here), str(here.parent)], env=os.environ, check=False
-    )
-    assert done.returncode == -signal.SIGKILL
+    assert run_killed(tmp_path, "killed") == -signal.SIGKILL
     assert not (tmp_path / "killed" / "config.json").exists()
     # The kill may also fall into the writing of a checkpoint, which then has no trainer state.
     shutil.copytree(tmp_path / "killed" / "checkpoint-6", tmp_path / "killed" / "checkpoint-7")
     (tmp_path / "killed" / "checkpoint-7" / "trainer_state.json").unlink()
-    pretrain(tiny_options(tmp_path), saving(tmp_path, "killed", resume_from_checkpoint="last"))
+    pretrain(tiny_options(tmp_path), saving(tmp_path, "killed"))
     assert same_weights(weights(tmp_path / "killed"), weights(tmp_path / "whole"))
 
 
-def test_an_incomplete_newest_checkpoint_is_passed_over(tmp_path: Path) -> None:
-    pretrain(tiny_options(tmp_path), saving(tmp_path, "out", max_steps=6))
+@pytest.mark.slow
+def test_two_processes_killed_at_the_end_go_on_as_two(tmp_path: Path) -> None:
+    tiny_options(tmp_path)  # writes the corpus
+    launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
+    assert run_killed(tmp_path, "whole", *launch) == 0
+    assert run_killed(tmp_path, "at_the_end", *launch) != 0
+    assert (tmp_path / "at_the_end" / "checkpoint-12" / "trainer_state.json").is_file()
+    assert not (tmp_path / "at_the_end" / "config.json").exists()
+    assert run_killed(tmp_path, "at_the_end_again", *launch) == 0
+    assert same_weights(weights(tmp_path / "at_the_end"), weights(tmp_path / "whole"))
+    before = contents(tmp_path)
+    assert run_killed(tmp_path, "at_the_end_again", *launch) == 0
+    after = contents(tmp_path)
+    assert {name for name in after if after[name] != before.get(name)} == {"killed.py"}, "it was complete"
+
+
+def test_an_incomplete_newest_checkpoint_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretrain(tiny_options(tmp_path), saving(tmp_path, "whole"))
+    interrupt(monkeypatch, tiny_options(tmp_path), saving(tmp_path, "out"))
     (tmp_path / "out" / "checkpoint-6" / "trainer_state.json").unlink()
-    final = weights(tmp_path / "out")
-    resumed = pretrain(tiny_options(tmp_path), saving(tmp_path, "out", max_steps=6, resume_from_checkpoint="last"))
-    assert same_weights(weights(tmp_path / "out"), final)
-    assert [row["step"] for row in resumed.state.log_history if "loss" in row] == [1, 2, 3, 4, 5, 6]
+    resumed = pretrain(tiny_options(tmp_path), saving(tmp_path, "out", resume_from_checkpoint="last"))
+    assert same_weights(weights(tmp_path / "out"), weights(tmp_path / "whole"))
+    assert [row["step"] for row in resumed.history if "loss" in row] == list(range(1, 13))
 
 
-def test_resuming_another_methods_run_is_refused(tmp_path: Path) -> None:
-    pretrain(tiny_options(tmp_path, "cotmae"), saving(tmp_path, "out", max_steps=3))
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
-    for resume in ("last", str(tmp_path / "out" / "checkpoint-3"), None):
-        with pytest.raises(InputError, match="holds a 'cotmae' model, not 'retromae'"):
-            pretrain(tiny_options(tmp_path), saving(tmp_path, "out", resume_from_checkpoint=resume))
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a complete run in `out`."""
+    directory = tmp_path_factory.mktemp("finished")
+    options = tiny_options(directory, license="mit")
+    pretrain(options, saving(directory, "out", max_steps=3), "a command")
+    write_corpus(directory / "other.jsonl", seed=1)
+    return directory
+
+
+def again(
+    directory: Path, resume: str | None = None, steps: int = 3, rate: float = 1e-3, seed: int = 42, **changes: Any
+) -> PretrainingResult:
+    """The command of `finished`, with changes."""
+    values = {name: str(value).format(tmp=directory) if name == "corpus" else value for name, value in changes.items()}
+    given = {"max_steps": steps, "learning_rate": rate, "seed": seed, "resume_from_checkpoint": resume}
+    return pretrain(tiny_options(directory, **values), saving(directory, "out", **given))
+
+
+def test_the_manifest_and_the_card_say_what_it_is(finished: Path) -> None:
+    manifest = Manifest.load(finished / "out")
+    assert manifest is not None
+    assert (manifest.kind, manifest.state, manifest.licence) == ("pre-training", COMPLETE, "mit")
+    assert (manifest.command, manifest.seed, manifest.facts["steps"]) == ("a command", 42, 3)
+    assert manifest.sources == {"corpus": str(finished / "corpus.jsonl"), "tokenizer": str(finished / "tokenizer")}
+    assert manifest.made_from["config"]["decoders"]["decoder"]["attention"] == "sampled:0.5"
+    assert {"model.safetensors", "tokenizer.json", "trainer_state.json", "README.md"} <= set(manifest.files)
+    assert "license: mit" in (finished / "out" / "README.md").read_text()
+
+
+def test_the_same_run_again_is_done(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = contents(finished / "out")
+    first = json.loads((finished / "out" / "trainer_state.json").read_text())["log_history"]
+    with monkeypatch.context() as patched:
+        patched.setattr(pretrain_module, "PreTrainer", None)
+        for resume in (None, "last", str(finished / "out" / "checkpoint-3")):
+            assert again(finished, resume) == PretrainingResult(finished / "out", first, done=True)
+    assert contents(finished / "out") == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"corpus": "{tmp}/other.jsonl"}, "another corpus"),
+        ({"method": "cotmae"}, r"another method \(retromae, now cotmae\)"),
+        ({"rate": 2e-3}, r"another learning_rate \(0.001, now 0.002\)"),
+        ({"seed": 7}, r"another seed \(42, now 7\)"),
+        ({"steps": 9}, r"another max_steps \(3, now 9\)"),
+        ({"max_length": 16}, r"another max_length \(32, now 16\)"),
+        ({"held_out": 0.2}, r"another held_out \(0.1, now 0.2\)"),
+        ({"decoders": {"decoder": {"weight": 0.5}}}, r"another weight \(1.0, now 0.5\)"),
+        ({"tokenizer": None, "vocab_size": 120}, "another tokenizer"),
+    ],
+)
+@pytest.mark.parametrize("resume", [None, "last", "checkpoint-3"])
+def test_another_run_is_refused_with_what_differs(
+    finished: Path, changes: dict[str, Any], sentence: str, resume: str | None
+) -> None:
+    before = contents(finished)
+    resume = str(finished / "out" / resume) if resume and "-" in resume else resume
+    with pytest.raises(InputError, match=f"was made from {sentence}.*--overwrite"):
+        again(finished, resume, **changes)
+    assert contents(finished) == before
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+def test_methods_differ_in_their_names_before_all_else(finished: Path, method: str) -> None:
+    """They read other columns of the corpus, which is the same."""
+    if method not in ("retromae", "simlm"):
+        with pytest.raises(InputError, match=rf"another method \(retromae, now {method}\)"):
+            again(finished, method=method)
+
+
+def test_a_killed_run_with_another_rate_is_refused_and_replaced_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(monkeypatch, tiny_options(tmp_path), saving(tmp_path, "out"))
+    other = {"learning_rate": 2e-3, "max_steps": 4}
+    with pytest.raises(InputError, match="holds unfinished work made from another max_steps"):
+        pretrain(tiny_options(tmp_path), saving(tmp_path, "out", **other))
+    assert (tmp_path / "out" / "checkpoint-6").is_dir()
+    pretrain(tiny_options(tmp_path, overwrite=True), saving(tmp_path, "out", **other))
+    pretrain(tiny_options(tmp_path), saving(tmp_path, "whole", **other))
+    assert same_weights(weights(tmp_path / "out"), weights(tmp_path / "whole"))
+    assert not (tmp_path / "out" / "checkpoint-6").exists()
+
+
+def test_other_weights_under_the_same_name_are_another_backbone(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        tiny_model("cotmae", seed).save_pretrained(tmp_path / "start")
+        options = tiny_options(tmp_path, backbone=str(tmp_path / "start"), backbone_config=None)
+        if seed:
+            with pytest.raises(InputError, match="another backbone"):
+                pretrain(options, tiny_arguments(tmp_path / "out", max_steps=1))
+        else:
+            pretrain(options, tiny_arguments(tmp_path / "out", max_steps=1))
+            with pytest.raises(InputError, match="another seed"):
+                pretrain(options, tiny_arguments(tmp_path / "out", max_steps=1, seed=7))
+
+
+def test_a_second_run_at_the_same_time_is_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    second, first = (tiny_arguments(tmp_path / "out", max_steps=1) for _ in range(2))
+
+    class Second(PreTrainer):
+        def evaluate(self, *given: Any, **named: Any) -> Any:
+            with pytest.raises(InputError, match="Another run is writing"):
+                pretrain(tiny_options(tmp_path), second)
+            return super().evaluate(*given, **named)
+
+    monkeypatch.setattr(pretrain_module, "PreTrainer", Second)
+    assert not pretrain(tiny_options(tmp_path), first).done
+
+
+def test_what_is_not_ours_is_not_written_to(tmp_path: Path) -> None:
+    options = tiny_options(tmp_path, overwrite=True)
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "config.json").write_text("{}")
+    before = contents(tmp_path)
+    with pytest.raises(InputError, match="was not written by hf_dense"):
+        pretrain(options, tiny_arguments(tmp_path / "thesis"))
+    with pytest.raises(InputError, match="holds the corpus, which would be lost"):
+        pretrain(options, tiny_arguments(tmp_path))
+    assert contents(tmp_path) == before
+
+
+STREAM = """
+import json, sys
+from pathlib import Path
+sys.path[:0] = sys.argv[2:]
+from huggingface_hub import create_repo, upload_file
+from tiny_pretraining import tiny_arguments, tiny_options
+from hf_dense.errors import InputError
+from hf_dense.pretraining.pretrain import pretrain
+
+name, work = "someone/streamed", Path(sys.argv[1])
+create_repo(name, repo_type="dataset", exist_ok=True)
+said = []
+for text in ("ab cd ef", "gh ij kl"):
+    rows = "".join(json.dumps({"text": f"{text} {'ab' * (row % 5 + 1)}"}) + "\\n" for row in range(60))
+    upload_file(path_or_fileobj=rows.encode(), path_in_repo="corpus.jsonl", repo_id=name, repo_type="dataset")
+    options = tiny_options(work, corpus=name, streaming=True)
+    try:
+        said.append(pretrain(options, tiny_arguments(work / "out", max_steps=1)).done)
+    except InputError as error:
+        said.append(str(error))
+    said.append(pretrain(options, tiny_arguments(work / text[:2], max_steps=1)).done)
+print(json.dumps({"said": said}))
+"""
+
+
+@pytest.mark.slow
+def test_a_stream_of_the_hub_is_known_by_its_revision(hub_client: Any, tmp_path: Path) -> None:
+    here = Path(__file__).parent
+    said = hub_client(STREAM, str(tmp_path), str(here), str(here.parent))["said"]
+    assert said[0] is said[1] is said[3] is False
+    assert "was made from another corpus" in said[2]
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -260,9 +492,9 @@ def test_a_change_that_is_no_mapping_is_refused_when_a_run_is_continued(tmp_path
 def test_evaluating_without_held_out_documents_is_left_out(tmp_path: Path) -> None:
     options = tiny_options(tmp_path, held_out=0.0)
     training = tiny_arguments(tmp_path / "out", max_steps=2, eval_strategy="steps", eval_steps=1)
-    trainer = pretrain(options, training)
-    assert trainer.state.global_step == 2
-    assert not [entry for entry in trainer.state.log_history if "eval_loss" in entry]
+    result = pretrain(options, training)
+    assert len(logged(result.history, "loss")) == 2
+    assert not logged(result.history, "eval_loss")
 
 
 def test_held_out_documents_without_a_usable_row_do_not_stop_the_run(tmp_path: Path) -> None:
@@ -271,8 +503,8 @@ def test_held_out_documents_without_a_usable_row_do_not_stop_the_run(tmp_path: P
     lone = [json.dumps({"text": "a b c", "document": f"lone{row}", "position": 0}) for row in range(400)]
     rows = corpus.read_text() + "\n".join(lone) + "\n"
     corpus.write_text(rows)
-    trainer = pretrain(
+    result = pretrain(
         tiny_options(tmp_path, "cotmae", corpus=str(corpus), held_out=0.005),
         tiny_arguments(tmp_path / "out", max_steps=1),
     )
-    assert trainer.state.global_step == 1
+    assert len(logged(result.history, "loss")) == 1

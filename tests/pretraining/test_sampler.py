@@ -1,4 +1,4 @@
-"""Every row once per visit, batches of similar lengths, an order that a resumed run finds again."""
+"""Every row once per epoch, batches of similar lengths, an order that a resumed run finds again."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def pairs_of(sampler: SiblingSampler) -> list[tuple[int, int]]:
     return list(zip(order[::2], order[1::2], strict=True))
 
 
-def test_siblings_are_two_different_rows_of_one_document_once_a_visit() -> None:
+def test_siblings_are_two_different_rows_of_one_document_once_an_epoch() -> None:
     sampler = SiblingSampler(LENGTHS, DOCUMENTS.tolist(), 8, 0)
     pairs = pairs_of(sampler)
     several = int((np.unique(DOCUMENTS, return_counts=True)[1] > 1).sum())
@@ -69,7 +69,7 @@ def test_siblings_are_two_different_rows_of_one_document_once_a_visit() -> None:
     assert not {row for pair in pairs for row in pair} & set(range(5))
 
 
-def test_siblings_are_drawn_uniformly_and_anew_at_each_visit() -> None:
+def test_siblings_are_drawn_uniformly_and_anew_in_each_epoch() -> None:
     sampler = SiblingSampler([4, 5, 6], [7, 7, 7], 2, 0)
     drawn = []
     for epoch in range(600):

@@ -104,7 +104,7 @@ def test_held_out_texts_are_masked_the_same_way_at_every_evaluation(tmp_path: Pa
     assert len(set(logged(trainer, "encoder_loss"))) == 9, "training masks change from step to step"
 
 
-def test_a_text_is_masked_anew_at_every_visit(tmp_path: Path) -> None:
+def test_a_text_is_masked_anew_in_every_epoch(tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, rows=8, max_steps=3, learning_rate=0.0)
     trainer.train()
     losses = logged(trainer, "encoder_loss")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,8 @@ def weights(directory: Path) -> dict[str, torch.Tensor]:
 def same_weights(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
     """Compare bit by bit."""
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def logged(history: Sequence[Mapping[str, float]], name: str) -> list[float]:
+    """Find what was logged under a name."""
+    return [row[name] for row in history if name in row]

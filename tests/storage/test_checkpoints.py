@@ -1,73 +1,342 @@
-"""Which checkpoint a run resumes from."""
+"""Which checkpoint a run resumes from, what decides that it may, and that it ends as if it had never stopped."""
 
 from __future__ import annotations
 
-import json
+import os
+import random
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import (
+    CrossEncoder,
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_retriever
+from transformers import (
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    EarlyStoppingCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from hf_dense.errors import InputError
-from hf_dense.storage.checkpoints import checkpoint_to_resume
+from hf_dense.storage.checkpoints import checkpoint_to_resume, decisive, newest_checkpoint, occupy_training, train
+from hf_dense.storage.output import Occupied, Output, Source
+
+KINDS = ("transformers", "sentence", "cross")
+ARGUMENTS: dict[str, Any] = {
+    "transformers": TrainingArguments,
+    "sentence": SentenceTransformerTrainingArguments,
+    "cross": CrossEncoderTrainingArguments,
+}
 
 
-def write_checkpoint(directory: Path, method: str = "retromae", complete: bool = True) -> Path:
+def make_arguments(directory: Path, kind: str = "transformers", **changes: Any) -> Any:
+    """Arguments of a run that ends amid an epoch: of 12 rows, 3 steps are one."""
+    values = {
+        "output_dir": str(directory),
+        "max_steps": 5,
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-3,
+        "lr_scheduler_type": "constant",
+        "save_strategy": "steps",
+        "save_steps": 2,
+        "logging_steps": 1,
+        "use_cpu": True,
+        "report_to": "none",
+        "disable_tqdm": True,
+        "ddp_find_unused_parameters": kind == "sentence",  # a pooler that nothing reads
+        **changes,
+    }
+    return ARGUMENTS[kind](**values)
+
+
+def write_start(directory: Path, kind: str) -> str:
+    """The model that trainers begin with, written where it is not there."""
+    if not directory.exists():
+        if kind == "sentence":
+            write_retriever(directory)
+        else:
+            torch.manual_seed(1)
+            BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(directory)
+            tiny_tokenizer().save_pretrained(directory)
+    return str(directory)
+
+
+def make_trainer(directory: Path, kind: str, *callbacks: TrainerCallback, **changes: Any) -> Trainer:
+    """One of the three trainers, with dropout, in `directory`."""
+    given: dict[str, Any] = {
+        "args": make_arguments(directory, kind, **changes),
+        "callbacks": list(callbacks),
+    }
+    words = random_words(24)
+    start = write_start(directory.parent / kind, kind)
+    torch.manual_seed(1)  # of a model from scratch, and of poolers
+    if kind == "transformers":
+        tokens = [tiny_tokenizer()(word)["input_ids"] for word in words[:12]]
+        rows = Dataset.from_list([{"input_ids": ids, "labels": ids} for ids in tokens])
+        return Trainer(BertForMaskedLM(tiny_config()), train_dataset=rows, eval_dataset=rows, **given)
+    pairs = {"sentence1": words[:12], "sentence2": words[12:]}
+    if kind == "sentence":
+        model: Any = SentenceTransformer(start, device="cpu")
+        rows = Dataset.from_dict(pairs)
+        loss: Any = MultipleNegativesRankingLoss(model)
+        return SentenceTransformerTrainer(model=model, train_dataset=rows, eval_dataset=rows, loss=loss, **given)
+    model = CrossEncoder(start, device="cpu")
+    rows = Dataset.from_dict({**pairs, "label": [random.Random(row).random() for row in range(12)]})
+    loss = BinaryCrossEntropyLoss(model)
+    return CrossEncoderTrainer(model=model, train_dataset=rows, eval_dataset=rows, loss=loss, **given)
+
+
+def same(first: Trainer, second: Trainer) -> bool:
+    """Compare the weights bit by bit."""
+    one, two = first.model.state_dict(), second.model.state_dict()
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def curves(trainer: Trainer) -> list[dict[str, float]]:
+    """What a run logged of its losses."""
+    return [
+        {name: row[name] for name in ("step", "loss", "eval_loss") if name in row}
+        for row in trainer.state.log_history
+        if "loss" in row or "eval_loss" in row
+    ]
+
+
+class Killed(TrainerCallback):
+    """Dies when the checkpoint of a step has been saved."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+BEST = {
+    "eval_strategy": "steps",
+    "eval_steps": 2,
+    "eval_on_start": True,
+    "load_best_model_at_end": True,
+    "metric_for_best_model": "eval_loss",
+    "greater_is_better": True,  # the first one, that is
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step", [2, 4, 5])
+@pytest.mark.parametrize("changes", [{}, BEST], ids=["last", "best"])
+def test_a_run_killed_anywhere_ends_as_an_undisturbed_one(
+    tmp_path: Path, kind: str, step: int, changes: dict[str, Any]
+) -> None:
+    whole = make_trainer(tmp_path / "whole", kind, **changes)
+    train(whole, None)
+    with pytest.raises(KeyboardInterrupt):
+        train(make_trainer(tmp_path / "cut", kind, Killed(step), **changes), None)
+    newest = newest_checkpoint(tmp_path / "cut")
+    assert newest == tmp_path / "cut" / f"checkpoint-{step}"
+    resumed = make_trainer(tmp_path / "cut", kind, **changes)
+    train(resumed, newest)
+    assert same(resumed, whole)
+    assert curves(resumed) == curves(whole)
+    assert resumed.state.global_step == whole.state.global_step == 5
+    assert resumed.state.num_train_epochs == whole.state.num_train_epochs == 2
+    best = resumed.state.best_model_checkpoint
+    assert best == (str(tmp_path / "cut" / "checkpoint-2") if changes else None)
+
+
+@pytest.mark.parametrize("step", [2, 3])
+def test_patience_is_not_begun_anew(tmp_path: Path, step: int) -> None:
+    """A run that stops when two evaluations brought nothing better does so although it was killed after the first."""
+    changes = {**BEST, "max_steps": 9, "save_steps": 1, "eval_steps": 1, "eval_on_start": False}
+    whole = make_trainer(tmp_path / "whole", "transformers", EarlyStoppingCallback(2), **changes)
+    train(whole, None)
+    assert whole.state.global_step == 3
+    with pytest.raises(KeyboardInterrupt):
+        train(make_trainer(tmp_path / "cut", "transformers", EarlyStoppingCallback(2), Killed(step), **changes), None)
+    resumed = make_trainer(tmp_path / "cut", "transformers", EarlyStoppingCallback(2), **changes)
+    train(resumed, newest_checkpoint(tmp_path / "cut"))
+    assert resumed.state.global_step == 3
+    assert same(resumed, whole)
+
+
+TWICE = """
+import sys
+from pathlib import Path
+sys.path[:0] = sys.argv[3:]
+from test_checkpoints import Killed, make_trainer, newest_checkpoint, train
+
+directory, kind = Path(sys.argv[1]), sys.argv[2]
+for name, callbacks in (("whole", []), ("cut", [Killed(5)])):
+    try:
+        trainer = make_trainer(directory / name, kind, *callbacks, per_device_train_batch_size=2)
+        train(trainer, None)
+        trainer.save_model()
+    except KeyboardInterrupt:
+        trainer.accelerator.wait_for_everyone()
+        trainer = make_trainer(directory / name, kind, per_device_train_batch_size=2)
+        train(trainer, newest_checkpoint(directory / name))
+        trainer.save_model()
+    trainer.accelerator.wait_for_everyone()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_processes_killed_after_the_last_checkpoint(tmp_path: Path, kind: str) -> None:
+    from safetensors.torch import load_file
+
+    write_start(tmp_path / kind, kind)
+    script = tmp_path / "twice.py"
+    script.write_text(TWICE)
+    here = Path(__file__).parent
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launch += ["--main_process_port", "0", str(script), str(tmp_path), kind, str(here), str(here.parent)]
+    done = subprocess.run(launch, env=os.environ, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def write_checkpoint(directory: Path, complete: bool = True) -> Path:
     directory.mkdir(parents=True)
-    (directory / "config.json").write_text(json.dumps({"model_type": method}))
+    (directory / "config.json").write_text("{}")
     if complete:
         (directory / "trainer_state.json").write_text("{}")
     return directory
 
 
-@pytest.mark.parametrize("word", ["last", "true", "True"])
-def test_the_newest_complete_checkpoint_is_found(tmp_path: Path, word: str) -> None:
-    write_checkpoint(tmp_path / "checkpoint-9")
-    newest = write_checkpoint(tmp_path / "checkpoint-10")
-    write_checkpoint(tmp_path / "checkpoint-11", complete=False)
-    assert checkpoint_to_resume(word, str(tmp_path), "retromae") == str(newest)
+def begin(path: Path, text: str = "a", kind: str = "training", overwrite: bool = False, **changes: Any) -> Occupied:
+    """A training of something in a directory."""
+    output = Output(path, overwrite=overwrite)
+    return occupy_training(output, kind, {}, {"corpus": Source("c", text)}, make_arguments(path, **changes))
 
 
-@pytest.mark.parametrize("word", [None, "false", "False"])
-def test_without_asking_a_run_starts_anew(tmp_path: Path, word: str | None) -> None:
-    write_checkpoint(tmp_path / "checkpoint-9")
-    assert checkpoint_to_resume(word, str(tmp_path), "retromae") is None
+def chosen(path: Path, wanted: str | None = None, **given: Any) -> str | None:
+    """The checkpoint that a run goes on from."""
+    with begin(path, resume_from_checkpoint=wanted, **given) as work:
+        return checkpoint_to_resume(work, wanted)
 
 
-def test_a_checkpoint_may_be_named(tmp_path: Path) -> None:
-    named = write_checkpoint(tmp_path / "elsewhere")
-    assert checkpoint_to_resume(str(named), str(tmp_path / "out"), "retromae") == str(named)
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run that was killed."""
+    with begin(tmp_path / "run"):
+        write_checkpoint(tmp_path / "run" / "checkpoint-9")
+        write_checkpoint(tmp_path / "run" / "checkpoint-10")
+        write_checkpoint(tmp_path / "run" / "checkpoint-11", complete=False)
+        write_checkpoint(tmp_path / "run" / "checkpoint-best")
+    return tmp_path / "run"
 
 
-def test_nothing_to_resume_from_is_refused(tmp_path: Path) -> None:
-    for directory in (tmp_path / "missing", tmp_path):
-        with pytest.raises(InputError, match=r"There is no complete checkpoint in .*; start without resuming"):
-            checkpoint_to_resume("last", str(directory), "retromae")
-    write_checkpoint(tmp_path / "checkpoint-3", complete=False)
-    with pytest.raises(InputError, match="no complete checkpoint"):
-        checkpoint_to_resume("last", str(tmp_path), "retromae")
+@pytest.mark.parametrize("word", [None, "last", "true", "True"])
+def test_a_run_goes_on_from_its_newest_complete_checkpoint(run: Path, word: str | None) -> None:
+    assert chosen(run, word) == str(run / "checkpoint-10")
 
 
-def test_a_named_checkpoint_that_is_incomplete_or_missing_is_refused(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path / "checkpoint-3", complete=False)
-    for name in ("checkpoint-3", "checkpoint-4"):
-        with pytest.raises(InputError, match="is not a complete checkpoint"):
-            checkpoint_to_resume(str(tmp_path / name), str(tmp_path), "retromae")
+def test_a_run_starts_anew_where_that_is_asked_for_or_nothing_is_there(tmp_path: Path, run: Path) -> None:
+    assert chosen(run, "false") is None
+    assert chosen(tmp_path / "other") is None
 
 
-@pytest.mark.parametrize("word", ["last", "{tmp}/checkpoint-3"])
-def test_another_methods_checkpoint_is_refused(tmp_path: Path, word: str) -> None:
-    write_checkpoint(tmp_path / "checkpoint-3", "cotmae")
-    with pytest.raises(InputError, match="holds a 'cotmae' model, not 'retromae'; use another directory or method"):
-        checkpoint_to_resume(word.format(tmp=tmp_path), str(tmp_path), "retromae")
+def test_a_checkpoint_may_be_named(tmp_path: Path, run: Path) -> None:
+    for place in (run, tmp_path / "other"):
+        assert chosen(place, str(run / "checkpoint-9")) == str(run / "checkpoint-9")
 
 
-def test_another_methods_directory_is_not_written_over(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "cotmae"}')
-    with pytest.raises(InputError, match="holds a 'cotmae' model"):
-        checkpoint_to_resume(None, str(tmp_path), "retromae")
+@pytest.mark.parametrize("word", ["last", "{tmp}/none/checkpoint-1", "{tmp}/run/checkpoint-11"])
+def test_a_checkpoint_that_is_not_there_is_refused_before_anything_is_written(
+    tmp_path: Path, run: Path, word: str
+) -> None:
+    with pytest.raises(InputError, match=r"no(t a)? complete checkpoint"):
+        chosen(tmp_path / "other", word.format(tmp=tmp_path), overwrite=True)
+    assert not (tmp_path / "other").exists()
 
 
-def test_folders_that_only_look_like_checkpoints_are_passed_over(tmp_path: Path) -> None:
-    newest = write_checkpoint(tmp_path / "checkpoint-10")
-    write_checkpoint(tmp_path / "checkpoint-best")
-    assert checkpoint_to_resume("last", str(tmp_path), "retromae") == str(newest)
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"text": "b"}, r"is of a run with another corpus \(a, now b\)"),
+        ({"learning_rate": 1e-4}, r"another learning_rate \(0.001, now 0.0001\)"),
+        ({"seed": 7}, r"another seed \(42, now 7\)"),
+        ({"max_steps": 50}, r"another max_steps \(5, now 50\)"),
+        ({"per_device_train_batch_size": 8}, r"another batch_size \(4, now 8\)"),
+        ({"kind": "pre-training"}, r"another kind of run \(training\)"),
+    ],
+)
+def test_another_runs_checkpoint_is_refused(tmp_path: Path, run: Path, given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        chosen(tmp_path / "other", str(run / "checkpoint-9"), **given)
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_checkpoint_that_nothing_is_known_of_is_refused(tmp_path: Path) -> None:
+    named = write_checkpoint(tmp_path / "elsewhere" / "checkpoint-1")
+    with pytest.raises(InputError, match="nothing says what run it is of"):
+        chosen(tmp_path / "run", str(named))
+
+
+def test_a_run_is_not_replaced_where_its_checkpoint_is_asked_for(run: Path) -> None:
+    for word in ("last", str(run / "checkpoint-9")):
+        with pytest.raises(InputError, match=r"unfinished work made from another corpus \(a, now b\)"):
+            chosen(run, word, text="b", overwrite=True)
+    assert (run / "checkpoint-9").exists()
+    shutil.rmtree(run / "checkpoint-best")
+    assert chosen(run, text="b", overwrite=True) is None
+    assert not (run / "checkpoint-9").exists()
+
+
+def test_what_decides_on_the_result(tmp_path: Path) -> None:
+    """Equal for what is only logged, kept or fast; another value for what changes the weights."""
+    before = decisive(make_arguments(tmp_path))
+    for same_result in (
+        {"output_dir": str(tmp_path / "other")},
+        {"logging_steps": 3, "save_steps": 4, "save_total_limit": 1, "disable_tqdm": False},
+        {"dataloader_num_workers": 2, "per_device_eval_batch_size": 1, "gradient_checkpointing": True},
+        {"num_train_epochs": 9, "resume_from_checkpoint": "last", "hub_model_id": "me/it"},
+    ):
+        assert decisive(make_arguments(tmp_path, **same_result)) == before
+    for name, value in {
+        "max_steps": 6,
+        "learning_rate": 1e-4,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": 0.1,
+        "weight_decay": 0.01,
+        "optim": "adafactor",
+        "adam_beta2": 0.98,
+        "max_grad_norm": 2.0,
+        "label_smoothing_factor": 0.1,
+        "bf16": True,
+        "seed": 1,
+        "data_seed": 1,
+        "dataloader_drop_last": True,
+        "gradient_accumulation_steps": 2,
+        "eval_strategy": "epoch",
+        "train_sampling_strategy": "group_by_length",
+    }.items():
+        after = decisive(make_arguments(tmp_path, **{name: value}))
+        assert name in {key for key in after if after[key] != before.get(key)}, name
+
+
+def test_what_is_saved_decides_on_the_best_checkpoint(tmp_path: Path) -> None:
+    one, two = (decisive(make_arguments(tmp_path, **{**BEST, "save_steps": steps})) for steps in (2, 4))
+    assert (one["save_steps"], two["save_steps"]) == (2, 4)
+
+
+def test_functions_among_the_arguments_are_known_by_name(tmp_path: Path) -> None:
+    found = decisive(make_arguments(tmp_path, "sentence", batch_sampler=random_words))
+    assert found["batch_sampler"] == "tiny_retriever.random_words"

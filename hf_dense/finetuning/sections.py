@@ -1,0 +1,79 @@
+"""Sections of a pipeline's file: which keys they may have, and their values as the trainers take them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final, TypeVar
+
+from hf_dense.errors import InputError
+from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
+from hf_dense.finetuning.reranker import RerankerTrainingArguments
+
+Arguments = TypeVar("Arguments", BiencoderTrainingArguments, RerankerTrainingArguments)
+
+MINING: Final = ("depth", "kind", "skip", "margin", "filter_by", "filter_margin", "batch_size")
+OF_RETRIEVER: Final = ("passages", "depth", "start", "refresh")  # beside the trainer's arguments
+OF_RERANKER: Final = ("base", "max_length", "depth")
+_LEAST: Final = {"passages": 1, "depth": 1, "refresh": 1, "max_length": 4, "skip": 0, "batch_size": 1}
+_SAVING: Final = {"report_to": "none", "save_strategy": "steps", "save_total_limit": 1}
+_CHOOSING: Final = {"eval_strategy": "steps", "eval_steps": 0.2}
+
+
+def option_names(kind: type[Any]) -> set[str]:
+    """The names of a dataclass's fields."""
+    return {option.name for option in fields(kind)}
+
+
+def check_section(name: str, values: Mapping[str, Any] | None, known: set[str]) -> None:
+    """Pass when a section is one of known keys, or is not there.
+
+    Raises:
+        InputError: it is not, or one of our own numbers is out of range.
+    """
+    if values is not None and not isinstance(values, Mapping):
+        raise InputError(f"The section {name} must hold 'option: value' lines.")
+    if unknown := sorted(set(values or ()) - known):
+        raise InputError(f"The section {name} has the key {unknown[0]!r}, which is no option of it.")
+    for key, least in _LEAST.items():
+        value = (values or {}).get(key, least)
+        if not isinstance(value, int) or value < least:
+            raise InputError(f"The section {name} has {key}: {value!r}; it is a whole number, {least} or more.")
+
+
+def trainer_arguments(
+    kind: type[Arguments], name: str, section: Mapping[str, Any], chosen_by: str | None, **ours: Any
+) -> Arguments:
+    """The arguments of a training; its best checkpoint is kept where there is something to choose by.
+
+    Args:
+        kind: of arguments.
+        name: of the section.
+        section: its values.
+        chosen_by: the metric, or None.
+        ours: arguments that no section sets.
+
+    Raises:
+        InputError: values that the trainer does not take.
+    """
+    values = {**_SAVING, **(_CHOOSING if chosen_by else {}), **_read(kind, name, section), **ours}
+    if chosen_by:
+        values.setdefault("save_steps", values["eval_steps"])
+        values |= {"load_best_model_at_end": True, "metric_for_best_model": chosen_by}
+    try:
+        return kind(**values)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"The section {name} cannot be used: {' '.join(str(error).split())}") from error
+
+
+def _read(kind: type[Any], name: str, section: Mapping[str, Any]) -> dict[str, Any]:
+    """The trainer's values of a section; YAML reads numbers such as 2e-5 as text."""
+    defaults, found = {option.name: option.default for option in fields(kind)}, {}
+    for key, value in section.items():
+        if key in defaults:
+            number = isinstance(defaults[key], int | float) and not isinstance(defaults[key], bool)
+            try:
+                found[key] = float(value) if number and isinstance(value, str) else value
+            except ValueError as error:
+                raise InputError(f"The section {name} has {key}: {value!r}, which is no number.") from error
+    return found

@@ -1,0 +1,154 @@
+"""What the trainings of retrievers and of re-rankers share: where they write and go on, and what ends them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from sentence_transformers.base.evaluation import BaseEvaluator
+from torch import Tensor
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from hf_dense.errors import InputError
+from hf_dense.finetuning.lists import PassageLists
+from hf_dense.hub.cards import write_model_card
+from hf_dense.hub.lineage import lineage_of
+from hf_dense.storage.checkpoints import checkpoint_to_resume, decisive, occupy_training, train
+from hf_dense.storage.fingerprints import fingerprint_values
+from hf_dense.storage.manifest import MANIFEST
+from hf_dense.storage.output import Output, Source
+from hf_dense.storage.process_group import is_main_process
+
+_CLAIMS: Final = ("refresh-*", "eval")
+_LOADED: Final = "a loaded model"  # the name of a source that has none
+_SET_BY_USE: Final = ("csv_headers", "primary_metric", "score_functions", "score_function_names")  # of evaluators
+
+
+@dataclass
+class SharedDefaults:
+    """Options of both trainings beside those of Sentence-Transformers' trainers, and other defaults of these."""
+
+    overwrite: bool = field(
+        default=False, metadata={"help": "Replace what stands in output_dir and was made from other data or settings."}
+    )
+    warmup_steps: float = field(default=0.1, metadata={"help": "Steps if at least 1, else a fraction of all steps."})
+    save_strategy: str = field(default="no", metadata={"help": "When to write a checkpoint: no, steps or epoch."})
+    logging_steps: float = field(default=20, metadata={"help": "Steps between two entries of the loss history."})
+    ddp_find_unused_parameters: bool | None = field(
+        default=False, metadata={"help": "Several chunks on several devices need False; no weight is left unused."}
+    )
+    logging_nan_inf_filter: bool = field(
+        default=False, metadata={"help": "Hide losses that are no numbers, which end the training here."}
+    )
+
+
+def train_model(
+    output: Output | None,
+    arguments: TrainingArguments,
+    kind: str,
+    form: str,
+    settings: Mapping[str, Any],
+    sources: Mapping[str, Source],
+    make: Callable[[], Trainer],
+    save: Callable[[Path], object],
+) -> Path:
+    """Train in a directory, go on there, or find the same training done; `model` in it is complete or absent.
+
+    Args:
+        output: the directory, where the arguments do not say all of it.
+        arguments: of the trainer.
+        kind: of training.
+        form: of model (see `hf_dense.hub.cards.FORMS`).
+        settings: all that the result depends on beside the arguments and the sources.
+        sources: what is read; the first is the model that is started from.
+        make: the trainer.
+        save: writes the trained model into a directory.
+
+    Returns:
+        The directory of the model.
+
+    Raises:
+        InputError: the directory holds something else, or there is no checkpoint as `resume_from_checkpoint` wants it.
+    """
+    assert isinstance(arguments, SharedDefaults)
+    output = output or Output(Path(str(arguments.output_dir)), arguments.overwrite)
+    arguments.output_dir = str(output.path)
+    start = next(iter(sources.values())).name
+    model = output.at("model")
+    with occupy_training(output, kind, settings, sources, arguments, _CLAIMS) as work:
+        if not work.done:
+            started = time.perf_counter()
+            trainer = make()
+            train(trainer, checkpoint_to_resume(work, arguments.resume_from_checkpoint))
+            trainer.save_state()
+            work.facts |= {"steps": trainer.state.global_step, "seconds": time.perf_counter() - started}
+            everything = {**settings, **decisive(arguments)}
+            with model.stage(form, everything, sources, seed=arguments.seed) as made:
+                if not made.done and is_main_process():
+                    made.facts |= {**work.facts, "lineage": [] if start == _LOADED else lineage_of(start)}
+                    save(made.result)
+                    write_model_card(made.result, replace(made.manifest, facts=made.facts), name=str(model.path))
+            work.complete()
+        elif not (model.path / MANIFEST).is_file():
+            raise InputError(f"{model.path} is gone, although its training is complete; remove {output.path} too.")
+    return model.path
+
+
+def evaluator_sources(evaluator: BaseEvaluator | list[BaseEvaluator] | None) -> dict[str, Source]:
+    """What checkpoints are measured by: the texts and settings of evaluators."""
+    if evaluator is None:
+        return {}
+    evaluators = [evaluator] if isinstance(evaluator, BaseEvaluator) else evaluator
+    facts = [
+        {name: _plain(value) for name, value in vars(one).items() if name[0] != "_" and name not in _SET_BY_USE}
+        for one in evaluators
+    ]
+    names = ", ".join(type(one).__name__ for one in evaluators)
+    return {"evaluator": Source(names, fingerprint_values({"evaluators": names, "facts": facts}))}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it, the same in every run; of what JSON has nothing for, its type."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(map(str, value))
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value if isinstance(value, str | int | float | None) else type(value).__name__
+
+
+class Epochs(TrainerCallback):
+    """Tells lists which epoch begins, so that other passages are drawn in every one, after a resume too."""
+
+    def __init__(self, lists: PassageLists) -> None:
+        self.lists = lists
+
+    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Number the epoch by those that are complete."""
+        self.lists.epoch = int((state.epoch or 0) + 1e-6)
+
+
+class CarefulTraining:
+    """Stops at a loss that is no number, and writes no card that quotes training texts, whose licence we do not know.
+
+    To be named before the trainer of Sentence-Transformers that it is mixed into.
+    """
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Add nothing."""
+
+    def training_step(self, *given: Any, **named: Any) -> Tensor:
+        """One step; a loss that is no number ends the training, with the last checkpoint in place."""
+        trainer: Any = super()
+        loss: Tensor = trainer.training_step(*given, **named)
+        if not torch.isfinite(loss):
+            state: Any = vars(self)["state"]
+            raise InputError(
+                f"The loss is {loss.item()} at step {state.global_step + 1}; lower learning_rate, and train anew."
+            )
+        return loss

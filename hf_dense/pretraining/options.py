@@ -1,0 +1,53 @@
+"""The options of a pre-training; nothing heavy is imported, so that help is there at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hf_dense.methods import METHODS
+
+
+@dataclass
+class PretrainingOptions:
+    """What to pre-train, on what; how is `transformers.TrainingArguments`' business."""
+
+    method: str = field(metadata={"help": f"one of: {', '.join(METHODS)}"})
+    corpus: str = field(metadata={"help": "dataset directory, .jsonl/.parquet/.csv/.txt file, or Hub dataset"})
+    backbone: str | None = field(
+        default=None, metadata={"help": "encoder or pre-training checkpoint to start from; none starts from scratch"}
+    )
+    backbone_config: dict | str | None = field(  # type: ignore[type-arg]
+        default=None, metadata={"help": "from scratch: the encoder's configuration, e.g. {hidden_size: 128}"}
+    )
+    tokenizer: str | None = field(
+        default=None, metadata={"help": "directory or Hub id; default the backbone's, or one trained on the corpus"}
+    )
+    vocab_size: int = field(default=30522, metadata={"help": "tokens of a tokenizer trained on the corpus"})
+    text_column: str = field(default="text", metadata={"help": "column of the corpus that holds the passage"})
+    streaming: bool = field(
+        default=False,
+        metadata={"help": "read the corpus while training, instead of tokenizing it to disk first; needs --max_steps"},
+    )
+    max_length: int = field(default=128, metadata={"help": "longest text in tokens, special tokens included"})
+    held_out: float = field(default=0.01, metadata={"help": "fraction of documents held out for the evaluation loss"})
+    encoders: dict | str | None = field(  # type: ignore[type-arg]
+        default=None, metadata={"help": "changes to the method's encoders, e.g. {encoder: {view: {rate: 0.4}}}"}
+    )
+    decoders: dict | str | None = field(  # type: ignore[type-arg]
+        default=None, metadata={"help": "changes to the method's decoders, e.g. {decoder: {layers: 1}}"}
+    )
+    keywords: str | None = field(
+        default=None,
+        metadata={"help": "master: table of word counts (hf-dense data keywords); default the corpus's own"},
+    )
+    chunk: int | None = field(
+        default=None, metadata={"help": "contrasting methods: texts read at once, for batches that memory cannot hold"}
+    )
+    generator: dict | str | None = field(  # type: ignore[type-arg]
+        default=None, metadata={"help": "simlm: masked language model that fills in masks, or a random one's config"}
+    )
+    generator_weight: float = field(default=0.0, metadata={"help": "simlm: weight of the generator's own loss"})
+    overwrite: bool = field(
+        default=False, metadata={"help": "replace what hf_dense wrote there from other inputs or settings"}
+    )
+    license: str = field(default="other", metadata={"help": "of the weights, for the card"})

@@ -1,0 +1,22 @@
+"""Tables in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Container[int] = ()) -> str:
+    """A table in Markdown, without a line break at its end.
+
+    Args:
+        head: names of the columns.
+        rows: cells.
+        numbers: indices of the columns that hold numbers, which stand at the right.
+
+    >>> print(markdown_table(["", "MRR@10"], [["BM25", "0.5"]], numbers={1}))
+    |  | MRR@10 |
+    | --- | ---: |
+    | BM25 | 0.5 |
+    """
+    rule = ["---:" if column in numbers else "---" for column in range(len(head))]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
