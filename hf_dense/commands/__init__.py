@@ -1,1 +1,1 @@
-"""The command line, one module for each verb."""
+"""The command line: one module for each verb, all with `SUMMARY`, `add_arguments` and `run`."""

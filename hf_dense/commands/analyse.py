@@ -1,4 +1,4 @@
-"""The verb `hf-dense analyse`. Heavy imports belong inside the functions that run."""
+"""The verb `hf-dense analyse`."""
 
 from __future__ import annotations
 
@@ -7,55 +7,63 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hf_dense.commands.output import add_output_arguments, output_of
 from hf_dense.errors import InputError
+from hf_dense.storage.output import Source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SUMMARY = "Draw the papers' analyses."
 _LENGTHS = (16, 32, 64, 128, 256, 512)
+_NO_SETTINGS = ("verb", "analysis", "out", "overwrite", "rest", "words")
 
-Drawn = tuple[Sequence[Any], "Figure"]
+Draw = Callable[[], tuple[Sequence[Any], "Figure"]]
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis: its help line, its arguments, and what gives its figures and their picture."""
+    """One analysis: its help line, its arguments, and what loads what it reads and gives its figures and picture."""
 
     summary: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], Drawn]
+    prepare: Callable[[argparse.Namespace], tuple[dict[str, Source], Draw]]
 
 
-def add_analyse_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add every analysis to the parser of `hf-dense analyse`."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add every analysis."""
     verbs = parser.add_subparsers(dest="analysis", required=True, metavar="WHAT")
     for name, analysis in ANALYSES.items():
-        verb = verbs.add_parser(name, help=analysis.summary, description=analysis.summary)
+        verb = verbs.add_parser(name, help=analysis.summary, description=analysis.summary, allow_abbrev=False)
         analysis.add_arguments(verb)
         verb.add_argument("--seed", type=int, default=0, help="of all draws (default: 0)")
-        verb.add_argument("--out", required=True, metavar="DIR", help="receives a PNG and a JSON of what it shows")
+        add_output_arguments(verb)
 
 
-def run_analyse(arguments: argparse.Namespace) -> None:
-    """Run the analysis that the arguments name, and write it.
+def run(arguments: argparse.Namespace) -> None:
+    """Run the analysis that the arguments name, and write its picture and its figures.
 
     Raises:
         InputError: what the analysis raises, or something else is where it should be written.
     """
     from transformers.utils.logging import disable_progress_bar
 
-    from hf_dense.evaluation.analysis_plots import marker_of, save_analysis
-    from hf_dense.storage.legacy import check_replaceable
+    from hf_dense.evaluation.analysis_plots import save_analysis
 
     disable_progress_bar()
-    kind = arguments.analysis
-    check_replaceable(arguments.out, marker=marker_of(kind))
-    rows, figure = ANALYSES[kind].run(arguments)
-    settings = {name: value for name, value in vars(arguments).items() if name not in ("verb", "analysis", "out")}
-    save_analysis(kind, rows, figure, arguments.out, settings=settings, provenance=_provenance(arguments))
+    kind, output = arguments.analysis, output_of(arguments)
+    sources, draw = ANALYSES[kind].prepare(arguments)
+    settings = {name: value for name, value in vars(arguments).items() if name not in _NO_SETTINGS}
+    decisive = {name: value for name, value in settings.items() if name not in ("model", "checkpoint", "corpus")}
+    with output.stage(f"analysis of {kind}", decisive, sources, seed=arguments.seed) as work:
+        if work.done:
+            print(f"{output.path} is there already")
+            return
+        rows, figure = draw()
+        save_analysis(kind, rows, figure, work.result, settings=settings, provenance=_provenance(arguments))
     for row in rows:
         print("  ".join(f"{name} {_shown(value)}" for name, value in vars(row).items()))
-    print(f"drawn in {arguments.out}/{kind}.png")
+    print(f"drawn in {output.path}/{kind}.png")
 
 
 def _provenance(arguments: argparse.Namespace) -> dict[str, Any] | None:
@@ -81,15 +89,17 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("corpus", metavar="CORPUS", help="passages: a directory, file or Hub dataset")
 
 
-def _draw_texts(arguments: argparse.Namespace) -> list[str]:
+def _draw_texts(arguments: argparse.Namespace) -> tuple[list[str], Source]:
     """As many texts of the corpus as were asked for, none empty."""
     import numpy as np
 
     from hf_dense.data.corpus import load_passages
+    from hf_dense.storage.fingerprints import fingerprint_texts
 
     corpus = load_passages(arguments.corpus)
     drawn = np.random.default_rng(arguments.seed).permutation(len(corpus))[: arguments.texts]
-    return [text for text in corpus.select(drawn)["text"] if text and text.strip()]
+    texts = [text for text in corpus.select(drawn)["text"] if text and text.strip()]
+    return texts, Source(arguments.corpus, fingerprint_texts(texts))
 
 
 def _add_lengths(parser: argparse.ArgumentParser) -> None:
@@ -107,18 +117,20 @@ def _add_lengths(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pairs", type=int, default=1000, help="pairs drawn for each length (default: 1000)")
 
 
-def _lengths(arguments: argparse.Namespace) -> Drawn:
-    from hf_dense.evaluation.analyses import similarity_by_length
+def _lengths(arguments: argparse.Namespace) -> tuple[dict[str, Source], Draw]:
+    from hf_dense.evaluation.analyses import as_retriever, similarity_by_length
     from hf_dense.evaluation.analysis_plots import draw_lengths
+    from hf_dense.search.fingerprints import retriever_source
 
-    rows = similarity_by_length(
-        arguments.model,
-        _draw_texts(arguments),
-        lengths=arguments.lengths,
-        pairs=arguments.pairs,
-        seed=arguments.seed,
-    )
-    return rows, draw_lengths(rows)
+    retriever = as_retriever(arguments.model, max(arguments.lengths))
+    texts, drawn = _draw_texts(arguments)
+
+    def draw() -> tuple[Sequence[Any], Figure]:
+        options = {"lengths": arguments.lengths, "pairs": arguments.pairs, "seed": arguments.seed}
+        rows = similarity_by_length(retriever, texts, **options)
+        return rows, draw_lengths(rows)
+
+    return {"model": retriever_source(retriever, arguments.model), "texts drawn": drawn}, draw
 
 
 def _add_positions(parser: argparse.ArgumentParser) -> None:
@@ -128,12 +140,21 @@ def _add_positions(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--texts", type=int, default=1000, help="texts drawn from the corpus (default: 1000)")
 
 
-def _positions(arguments: argparse.Namespace) -> Drawn:
+def _positions(arguments: argparse.Namespace) -> tuple[dict[str, Source], Draw]:
     from hf_dense.evaluation.analysis_plots import draw_positions
-    from hf_dense.evaluation.positions import similarity_by_position
+    from hf_dense.evaluation.positions import load_with_decoders, similarity_by_position
+    from hf_dense.hub.fingerprints import encoder_fingerprint
+    from hf_dense.hub.loading import load_tokenizer
 
-    rows = similarity_by_position(arguments.checkpoint, _draw_texts(arguments), arguments.max_length)
-    return rows, draw_positions(rows)
+    model, tokenizer = load_with_decoders(arguments.checkpoint), load_tokenizer(arguments.checkpoint)
+    texts, drawn = _draw_texts(arguments)
+
+    def draw() -> tuple[Sequence[Any], Figure]:
+        rows = similarity_by_position(arguments.checkpoint, texts, arguments.max_length)
+        return rows, draw_positions(rows)
+
+    checkpoint = Source(arguments.checkpoint, encoder_fingerprint(model, tokenizer))
+    return {"checkpoint": checkpoint, "texts drawn": drawn}, draw
 
 
 def _add_contexts(parser: argparse.ArgumentParser) -> None:
@@ -142,15 +163,26 @@ def _add_contexts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pairs", type=int, default=1000, help="passages drawn from the corpus (default: 1000)")
 
 
-def _contexts(arguments: argparse.Namespace) -> Drawn:
+def _contexts(arguments: argparse.Namespace) -> tuple[dict[str, Source], Draw]:
     from hf_dense.data.corpus import load_passages
-    from hf_dense.evaluation.analyses import pair_correlation
+    from hf_dense.evaluation.analyses import CONTEXT_COLUMNS, pair_correlation
     from hf_dense.evaluation.analysis_plots import draw_contexts
+    from hf_dense.hub.loading import load_retriever
+    from hf_dense.search.fingerprints import retriever_source
+    from hf_dense.storage.fingerprints import fingerprint_rows
 
-    rows = pair_correlation(
-        arguments.model, load_passages(arguments.corpus), pairs=arguments.pairs, seed=arguments.seed
-    )
-    return rows, draw_contexts(rows)
+    retriever, corpus = load_retriever(arguments.model), load_passages(arguments.corpus)
+    read = [name for name in ("text", *CONTEXT_COLUMNS) if name in corpus.column_names]
+
+    def draw() -> tuple[Sequence[Any], Figure]:
+        rows = pair_correlation(retriever, corpus, pairs=arguments.pairs, seed=arguments.seed)
+        return rows, draw_contexts(rows)
+
+    sources = {
+        "model": retriever_source(retriever, arguments.model),
+        "corpus": Source(arguments.corpus, fingerprint_rows(corpus, read)),
+    }
+    return sources, draw
 
 
 def _add_curve(parser: argparse.ArgumentParser) -> None:
@@ -164,11 +196,13 @@ def _add_curve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metric", default="mrr@10", help="(default: mrr@10)")
 
 
-def _curve(arguments: argparse.Namespace) -> Drawn:
+def _curve(arguments: argparse.Namespace) -> tuple[dict[str, Source], Draw]:
     from hf_dense.evaluation.analyses import curves
     from hf_dense.evaluation.analysis_plots import draw_curves
+    from hf_dense.storage.fingerprints import fingerprint_path
 
     results: dict[str, list[tuple[float, str]]] = {}
+    sources = {}
     for given in arguments.results:
         place, _, directory = given.partition("=")
         name, _, x = place.rpartition(":")
@@ -176,8 +210,13 @@ def _curve(arguments: argparse.Namespace) -> Drawn:
             results.setdefault(name, []).append((float(x), directory))
         except ValueError as error:
             raise InputError(f"{given!r} is not of the form X=DIR or CURVE:X=DIR with a number X.") from error
-    points = curves(results, metric=arguments.metric, seed=arguments.seed)
-    return points, draw_curves(points, metric=arguments.metric, x_label=arguments.x_label)
+        sources[f"result at {place}"] = Source(directory, fingerprint_path(directory))
+
+    def draw() -> tuple[Sequence[Any], Figure]:
+        points = curves(results, metric=arguments.metric, seed=arguments.seed)
+        return points, draw_curves(points, metric=arguments.metric, x_label=arguments.x_label)
+
+    return sources, draw
 
 
 ANALYSES = {

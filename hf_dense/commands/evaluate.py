@@ -1,4 +1,4 @@
-"""The verb `hf-dense evaluate`. Heavy imports belong inside the function that runs."""
+"""The verb `hf-dense evaluate`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from hf_dense.commands.output import add_output_arguments, output_of
 from hf_dense.errors import InputError
 
+SUMMARY = "Measure retrievers on tasks."
 
-def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `hf-dense evaluate` to its parser."""
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes."""
     parser.add_argument("models", nargs="+", metavar="[NAME=]MODEL", help="directories or Hub ids, or bm25")
     parser.add_argument(
         "--tasks",
@@ -19,7 +22,6 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TASK",
         help="names of MTEB's retrieval tasks, beir, web, or DIRECTORY[:SPLIT] (split: test)",
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="receives results; those there are kept")
     parser.add_argument(
         "--protocol",
         choices=("passages", "documents", "answers", "candidates"),
@@ -36,18 +38,18 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rerank_depth", type=int, default=100, help="how many, at most 100 (default: 100)")
     parser.add_argument("--batch_size", type=int, default=64, help="texts encoded at once (default: 64)")
+    add_output_arguments(parser)
 
 
-def run_evaluate(arguments: argparse.Namespace) -> None:
-    """Evaluate what the arguments name, print the table, and compare the models of each task.
+def run(arguments: argparse.Namespace) -> None:
+    """Evaluate what the arguments name, and print the table and the comparison of all that is in the directory.
 
     Raises:
         InputError: two models have the same name; or what an evaluation raises.
     """
     import logging
 
-    from hf_dense.evaluation.benchmark import evaluate_tasks
-    from hf_dense.evaluation.tables import summarise
+    from hf_dense.evaluation.benchmark import TABLE_FILE, evaluate_tasks
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("hf_dense").setLevel(logging.INFO)
@@ -58,8 +60,8 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         "rerank_depth": arguments.rerank_depth,
         "batch_size": arguments.batch_size,
     }
-    found = evaluate_tasks(models, arguments.tasks, arguments.out, **options)
-    print(summarise(found))
+    evaluate_tasks(models, arguments.tasks, output_of(arguments), **options)
+    print((arguments.out / TABLE_FILE).read_text(encoding="utf-8"), end="")
 
 
 def _named(words: Sequence[str]) -> dict[str, str]:

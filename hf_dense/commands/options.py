@@ -1,75 +1,213 @@
-"""Options from a YAML file and from the command line, the command line winning."""
+"""Options that are dataclasses: as flags, in YAML files, and beside them every option of a Trainer."""
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
-from dataclasses import fields
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
-import yaml
-from transformers import HfArgumentParser
-
+from hf_dense.commands.recipes import closest, read_configs
 from hf_dense.errors import InputError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-def parse_options(*kinds: type[Any], argv: list[str] | None = None) -> tuple[Any, ...]:
-    """Parse dataclasses of options from `--config FILE.yaml` (optional) and flags.
+Kind = TypeVar("Kind", bound="DataclassInstance")
+Built = TypeVar("Built", bound="DataclassInstance")
+
+_SEE: Final = "; --help_all lists them."
+_BOOLEANS: Final = {
+    **dict.fromkeys(("true", "yes", "y", "t", "1"), True),
+    **dict.fromkeys(("false", "no", "n", "f", "0"), False),
+}
+
+
+class Flags(Protocol):
+    """A parser, or a group of its arguments."""
+
+    def add_argument(self, *names: str, **how: Any) -> argparse.Action:
+        """Add one."""
+
+
+def introduce(parser: argparse.ArgumentParser, text: str) -> None:
+    """Begin the help of a verb with a text as it is written, and with few words of usage."""
+    parser.usage = f"{parser.prog} [--config RECIPE ...] [--OPTION VALUE ...]"
+    parser.description, parser.formatter_class = text, argparse.RawDescriptionHelpFormatter
+
+
+def add_options(parser: Flags, kind: type[Any]) -> None:
+    """Add a flag for every field of a dataclass; what is not given is absent from what is parsed."""
+    hints = get_type_hints(kind)
+    for option in fields(kind):
+        help_ = option.metadata.get("help", "")
+        if option.default not in (MISSING, None, "", False):
+            help_ += f" (default: {option.default})"
+        parser.add_argument(f"--{option.name}", default=argparse.SUPPRESS, help=help_, **_reading(hints[option.name]))
+
+
+def add_config(parser: Flags) -> None:
+    """Add `--config`."""
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="RECIPE",
+        help="name of a recipe (hf-dense recipes) or path of a YAML file; may be given several times, later ones win, "
+        "and flags win over all",
+    )
+
+
+def add_trainer(parser: argparse.ArgumentParser, load: Callable[[], type[Any]]) -> None:
+    """Let a verb take every option of a Trainer, which `--help_all` lists.
 
     Args:
-        kinds: dataclasses, each field of which is a flag and a YAML key.
-        argv: arguments, the program's own when absent.
+        parser: of the verb.
+        load: gives the dataclass of these options; it may be heavy to import.
+    """
 
-    Returns:
-        One instance per dataclass.
+    class HelpAll(argparse.Action):
+        def __call__(self, *_: Any) -> None:
+            parser.print_help()
+            print(f"\n{_trainer_parser(load()).format_help()}")
+            parser.exit()
+
+    parser.add_argument("--help_all", nargs=0, action=HelpAll, help="the same, and every option of the Trainer")
+    parser.set_defaults(rest=())
+
+
+def given_flags(arguments: argparse.Namespace, *kinds: type[Any]) -> dict[str, Any]:
+    """The fields of dataclasses that were given as flags."""
+    return {name: getattr(arguments, name) for name in _names(kinds) if hasattr(arguments, name)}
+
+
+def build_options(kind: type[Kind], values: Mapping[str, Any], flags: Mapping[str, Any]) -> Kind:
+    """A dataclass from values of files, which are read as flags are, and from flags, which win.
 
     Raises:
-        InputError: the file is missing or not YAML, or a key or flag is no option.
+        InputError: an option without a default is given by neither.
     """
-    argv = list(sys.argv[1:] if argv is None else argv)
-    parser = HfArgumentParser(list[Any](kinds), allow_abbrev=False)
-    parser.add_argument("--config", help="YAML file of options; flags win over it")
-    argv = [word for given in argv for word in (given.split("=", 1) if given.startswith("--config=") else [given])]
-    if "--config" in argv:
-        at = argv.index("--config")
-        if at + 1 == len(argv):
-            raise InputError("--config needs the path of a YAML file after it.")
-        values = read_yaml(Path(argv[at + 1]))
-        known = {field.name for kind in kinds for field in fields(kind)}
-        unknown = sorted(set(values) - known)
-        if unknown:
-            raise InputError(f"{argv[at + 1]} has the key {unknown[0]!r}, which is no option; --help lists them.")
-        argv = [word for key, value in values.items() for word in _as_flag(key, value)] + argv
-    *parsed, unknown_words = parser.parse_args_into_dataclasses(
-        args=argv, return_remaining_strings=True, look_for_args_file=False
-    )
-    if unknown_words:
-        raise InputError(f"{unknown_words[0]!r} is no option of this command; --help lists them.")
-    return tuple(parsed[: len(kinds)])
+    scratch = argparse.ArgumentParser(add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    add_options(scratch, kind)
+    own = {key: value for key, value in values.items() if key in _names([kind]) and key not in flags}
+    found = {**vars(scratch.parse_args(_as_flags(own))), **flags}
+    for option in fields(kind):
+        needed = option.default is MISSING and option.default_factory is MISSING
+        if needed and option.name not in found:
+            raise InputError(f"Name the {option.name} with --{option.name}, or in a file (--config).")
+    return kind(**found)
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file holding a mapping.
+def build_arguments(
+    kind: type[Kind], values: Mapping[str, Any], arguments: argparse.Namespace, others: Iterable[str]
+) -> Kind:
+    """The arguments of a Trainer from values of files and from the flags that no other option took.
+
+    Args:
+        kind: dataclass of the Trainer.
+        values: of files; `out` is the Trainer's `output_dir`.
+        arguments: of the verb: `out`, and `rest`.
+        others: options that are not the Trainer's, for people who mistype one.
 
     Raises:
-        InputError: it is missing, not YAML, or holds something else.
+        InputError: a flag that is none, no directory to write to, or values that do not go together.
     """
-    if not path.is_file():
-        raise InputError(f"The configuration file {path} does not exist.")
+    own = {"output_dir" if key == "out" else key: value for key, value in values.items()}
+    words = _as_flags({key: value for key, value in own.items() if key in _names([kind])}) + list(arguments.rest)
+    words += ["--output_dir", arguments.out] if hasattr(arguments, "out") else []
+    if not any(word.partition("=")[0] == "--output_dir" for word in words):
+        raise InputError("Name the directory to write with --out.")
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{path} must hold 'option: value' lines, but holds a {type(values).__name__}.")
+        parsed, *_, unknown = _trainer_parser(kind).parse_args_into_dataclasses(
+            words, return_remaining_strings=True, look_for_args_file=False
+        )
+    except ValueError as error:
+        raise InputError(" ".join(str(error).split())) from error
+    if unknown:
+        known = [f"--{name}" for name in {*_names([kind]), *others}]
+        raise InputError(f"{unknown[0]!r} is no option of this command{closest(unknown[0], known, _SEE)}")
+    built: Kind = parsed
+    return built
+
+
+def parse_options(own: type[Kind], trainer: type[Built], argv: Sequence[str] | None = None) -> tuple[Kind, Built]:
+    """The options of a script that trains; see `read_options`."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=own.__doc__)
+    add_options(parser, own)
+    parser.add_argument("--out", default=argparse.SUPPRESS, metavar="DIR", help="directory to write")
+    add_config(parser)
+    add_trainer(parser, lambda: trainer)
+    arguments, rest = parser.parse_known_args(argv)
+    arguments.rest = rest
+    return read_options(arguments, own, trainer)
+
+
+def read_options(arguments: argparse.Namespace, own: type[Kind], trainer: type[Built]) -> tuple[Kind, Built]:
+    """A dataclass of our options and one of a Trainer's, from the files and flags of parsed arguments.
+
+    Raises:
+        InputError: see `read_values`, `build_options` and `build_arguments`.
+    """
+    values = read_values(arguments, own, trainer)
+    options = build_options(own, values, given_flags(arguments, own))
+    return options, build_arguments(trainer, values, arguments, _names([own]))
+
+
+def read_values(arguments: argparse.Namespace, *kinds: type[Any]) -> dict[str, Any]:
+    """The values of the files that `--config` names.
+
+    Args:
+        arguments: of the verb.
+        kinds: dataclasses whose fields, and `out`, are known keys.
+
+    Raises:
+        InputError: see `read_configs`; or a key that is no option.
+    """
+    values = read_configs(arguments.config, getattr(arguments, "method", None))
+    check_keys(values, {"out", *_names(kinds)}, arguments.config)
     return values
 
 
-def _as_flag(key: str, value: Any) -> list[str]:
-    """A YAML entry as the words of a flag, which the parser converts to the option's own type."""
-    if value is None:
-        return []
-    if isinstance(value, list):
-        return [f"--{key}", *map(str, value)]
-    return [f"--{key}", json.dumps(value) if isinstance(value, dict | bool) else str(value)]
+def check_keys(values: Iterable[str], known: set[str], files: Iterable[str]) -> None:
+    """Raise `InputError` for a key of files that is no option."""
+    for key in values:
+        if key not in known:
+            named = " and ".join(files)
+            raise InputError(f"{named} has the key {key!r}, which is no option here{closest(key, known, _SEE)}")
+
+
+def _names(kinds: Iterable[type[Any]]) -> list[str]:
+    return [option.name for kind in kinds for option in fields(kind)]
+
+
+def _reading(hint: Any) -> dict[str, Any]:
+    """How argparse reads a type; mappings stay JSON."""
+    kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
+    if bool in kinds:
+        return {"nargs": "?", "const": True, "type": _boolean, "metavar": "true"}
+    kind = next((kind for kind in (int, float) if kind in kinds), str)
+    named = {"metavar": "N"} if kind is not str else {}
+    return {"type": kind, **named, **({"nargs": "+"} if get_origin(hint) is list else {})}
+
+
+def _boolean(word: str) -> bool:
+    if word.lower() not in _BOOLEANS:
+        raise argparse.ArgumentTypeError(f"{word!r} is neither true nor false")
+    return _BOOLEANS[word.lower()]
+
+
+def _as_flags(values: Mapping[str, Any]) -> list[str]:
+    """YAML entries as the words of flags, which a parser converts to the options' own types."""
+    words: list[str] = []
+    for key, value in values.items():
+        shown = value if isinstance(value, list) else [value]
+        words += [f"--{key}", *(json.dumps(one) if isinstance(one, dict | bool) else str(one) for one in shown)]
+    return words
+
+
+def _trainer_parser(kind: Any) -> Any:
+    from transformers import HfArgumentParser
+
+    return HfArgumentParser(kind, add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)

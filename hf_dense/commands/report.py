@@ -1,22 +1,25 @@
-"""The verb `hf-dense report`. Heavy imports belong inside the function that runs."""
+"""The verb `hf-dense report`."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 
+from hf_dense.commands.output import add_output_arguments, output_of
 from hf_dense.errors import InputError
 
+SUMMARY = "Compare evaluations on one page."
 
-def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `hf-dense report` to its parser."""
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes."""
     parser.add_argument("runs", nargs="+", metavar="NAME=DIR", help="evaluations, by their names in the report")
-    parser.add_argument("--collection", required=True, metavar="DIR", help="dataset directory that they searched")
-    parser.add_argument("--out", required=True, metavar="DIR", help="receives report.html and report.md")
+    parser.add_argument("--collection", required=True, metavar="COLLECTION", help="that they searched")
     parser.add_argument("--baseline", metavar="NAME", help="what the others are held against (default: the first)")
+    add_output_arguments(parser)
 
 
-def run_report(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     """Write the report that the arguments describe.
 
     Raises:
@@ -25,7 +28,7 @@ def run_report(arguments: argparse.Namespace) -> None:
     runs = _by_name(arguments.runs)
     from hf_dense.evaluation.html_report import write_html_report
 
-    for path in write_html_report(runs, arguments.collection, arguments.out, baseline=arguments.baseline):
+    for path in write_html_report(runs, arguments.collection, output_of(arguments), baseline=arguments.baseline):
         print(path)
 
 

@@ -123,7 +123,7 @@ def similarity_by_length(
         raise InputError("The lengths and the number of pairs must be at least 1.")
     if not texts:
         raise InputError("There is no text to compare; give at least two of one length.")
-    retriever = _load(model, ends[-1])
+    retriever = as_retriever(model, ends[-1])
     encoded = retriever.tokenizer(list(texts), truncation=True, max_length=retriever.max_seq_length, verbose=False)
     tokens = np.array([len(ids) for ids in encoded["input_ids"]])
     generator = np.random.default_rng(seed)
@@ -263,8 +263,12 @@ def unit_vectors(retriever: SentenceTransformer, texts: Sequence[str], *, querie
     return vectors / np.maximum(norms, np.finfo(np.float64).tiny)
 
 
-def _load(model: str | Path | SentenceTransformer, max_length: int) -> SentenceTransformer:
-    """A retriever; an encoder's directory becomes one in passing."""
+def as_retriever(model: str | Path | SentenceTransformer, max_length: int) -> SentenceTransformer:
+    """A retriever; the directory of an encoder becomes one, which reads texts of `max_length` tokens.
+
+    Raises:
+        InputError: nothing to load.
+    """
     if isinstance(model, SentenceTransformer):
         return load_retriever(model)
     is_encoder = (Path(model) / "config.json").is_file() and not (Path(model) / "modules.json").is_file()

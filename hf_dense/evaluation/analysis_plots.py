@@ -13,55 +13,41 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from hf_dense.evaluation.analyses import ContextCorrelation, CurvePoint, LengthSimilarity
+from hf_dense.evaluation.plots import as_png
 from hf_dense.evaluation.positions import PositionSimilarity
-from hf_dense.storage.legacy import atomic_directory, check_replaceable
+from hf_dense.storage.files import write_text
 
 _SIZE_INCHES = (7.5, 4.5)
-_DPI = 144
 _TICKS: Final = 8  # as many values of x are each written below the axis
-
-
-def marker_of(kind: str) -> str:
-    """The file by which an analysis of a kind (`lengths`, `positions`, `contexts`, `curve`) is known."""
-    return f"{kind}.json"
 
 
 def save_analysis(
     kind: str,
     rows: Sequence[Any],
     figure: Figure,
-    output_dir: str | Path,
+    folder: Path,
     *,
     settings: Mapping[str, Any],
     provenance: Mapping[str, Any] | None = None,
-) -> Path:
-    """Write a picture and the figures it shows: `<kind>.png` and `<kind>.json`, both or neither.
+) -> None:
+    """Write a picture and the figures it shows: `<kind>.png` and `<kind>.json`.
 
     Args:
         kind: `lengths`, `positions`, `contexts` or `curve`.
         rows: dataclasses, as the analysis gave them.
         figure: of them.
-        output_dir: absent, empty, or an earlier analysis of this kind, which is replaced.
+        folder: is there.
         settings: what was asked, ready for JSON.
         provenance: of the run, where its data is a collection.
-
-    Returns:
-        `output_dir`.
-
-    Raises:
-        InputError: something else is in `output_dir`.
     """
-    check_replaceable(output_dir, marker=marker_of(kind))
     shown = {
         "analysis": kind,
         "settings": dict(settings),
         "rows": [asdict(row) for row in rows],
         "provenance": provenance and dict(provenance),
     }
-    with atomic_directory(output_dir) as work:
-        figure.savefig(work / f"{kind}.png", dpi=_DPI)
-        (work / marker_of(kind)).write_text(json.dumps(shown, indent=1), encoding="utf-8")
-    return Path(output_dir)
+    (folder / f"{kind}.png").write_bytes(as_png(figure))
+    write_text(folder / f"{kind}.json", json.dumps(shown, indent=1))
 
 
 def draw_lengths(rows: Sequence[LengthSimilarity]) -> Figure:

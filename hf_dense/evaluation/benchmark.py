@@ -4,51 +4,60 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from hf_dense.errors import InputError
-from hf_dense.evaluation.documents import evaluate_documents
-from hf_dense.evaluation.news import evaluate_candidates
+from hf_dense.evaluation.answers import Answers
+from hf_dense.evaluation.candidates import Candidates
+from hf_dense.evaluation.documents import Documents
 from hf_dense.evaluation.plots import plot_metrics
-from hf_dense.evaluation.questions import evaluate_answers
-from hf_dense.evaluation.reranking import evaluate_reranker
-from hf_dense.evaluation.result import RANKS_KEPT, RESULT_FILE, RetrievalResult
-from hf_dense.evaluation.retrieval import evaluate_retriever, measure_task
+from hf_dense.evaluation.reranking import FirstPassages
+from hf_dense.evaluation.result import RANKINGS_FILE, RANKS_KEPT, RESULT_FILE, RetrievalResult
+from hf_dense.evaluation.retrieval import Passages
+from hf_dense.evaluation.runner import KIND, Protocol, run_protocol
 from hf_dense.evaluation.tables import beir, means, summarise
-from hf_dense.evaluation.tasks import Load, expand, label, load_once, local_task
+from hf_dense.evaluation.tasks import expand, label, local_task, public_task
 from hf_dense.storage.files import write_text
-from hf_dense.storage.legacy import check_replaceable
+from hf_dense.storage.fingerprints import fingerprint_path
+from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.output import Occupied, Output
 
 logger = logging.getLogger(__name__)
 
-PROTOCOLS: Final[dict[str, Callable[..., RetrievalResult]]] = {
-    "passages": evaluate_retriever,
-    "documents": evaluate_documents,
-    "answers": evaluate_answers,
-    "candidates": evaluate_candidates,
+PROTOCOLS: Final[dict[str, Callable[[Path, str], Protocol]]] = {
+    "passages": Passages.load,
+    "documents": Documents,
+    "answers": Answers,
+    "candidates": Candidates,
 }  # how a local task is measured
+FACTS_FILE, TABLE_FILE, PLOT_FILE = "results.json", "results.md", "results.png"
+
+T = TypeVar("T")
+Results = dict[str, dict[str, RetrievalResult]]  # by the names of model and task
 
 
 def evaluate_tasks(
     models: Mapping[str, str | Path],
     tasks: Sequence[str],
-    output_dir: str | Path,
+    out: str | os.PathLike[str] | Output,
     *,
     protocol: str = "passages",
     rerankers: Mapping[str, str | Path] | None = None,
     rerank_depth: int = RANKS_KEPT,
     batch_size: int = 64,
-) -> dict[str, dict[str, RetrievalResult]]:
-    """Evaluate every model on every task; what is in `output_dir` already is not done again.
+) -> Results:
+    """Evaluate every model on every task; what is in `out` already is not done again.
 
     Args:
         models: directories or Hub ids, or `bm25`, by the name they have in tables.
         tasks: names of MTEB's retrieval tasks or of `GROUPS`; or `DIRECTORY:SPLIT`, a collection or a folder in BEIR
             layout (the split is `test` when it is left out).
-        output_dir: receives `<model>/<task>/result.json` (and MTEB's scores, rankings), `results.json`, `results.md`
-            (the table, and each model against the one before) and `results.png`.
+        out: receives `<model>/<task>/result.json` (and MTEB's scores, rankings) and, of all that was ever measured
+            there, `results.json`, `results.md` (the table, and each model against the one before) and `results.png`.
         protocol: how local tasks are measured: `passages` are found; `documents`, by their best passages (MS MARCO); or
             `answers` (Natural Questions); or the `candidates` of each query are ranked (MIND).
         rerankers: cross-encoders, or retrievers, by name, which order the first passages of every model anew; rows of
@@ -57,87 +66,146 @@ def evaluate_tasks(
         batch_size: texts, or pairs, encoded at once.
 
     Returns:
-        Results by the names of model and task.
+        Results of these models and tasks.
 
     Raises:
-        InputError: something cannot be evaluated; said after all that can be is done and kept.
+        InputError: something cannot be evaluated, what is there under a name is the evaluation of something else; said
+            after all that can be is done and kept.
     """
-    out, names = Path(output_dir), expand(tasks)
+    output, names, rerankers = Output.of(out), expand(tasks), rerankers or {}
     if not models or not names:
         raise InputError("Name at least one model and one task.")
+    if strange := [name for name in (*models, *rerankers) if Path(name).name != name]:
+        raise InputError(f"A model is called {strange[0]!r}, which is no name of a directory; name it: NAME=MODEL.")
     if protocol not in PROTOCOLS:
         raise InputError(f"The protocol is {protocol!r}; allowed: {', '.join(PROTOCOLS)}.")
     if not 1 <= rerank_depth <= RANKS_KEPT:
         raise InputError(f"rerank_depth is {rerank_depth}; it must be from 1 to {RANKS_KEPT}.")
-    labels = [label(task) for task in names]
-    if len({*labels}) < len(labels):
+    titles = {label(task): task for task in names}
+    if len(titles) < len(names):
         raise InputError("Two tasks have the same name; rename a directory.")
-    load = load_once()
-    found: dict[str, dict[str, RetrievalResult]] = {name: {} for name in models}
-    failed: dict[str, str] = {}
-    for task, title in zip(names, labels, strict=True):
-        for name, model in models.items():
-            place = out / name / title
-            try:
-                if (place / RESULT_FILE).is_file():
-                    found[name][title] = RetrievalResult.load(place)
-                else:
-                    logger.info("%s on %s", name, title)
-                    found[name][title] = _evaluate(model, task, load, name, place, protocol, batch_size)
-                for other, reranker in (rerankers or {}).items():
-                    both = f"{name} + {other}" + (f" ({rerank_depth})" if rerank_depth < RANKS_KEPT else "")
-                    after = out / both / title
-                    found.setdefault(both, {})[title] = _rerank(
-                        reranker, task, load, both, place, after, rerank_depth, batch_size
-                    )
-            except InputError as error:
-                failed[f"{name} on {title}"] = str(error)
-    write_text(out / "results.json", json.dumps(_facts(found, failed), indent=1))
-    write_text(out / "results.md", summarise(found))
-    _plot(found, out / "results.png")
-    if failed:
-        first, reason = next(iter(failed.items()))
-        more = f" ({len(failed) - 1} more failed: {', '.join(list(failed)[1:])})" if len(failed) > 1 else ""
-        raise InputError(f"{first}: {reason}{more} What could be measured is in {out}.")
-    return found
+    with output.occupy("evaluations", {}, claims=(FACTS_FILE, TABLE_FILE, PLOT_FILE), again=True) as folder:
+        table = _Table(folder, output, [*models], [*titles], batch_size)
+        for title, task in titles.items():
+            searched = table.attempt([*models], title, partial(_load, task, protocol))
+            for name, model in models.items() if searched else ():
+                measured = table.measure(name, title, model, searched)
+                shallow = f" ({rerank_depth})" if rerank_depth < RANKS_KEPT else ""
+                rows = {f"{name} + {other}{shallow}": given for other, given in rerankers.items()} if measured else {}
+                place = output.at(name, title).path
+                first = table.attempt([*rows], title, partial(_first_passages, place, searched, rerank_depth))
+                for row, reranker in rows.items() if first else ():
+                    table.measure(row, title, reranker, first)
+        if not any(table.found.values()) and not folder.resumed:
+            raise InputError(table.failure())
+        _write_tables(folder, table.failed)
+        folder.complete()
+    if table.failed:
+        raise InputError(f"{table.failure()} What could be measured is in {output.path}.")
+    return table.found
 
 
-def _evaluate(
-    model: str | Path, task: str, load: Load, name: str, place: Path, protocol: str, batch_size: int
-) -> RetrievalResult:
+class _Table:
+    """What one call finds, and why it does not find the rest.
+
+    The manifest of the folder keeps the order of all `rows` that were ever asked for, and of the tasks, with the
+    fingerprints of their `collections` when they were read last.
+    """
+
+    def __init__(
+        self, folder: Occupied, output: Output, rows: Sequence[str], tasks: Sequence[str], batch_size: int
+    ) -> None:
+        self.folder, self.output, self.batch_size = folder, output, batch_size
+        self.found: Results = {name: {} for name in rows}
+        self.failed: dict[str, str] = {}
+        known = folder.facts.get("collections", {})
+        folder.facts["collections"] = known | {task: known.get(task) for task in tasks}
+        folder.facts["rows"] = list(dict.fromkeys([*folder.facts.get("rows", []), *rows]))
+
+    def attempt(self, rows: Sequence[str], title: str, run: Callable[[], T]) -> T | None:
+        """What `run` gives; None where it fails, for which only these cells are to blame, or where there are none."""
+        try:
+            return run() if rows else None
+        except Exception as error:
+            if not isinstance(error, InputError):
+                logger.exception("%s failed on %s", rows[0], title)
+            self.failed |= {f"{row} on {title}": str(error) or type(error).__name__ for row in rows}
+            return None
+
+    def measure(self, name: str, title: str, model: str | Path, protocol: Protocol) -> bool:
+        """Fill a cell; whether that could be done."""
+        logger.info("%s on %s", name, title)
+        self.folder.facts["collections"][title] = protocol.sources["collection"].fingerprint
+        place, batch_size = self.output.at(name, title), self.batch_size
+        run = partial(run_protocol, protocol, model, place, name=name, batch_size=batch_size)
+        result = self.attempt([name], title, run)
+        if result is not None:
+            self.found.setdefault(name, {})[title] = result
+            self.folder.facts["rows"] = list(dict.fromkeys([*self.folder.facts["rows"], name]))
+            self.folder.record()
+        return result is not None
+
+    def failure(self) -> str:
+        """The first thing that failed, and the names of the others."""
+        (first, reason), *others = self.failed.items()
+        more = f" ({len(others)} more failed: {', '.join(name for name, _ in others)})" if others else ""
+        return f"{first}: {reason}{more}"
+
+
+def _load(task: str, protocol: str) -> Protocol:
     directory, split = local_task(task)
-    if directory is not None:
-        return PROTOCOLS[protocol](model, directory, split, name=name, output_dir=place, batch_size=batch_size)
-    check_replaceable(place, marker=RESULT_FILE)
-    loaded, split = load(task)
-    subset, *more = loaded.dataset
-    if more:
-        raise InputError(
-            f"{task} has {len(more) + 1} parts ({subset}, {more[0]}, ...), each a collection of its own; give "
-            "directories of those that are meant."
-        )
-    return measure_task(model, loaded, subset, split, name=name, output_dir=place, batch_size=batch_size)
+    return PROTOCOLS[protocol](directory, split) if directory is not None else Passages(*public_task(task))
 
 
-def _rerank(
-    reranker: str | Path, task: str, load: Load, name: str, first_stage: Path, place: Path, depth: int, batch_size: int
-) -> RetrievalResult:
-    if (place / RESULT_FILE).is_file():
-        return RetrievalResult.load(place)
-    logger.info("%s on %s", name, task)
-    dataset = local_task(task)[0] or load(task)[0]
-    options = {"depth": depth, "batch_size": batch_size}
-    return evaluate_reranker(reranker, first_stage, dataset, name=name, output_dir=place, **options)
+def _first_passages(first_stage: Path, searched: Protocol, depth: int) -> FirstPassages:
+    if not isinstance(searched, Passages):
+        raise InputError(f"{first_stage} cannot be re-ranked: it is not an evaluation of passages.")
+    return FirstPassages(first_stage, searched, depth)
 
 
-def _plot(found: Mapping[str, Mapping[str, RetrievalResult]], path: Path) -> None:
-    """Bars of the tasks that every model was measured on."""
+def _write_tables(folder: Occupied, failed: Mapping[str, str]) -> None:
+    """The results of all that was measured in a directory, in this call or before."""
+    found, left_out = _collect(folder)
+    write_text(folder.path / FACTS_FILE, json.dumps(_facts(found, failed), indent=1))
+    write_text(folder.path / TABLE_FILE, summarise(found) + "".join(f"- {line}\n" for line in left_out))
     values = {name: means(results) for name, results in found.items()}
-    if tasks := [task for task in next(iter(values.values())) if all(task in measured for measured in values.values())]:
-        plot_metrics([{"name": name, **{task: values[name][task] for task in tasks}} for name in values], path)
+    first = next(iter(values.values()), {})
+    shown = [task for task in first if all(task in measured for measured in values.values())]
+    if shown:
+        rows = [{"name": name, **{task: values[name][task] for task in shown}} for name in values]
+        plot_metrics(rows, folder.path / PLOT_FILE)
+    else:
+        (folder.path / PLOT_FILE).unlink(missing_ok=True)
 
 
-def _facts(found: Mapping[str, Mapping[str, RetrievalResult]], failed: Mapping[str, str]) -> dict[str, Any]:
+def _collect(folder: Occupied) -> tuple[Results, list[str]]:
+    """All results of a directory that belong together, and what is said of the others."""
+    found: Results = {}
+    left_out = []
+    for name in folder.facts["rows"]:
+        for title, collection in folder.facts["collections"].items():
+            place = folder.path / name / title
+            manifest = Manifest.load(place)
+            if manifest is None or manifest.kind != KIND or not (place / RESULT_FILE).is_file():
+                continue
+            if manifest.made_from["collection"] != collection:
+                left_out.append(f"{name} on {title} was measured on another collection; measure it again")
+            elif _is_of_other_rankings(manifest):
+                left_out.append(f"{name} on {title} was measured on other first passages; measure it again")
+            else:
+                found.setdefault(name, {})[title] = RetrievalResult.load(place)
+    return found, left_out
+
+
+def _is_of_other_rankings(manifest: Manifest) -> bool:
+    """Whether the first stage of a re-ranking was measured anew since."""
+    if "first stage" not in manifest.sources:
+        return False
+    rankings = Path(manifest.sources["first stage"]) / RANKINGS_FILE
+    return rankings.is_file() and fingerprint_path(rankings) != manifest.made_from["first stage"]
+
+
+def _facts(found: Results, failed: Mapping[str, str]) -> dict[str, Any]:
     models = {}
     for name, results in found.items():
         values, missing = beir(results)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, Final
@@ -16,19 +15,23 @@ from pyarrow import parquet
 from hf_dense.data.answers import has_answer
 from hf_dense.data.collections import (
     content_hash,
-    judged_places,
+    judged_indices,
     load_answers,
     load_corpus,
     load_qrels,
     load_queries,
 )
+from hf_dense.data.passage_texts import passage_text
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import title
 from hf_dense.evaluation.page import Block, Heading, Picture, Table, as_html, as_markdown
-from hf_dense.evaluation.plots import plot_metrics
+from hf_dense.evaluation.plots import as_png, draw_metrics
 from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.storage.files import write_text
+from hf_dense.storage.fingerprints import fingerprint_path
+from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.output import Output, Source
 from hf_dense.storage.provenance import describe_run
 
 _CASES: Final = 5
@@ -58,8 +61,8 @@ class _Run:
 
 def write_html_report(
     runs: Mapping[str, str | Path],
-    collection: str | Path,
-    output_dir: str | Path,
+    collection: str | os.PathLike[str],
+    out: str | os.PathLike[str] | Output,
     *,
     baseline: str | None = None,
 ) -> list[Path]:
@@ -68,46 +71,56 @@ def write_html_report(
     Args:
         runs: directories of evaluations (`result.json`, `rankings.parquet`), by the name that the report gives them.
         collection: the dataset directory that all of them searched.
-        output_dir: receives the two files.
+        out: receives the two files.
         baseline: the run that the others are held against; the first by default.
 
     Returns:
         The paths of the page, which needs nothing beside it, and of its Markdown twin (the same tables, no plots).
 
     Raises:
-        InputError: no run, an unknown name, a directory without an evaluation, or runs on different queries or on
-            another collection.
+        InputError: no run, an unknown name, a directory without an evaluation, runs on different queries or on another
+            collection, or `out` is not ours or holds another report.
     """
     if not runs:
         raise InputError("A report needs at least one evaluation.")
     baseline = baseline if baseline is not None else next(iter(runs))
     if baseline not in runs:
         raise InputError(f"There is no run {baseline!r} to report; the runs are {', '.join(runs)}.")
-    loaded = [_load(name, Path(directory)) for name, directory in runs.items()]
+    source = Source(str(collection), content_hash(collection))
+    loaded = [_load(name, Path(directory), source) for name, directory in runs.items()]
     first = next(run for run in loaded if run.name == baseline)
     others = [run for run in loaded if run.name != baseline]
     _check_same_queries(first, others)
-    texts = _Texts(Path(collection), first, loaded)
-    blocks = [
-        *_what(Path(collection), first, texts.passages),
-        *_metrics(loaded),
-        *_differences(first, others),
-        *(block for run in others for block in _cases(first, run, texts)),
-        *_cost(loaded),
-        *_settings(loaded),
-        *_origin(loaded),
-    ]
-    heading = f"Retrieval on {Path(collection).resolve().name}"
-    paths = [Path(output_dir) / name for name in ("report.html", "report.md")]
-    write_text(paths[0], as_html(heading, blocks))
-    write_text(paths[1], as_markdown(heading, blocks))
-    return paths
+    output, heading = Output.of(out), f"Retrieval on {Path(collection).resolve().name}"
+    shown = {"runs": list(runs), "baseline": baseline}
+    evaluated = {f"run {name}": Source(str(place), fingerprint_path(place)) for name, place in runs.items()}
+    with output.stage("report", shown, {"collection": source, **evaluated}) as work:
+        if not work.done:
+            texts = _Texts(Path(collection), first)
+            blocks = [
+                *_what(source, first, texts.passages),
+                *_metrics(loaded),
+                *_differences(first, others),
+                *(block for run in others for block in _cases(first, run, texts)),
+                *_cost(loaded),
+                *_settings(loaded),
+                *_origin(loaded),
+            ]
+            write_text(work.result / "report.html", as_html(heading, blocks))
+            write_text(work.result / "report.md", as_markdown(heading, blocks))
+    return [output.path / name for name in ("report.html", "report.md")]
 
 
-def _load(name: str, directory: Path) -> _Run:
-    result = RetrievalResult.load(directory)
-    if not (directory / RANKINGS_FILE).is_file():
-        raise InputError(f"{directory} has no {RANKINGS_FILE}; evaluate {name} again.")
+def _load(name: str, directory: Path, collection: Source) -> _Run:
+    result, manifest = RetrievalResult.load(directory), Manifest.load(directory)
+    if manifest is None or not (directory / RANKINGS_FILE).is_file():
+        raise InputError(f"{directory} is no whole evaluation; evaluate {name} again.")
+    if manifest.made_from.get("collection") != collection.fingerprint:
+        measured = manifest.sources.get("collection", "nothing that is known")
+        raise InputError(
+            f"{collection.name} is not the collection of the evaluation {name}, or it was changed since: that was "
+            f"measured on {measured}; name that one, or evaluate again."
+        )
     ranks: dict[str, dict[str, int]] = {}
     for row in sorted(parquet.read_table(directory / RANKINGS_FILE).to_pylist(), key=lambda row: int(row["rank"])):
         ranks.setdefault(row["query-id"], {})[row["corpus-id"]] = row["rank"]
@@ -129,26 +142,20 @@ def _values(run: _Run, metric: str | None = None) -> dict[str, float]:
 class _Texts:
     """What queries and passages say, and which belong together."""
 
-    def __init__(self, collection: Path, first: _Run, runs: Sequence[_Run]) -> None:
+    def __init__(self, collection: Path, first: _Run) -> None:
         corpus, queries = load_corpus(collection), load_queries(collection)
         self.passages = len(corpus)
-        self._corpus, self._places = corpus, judged_places(corpus)
+        self._corpus, self._indices = corpus, judged_indices(corpus)
         self._queries = dict(zip(queries["id"], queries["text"], strict=True))
         self._answers = load_answers(collection) if first.metric.startswith("answer") else None
         self._qrels = {} if self._answers else load_qrels(collection, first.result.split)
-        asked, known = _values(first).keys(), (self._answers or self._qrels).keys()
-        ranked = {passage for run in runs for passages in run.ranks.values() for passage in passages}
-        if asked - self._queries.keys() or asked - known or ranked - self._places.keys():
-            raise InputError(f"{collection} is not the collection of these evaluations; it lacks queries or passages.")
 
     def query(self, name: str) -> str:
         return shorten(self._queries[name], _LONGEST, placeholder=" ...")
 
     def passage(self, name: str) -> str:
-        if name not in self._places:
-            return f"{name}: not in the collection"
-        row = self._corpus[self._places[name][0]]
-        return shorten(f"{name}: {row['title']} {row['text']}", _LONGEST, placeholder=" ...")
+        row = self._corpus[self._indices[name][0]]
+        return shorten(f"{name}: {passage_text(row['title'], row['text'])}", _LONGEST, placeholder=" ...")
 
     def relevant(self, query: str) -> dict[str, int]:
         """Passages that were judged relevant, with their grades."""
@@ -162,13 +169,13 @@ class _Texts:
         """Whether a passage was judged relevant, or holds an answer."""
         if self._answers is None:
             return passage in self.relevant(query)
-        return has_answer(self._corpus[self._places[passage][0]]["text"], self._answers[query])
+        return has_answer(self._corpus[self._indices[passage][0]]["text"], self._answers[query])
 
 
-def _what(collection: Path, first: _Run, passages: int) -> list[Block]:
+def _what(collection: Source, first: _Run, passages: int) -> list[Block]:
     rows = [
-        ("collection", collection.resolve().name),
-        ("its content", f"SHA-256 {content_hash(collection)[:16]}"),
+        ("collection", Path(collection.name).resolve().name),
+        ("its content", f"SHA-256 {collection.fingerprint[:16]}"),
         ("passages", f"{passages:,}"),
         ("split", first.result.split),
         ("queries", f"{len(_values(first)):,}"),
@@ -184,13 +191,11 @@ def _metrics(runs: Sequence[_Run]) -> list[Block]:
         {"name": _plain(run.name), **{title(metric): run.result.metrics[metric] for metric in shown[:_PLOTTED]}}
         for run in runs
     ]
-    with tempfile.TemporaryDirectory() as folder:
-        png = plot_metrics(plotted, Path(folder) / "metrics.png").read_bytes()
     return [
         Heading("Metrics"),
         "Means over the queries; fractions, higher is better.",
         Table(("", *map(title, shown)), rows),
-        Picture(png, "Metrics of every run"),
+        Picture(as_png(draw_metrics(plotted)), "Metrics of every run"),
     ]
 
 
@@ -228,9 +233,7 @@ def _plot_differences(first: _Run, others: Sequence[_Run]) -> bytes:
         axes.set_ylabel(f"{title(first.metric)} difference")
         axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel("queries, sorted by difference")
-    stream = BytesIO()
-    figure.savefig(stream, dpi=144, format="png")
-    return stream.getvalue()
+    return as_png(figure)
 
 
 def _changes(first: _Run, run: _Run) -> list[tuple[str, float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -48,16 +47,15 @@ class SearchingRetriever:
 
     Args:
         retriever: a loaded model.
-        name: of the model, in MTEB's results.
         folder: receives the vectors.
     """
 
-    def __init__(self, retriever: SentenceTransformer, name: str, folder: Path) -> None:
+    def __init__(self, retriever: SentenceTransformer, folder: Path) -> None:
         self.retriever = retriever
         self.folder = folder
         self.mteb_model_meta = ModelMeta.create_empty(
             {
-                "name": f"local/{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}",
+                "name": "local/retriever",  # nothing is kept by it
                 "embed_dim": retriever.get_embedding_dimension(),
                 "max_tokens": retriever.max_seq_length,
             }
@@ -100,11 +98,11 @@ class SearchingRetriever:
             passages = candidate_texts(self._corpus, wanted)
             return rank_candidates(self.retriever, texts, candidates, passages, folder, batch_size)
         self.find = open_search(self.retriever, PassageTexts(self._corpus), folder, batch_size)
-        scores, places = self.find(list(texts.values()), top_k)
+        scores, indices = self.find(list(texts.values()), top_k)
         names = self._corpus["id"][:]
         return {
-            query: {names[place]: score for place, score in zip(found, row, strict=True)}
-            for query, row, found in zip(texts, scores.tolist(), places.tolist(), strict=True)
+            query: {names[index]: score for index, score in zip(found, row, strict=True)}
+            for query, row, found in zip(texts, scores.tolist(), indices.tolist(), strict=True)
         }
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hf_dense.storage.markdown import markdown_table
+
 _STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-bottom: 1px solid #ccc; }
@@ -92,9 +94,8 @@ def _block_as_markdown(block: str | Heading | Table) -> str:
     if isinstance(block, Heading):
         return f"{'#' * block.level} {_escaped(block.text)}"
     if isinstance(block, Table):
-        rows = [[_escaped(cell) for cell in row] for row in (block.head, *block.rows)]
-        rows.insert(1, ["---"] * len(block.head))
-        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        head, *rows = [[_escaped(cell) for cell in row] for row in (block.head, *block.rows)]
+        return markdown_table(head, rows)
     return _escaped(block)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from hf_dense.errors import InputError
+from hf_dense.storage.files import replaced_file
 
 _SIZE_INCHES = (7.5, 4.5)
 _DPI = 144
@@ -67,6 +68,11 @@ def plot_metrics(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:
     Raises:
         InputError: no rows, or rows that do not share their metrics.
     """
+    return _save(draw_metrics(rows), path)
+
+
+def draw_metrics(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """The picture that `plot_metrics` writes."""
     metrics = [key for key in rows[0] if key != "name"] if rows else []
     if not metrics or any(set(row) != {"name", *metrics} for row in rows):
         raise InputError("A metric plot needs at least one row, and a name and the same metrics in every row.")
@@ -84,7 +90,14 @@ def plot_metrics(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:
     axes.set_ylim(0, 1.15 * max(row[metric] for row in rows for metric in metrics) or 1)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=min(len(rows), 4), frameon=False)
-    return _save(figure, path)
+    return figure
+
+
+def as_png(figure: Figure) -> bytes:
+    """A picture as the bytes of its file."""
+    stream = BytesIO()
+    figure.savefig(stream, dpi=_DPI, format="png")
+    return stream.getvalue()
 
 
 def loss_series(history: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[int, float]]]:
@@ -104,9 +117,6 @@ def loss_series(history: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[in
 
 
 def _save(figure: Figure, path: str | Path) -> Path:
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work = target.with_name(f".{target.name}.{os.getpid()}.png")
-    figure.savefig(work, dpi=_DPI, format="png")
-    os.replace(work, target)
-    return target
+    with replaced_file(path) as partial:
+        partial.write_bytes(as_png(figure))
+    return Path(path)

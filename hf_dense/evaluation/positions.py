@@ -62,7 +62,7 @@ def similarity_by_position(
     """
     if not texts:
         raise InputError("There is no text to read; give at least one.")
-    model = _load(checkpoint)
+    model = load_with_decoders(checkpoint)
     name = _left_to_right(model, checkpoint)
     encoder = model.decoder_specs[name].encoder
     longest = family_of(model.config.backbone).shape(model.config.backbone).positions
@@ -80,7 +80,7 @@ def similarity_by_position(
         counted = layout.inner()
         counted[:, 0] = True
         for row, hidden in enumerate((model.decode(name, layout, bottleneck, states), states[-1])):
-            sums[row, : layout.length] += _similarity(hidden, layout.spread(bottleneck), counted)
+            sums[row, : layout.length] += _similarity(hidden, layout.expand(bottleneck), counted)
         counts[: layout.length] += counted.sum(dim=0).cpu()
     return [
         PositionSimilarity(at, float(sums[0, at] / count), float(sums[1, at] / count), count)
@@ -89,13 +89,17 @@ def similarity_by_position(
     ]
 
 
-def _similarity(hidden: Tensor, spread: Tensor, counted: Tensor) -> Tensor:
+def _similarity(hidden: Tensor, expanded: Tensor, counted: Tensor) -> Tensor:
     """(length,) sums over the texts of the cosine similarities of (batch, length, dim) states."""
-    return cosine_similarity(hidden.double(), spread.double(), dim=-1).masked_fill(~counted, 0.0).sum(dim=0).cpu()
+    return cosine_similarity(hidden.double(), expanded.double(), dim=-1).masked_fill(~counted, 0.0).sum(dim=0).cpu()
 
 
-def _load(checkpoint: str | Path) -> BottleneckForPreTraining:
-    """The whole model, decoders included."""
+def load_with_decoders(checkpoint: str | Path) -> BottleneckForPreTraining:
+    """The whole model of a pre-training.
+
+    Raises:
+        InputError: no such checkpoint, or one without its decoders.
+    """
     try:
         config = AutoConfig.from_pretrained(str(checkpoint), trust_remote_code=False)
     except (OSError, ValueError) as error:

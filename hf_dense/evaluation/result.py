@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from hf_dense.errors import InputError
+from hf_dense.storage.files import write_text
 
 RESULT_FILE: Final = "result.json"
 RANKINGS_FILE: Final = "rankings.parquet"
@@ -39,7 +41,7 @@ class RetrievalResult:
     origin: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def load(cls, directory: str | Path) -> RetrievalResult:
+    def load(cls, directory: str | os.PathLike[str]) -> RetrievalResult:
         """Read back what an evaluation wrote in `directory`.
 
         Raises:
@@ -58,7 +60,7 @@ class RetrievalResult:
             rankings: query id -> passage id -> score. The first 100 of each query are kept, best first, in the columns
                 `query-id`, `corpus-id`, `rank` from 1, `score`; equal scores by id, descending.
         """
-        (directory / RESULT_FILE).write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        write_text(directory / RESULT_FILE, json.dumps(asdict(self), indent=1))
         if rankings is None:
             return
         rows = [

@@ -12,6 +12,7 @@ from hf_dense.evaluation.measures import title
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.evaluation.tasks import BEIR, CQADUPSTACK, GROUPS, data_set
+from hf_dense.storage.markdown import markdown_table
 
 _SHOWN: Final = {"MSMARCO": ("mrr@10", "recall@50", "recall@1000")}  # of a data set
 _BY_PROTOCOL: Final = (
@@ -31,7 +32,7 @@ def format_results(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
     """
     ours = {name: _columns(results) for name, results in found.items()}
     columns = list(dict.fromkeys(column for values in ours.values() for column in values))
-    rows = [["", *(f"{task} {title(metric)}" for task, metric in columns)], ["---", *["---:"] * len(columns)]]
+    rows = []
     for name, values in ours.items():
         rows.append([name, *(f"{values[column]:.4f}" if column in values else "not measured" for column in columns)])
     for published in load_published():
@@ -39,7 +40,8 @@ def format_results(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
         if any(value is not None for value in known):
             label = f"{published['name']} (published: {published['source']})"
             rows.append([label, *("-" if value is None else f"{value:.3f}" for value in known)])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    head = ["", *(f"{task} {title(metric)}" for task, metric in columns)]
+    return markdown_table(head, rows, numbers=range(1, len(head)))
 
 
 def format_glue(result: RetrievalResult) -> str:
@@ -49,11 +51,11 @@ def format_glue(result: RetrievalResult) -> str:
         for task, values in row["values"].items():
             if "unnamed" in values:
                 said.setdefault(task, []).append(f"{row['name']} {values['unnamed']:.3f} ({row['source']})")
-    rows = [["", "", result.name, "published, the metric is not named"], ["---", "---", "---:", "---"]]
+    rows = []
     for name, value in result.metrics.items():
         task, _, metric = name.partition("/")
         rows.append([task, metric, f"{value:.4f}", "; ".join(said.pop(task, ["-"]))])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown_table(["", "", result.name, "published, the metric is not named"], rows, numbers=(2,))
 
 
 def summarise(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:

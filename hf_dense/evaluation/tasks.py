@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,8 +58,6 @@ _FOLDERS: Final = {
     "webistouche2020": "Touche2020",
 }  # as BEIR calls them
 
-Load = Callable[[str], tuple[AbsTaskRetrieval, str]]  # `public_task`
-
 
 def expand(tasks: Sequence[str]) -> list[str]:
     """Names of groups (`beir`, `web`, `CQADupstackRetrieval`) as those of their tasks, each once, in order.
@@ -101,25 +98,6 @@ def public_task(name: str) -> tuple[AbsTaskRetrieval, str]:
             "directory with its corpus, queries and judgements instead."
         ) from error
     return task, task.metadata.eval_splits[0]
-
-
-def load_once() -> Load:
-    """`public_task` that reads a task once for all that measure it in turn, and does not try again what failed."""
-
-    @lru_cache(maxsize=1)
-    def attempt(name: str) -> tuple[AbsTaskRetrieval, str] | InputError:
-        try:
-            return public_task(name)
-        except InputError as error:
-            return error
-
-    def load(name: str) -> tuple[AbsTaskRetrieval, str]:
-        found = attempt(name)
-        if isinstance(found, InputError):
-            raise found
-        return found
-
-    return load
 
 
 def label(task: str) -> str:

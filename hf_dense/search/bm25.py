@@ -7,12 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import bm25s
-import numpy as np
 import Stemmer
-from numpy.typing import NDArray
 
-Places = NDArray[np.int64]
-Scores = NDArray[np.float32]
+from hf_dense.search.dense import Floats, Indices
 
 
 class LexicalIndex:
@@ -32,11 +29,11 @@ class LexicalIndex:
         size = int(retriever.scores["num_docs"])
         return cls(bm25s.BM25.load(folder, mmap=True), size)
 
-    def search(self, queries: list[str], depth: int) -> tuple[Places, Scores]:
-        """(queries, depth) places of the best texts, best first, and their scores."""
+    def search(self, queries: list[str], depth: int) -> tuple[Floats, Indices]:
+        """(queries, depth) scores of the best texts, best first, and their indices."""
         stemmer = Stemmer.Stemmer("english")
         tokens = bm25s.tokenize(queries, stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False)
-        places, scores = self.retriever.retrieve(
+        indices, scores = self.retriever.retrieve(
             tokens, k=min(depth, self.size), show_progress=False, n_threads=os.cpu_count() or 1
         )
-        return places, scores
+        return scores, indices

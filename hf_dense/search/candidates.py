@@ -47,7 +47,7 @@ def rank_candidates(
         queries: texts by id.
         candidates: ids of passages by the id of their query.
         texts: of passages by id, the title first where there is one.
-        folder: receives the vectors of the passages, for a retriever; a run that was killed goes on with them.
+        folder: receives the vectors of the passages, for a retriever, as `encode_corpus` has it.
         batch_size: pairs, or texts, read at once.
 
     Returns:
@@ -62,11 +62,11 @@ def rank_candidates(
     vectors = encode_corpus(ranker, list(texts.values()), folder, batch_size)
     rows = {passage: at for at, passage in enumerate(texts)}
     asked = list(dict.fromkeys(queries[query] for query in candidates))  # the same words may be asked more than once
-    places = {text: at for at, text in enumerate(asked)}
+    at_of = {text: at for at, text in enumerate(asked)}
     encoded = encode_queries(ranker, asked, batch_size)
     found = {}
     for query, passages in candidates.items():
         names = list(passages)
-        scores = vectors.take(np.array([rows[passage] for passage in names])) @ encoded[places[queries[query]]]
+        scores = vectors.take(np.array([rows[passage] for passage in names])) @ encoded[at_of[queries[query]]]
         found[query] = dict(zip(names, scores.tolist(), strict=True))
     return found

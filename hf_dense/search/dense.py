@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +17,10 @@ from torch.nn import functional
 from tqdm.auto import tqdm
 
 from hf_dense.errors import InputError
-from hf_dense.storage.fingerprints import fingerprint_weights
-from hf_dense.storage.legacy import begin_or_resume
+from hf_dense.storage.files import replaced_file
 
 Floats = NDArray[np.float32]
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 KINDS: Final = ("exact", "flat", "ivfpq", "hnsw")
 BLOCK: Final = 20_000  # passages in a file
@@ -48,11 +44,11 @@ class Vectors:
         """(rows, dimensions) blocks, mapped into memory."""
         return map(_mapped, self.files)
 
-    def take(self, places: Places) -> Floats:
-        """(places, dimensions) the vectors of some passages."""
+    def take(self, indices: Indices) -> Floats:
+        """(indices, dimensions) the vectors of some passages."""
         first = _mapped(self.files[0])
-        found = np.empty((len(places), first.shape[1]), dtype=np.float32)
-        blocks, rows = np.divmod(places, len(first))
+        found = np.empty((len(indices), first.shape[1]), dtype=np.float32)
+        blocks, rows = np.divmod(indices, len(first))
         for block in np.unique(blocks):
             chosen = blocks == block
             found[chosen] = _mapped(self.files[block])[rows[chosen]]
@@ -65,19 +61,17 @@ def encode_corpus(retriever: SentenceTransformer, texts: Sequence[str], folder: 
     Args:
         retriever: inner products of the vectors are its similarity: those of a cosine model have unit length.
         texts: title + " " + text of each passage.
-        folder: receives the blocks, and `settings.json` with what they depend on.
+        folder: receives the blocks, or holds those of a run that was killed. That they are of this model and of these
+            texts is for the caller to see to: it is where an output keeps its pieces (`hf_dense.storage.output`).
         batch_size: texts encoded at once.
 
     Returns:
         The vectors, on disk.
 
     Raises:
-        InputError: the model's similarity is neither dot nor cosine, or the folder holds vectors of another model or
-            of other texts.
+        InputError: the model's similarity is neither dot nor cosine.
     """
     _check_similarity(retriever)
-    settings = {"model": _fingerprint_model(retriever), "texts": _fingerprint_texts(texts), "block": BLOCK}
-    begin_or_resume(folder, settings)
     files = [folder / f"vectors-{start // BLOCK:05d}.npy" for start in range(0, len(texts), BLOCK)]
     with tqdm(total=len(texts), desc="Encoding passages", unit=" passages") as bar:
         for number, file in enumerate(files):
@@ -86,7 +80,8 @@ def encode_corpus(retriever: SentenceTransformer, texts: Sequence[str], folder: 
                 bar.initial += len(block)  # what is there already says nothing about the time that is left
                 bar.update(len(block))
             else:
-                _write(file, _encode_block(retriever, block, batch_size, bar.update))
+                with replaced_file(file) as partial:
+                    np.save(partial, _encode_block(retriever, block, batch_size, bar.update))
     return Vectors(tuple(files))
 
 
@@ -96,28 +91,17 @@ def encode_queries(retriever: SentenceTransformer, queries: Sequence[str], batch
     return _finished(retriever, vectors)
 
 
-def dense_search(queries: Floats, vectors: Vectors, k: int, kind: str = "exact") -> tuple[Floats, Places]:
-    """Find the passages of greatest inner product with each query.
+def searcher(vectors: Vectors, kind: str = "exact") -> Callable[[Floats, int], tuple[Floats, Indices]]:
+    """Prepare a search for the passages of greatest inner product.
 
     Args:
-        queries: (queries, dimensions).
         vectors: of the corpus.
-        k: passages wanted for each query.
-        kind: `exact` (reads vectors from disk, on a GPU where there is one), or an index of FAISS, which stands in
-            memory: `flat` (exact too), `ivfpq` (compressed), `hnsw` (a graph).
+        kind: `exact` (reads vectors from disk, on a GPU where there is one), or an index of FAISS, which is built once
+            and stands in memory: `flat` (exact too), `ivfpq` (compressed), `hnsw` (a graph).
 
     Returns:
-        (queries, k) scores, best first, and places in the corpus, -1 where an index found no more; fewer columns
-        where the corpus has fewer passages.
-
-    Raises:
-        InputError: the kind is unknown, or the corpus too small for it.
-    """
-    return searcher(vectors, kind)(queries, k)
-
-
-def searcher(vectors: Vectors, kind: str = "exact") -> Callable[[Floats, int], tuple[Floats, Places]]:
-    """`dense_search` of a corpus for any number of turns; an index is built once.
+        Given (queries, dimensions) and a number k, finds (queries, k) scores, best first, and indices in the corpus,
+        -1 where an index found no more; fewer columns where the corpus has fewer passages.
 
     Raises:
         InputError: the kind is unknown, or the corpus too small for it.
@@ -127,9 +111,9 @@ def searcher(vectors: Vectors, kind: str = "exact") -> Callable[[Floats, int], t
         return lambda queries, k: search(queries, vectors, k)
     index = _build_index(vectors, kind)
 
-    def find(queries: Floats, k: int) -> tuple[Floats, Places]:
-        scores, places = index.search(queries, min(k, index.ntotal))
-        return scores, places
+    def find(queries: Floats, k: int) -> tuple[Floats, Indices]:
+        scores, indices = index.search(queries, min(k, index.ntotal))
+        return scores, indices
 
     return find
 
@@ -150,7 +134,7 @@ def check_kind(kind: str, passages: int) -> None:
 
 def search(
     queries: Floats, blocks: Iterable[Floats], k: int, device: torch.device | str | None = None
-) -> tuple[Floats, Places]:
+) -> tuple[Floats, Indices]:
     """Find the passages of greatest inner product with each query, exactly, reading the corpus once.
 
     Args:
@@ -160,12 +144,12 @@ def search(
         device: where scores are computed; a GPU where there is one by default.
 
     Returns:
-        (queries, min(k, passages)) scores, best first, and places in the corpus.
+        (queries, min(k, passages)) scores, best first, and indices in the corpus.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     asked = torch.from_numpy(queries).to(device)
     best = torch.full((len(queries), k), -torch.inf, device=device)
-    places = torch.full((len(queries), k), -1, dtype=torch.int64, device=device)
+    indices = torch.full((len(queries), k), -1, dtype=torch.int64, device=device)
     memory = torch.empty(_QUERIES * BLOCK, device=device)  # taken once: fresh pages cost as much as sorting
     seen = 0
     for block in tqdm(blocks, desc="Comparing", unit=" blocks", leave=False, delay=1):
@@ -177,10 +161,10 @@ def search(
                 table = memory[: len(some) * len(part)].view(len(some), len(part))
                 scores, at = _highest(torch.mm(some, part.T, out=table), k, best[rows, -1:])
                 best[rows], order = torch.cat([best[rows], scores], dim=1).topk(k)
-                places[rows] = torch.cat([places[rows], at + seen], dim=1).gather(1, order)
+                indices[rows] = torch.cat([indices[rows], at + seen], dim=1).gather(1, order)
             seen += len(part)
     found = min(k, seen)
-    return best[:, :found].cpu().numpy(), places[:, :found].cpu().numpy()
+    return best[:, :found].cpu().numpy(), indices[:, :found].cpu().numpy()
 
 
 def _highest(scores: Tensor, k: int, least: Tensor) -> tuple[Tensor, Tensor]:
@@ -194,7 +178,7 @@ def _highest(scores: Tensor, k: int, least: Tensor) -> tuple[Tensor, Tensor]:
         least: (queries, 1).
 
     Returns:
-        (queries, k or fewer) scores and their places in the row.
+        (queries, k or fewer) scores and their indices in the row.
     """
     if odd := scores.shape[1] % _FOLDS:
         scores = functional.pad(scores, (0, _FOLDS - odd), value=-torch.inf)
@@ -235,14 +219,6 @@ def _mapped(file: Path) -> Floats:
     return vectors
 
 
-def _write(file: Path, vectors: Floats) -> None:
-    """A file that is whole or not there."""
-    partial = file.with_suffix(".partial")
-    with partial.open("wb") as stream:
-        np.save(stream, vectors)
-    os.replace(partial, file)
-
-
 def _encode_block(
     retriever: SentenceTransformer, texts: Sequence[str], batch_size: int, done: Callable[[int], object]
 ) -> Floats:
@@ -275,18 +251,3 @@ def _check_similarity(retriever: SentenceTransformer) -> None:
     name = retriever.similarity_fn_name
     if name not in (SimilarityFunction.COSINE.value, SimilarityFunction.DOT_PRODUCT.value):
         raise InputError(f"The model's similarity is {name!r}; search needs dot or cosine.")
-
-
-def _fingerprint_model(retriever: SentenceTransformer) -> str:
-    """A hash of what decides on the vectors: weights, modules with their settings, length, prompts, similarity."""
-    facts = [retriever.max_seq_length, retriever.prompts, retriever.default_prompt_name, retriever.similarity_fn_name]
-    return hashlib.sha256(json.dumps([str(retriever), *facts, fingerprint_weights(retriever)]).encode()).hexdigest()
-
-
-def _fingerprint_texts(texts: Sequence[str]) -> str:
-    digest = hashlib.sha256()
-    for text in texts:
-        encoded = text.encode("utf-8", "surrogatepass")
-        digest.update(f"{len(encoded)}\0".encode())
-        digest.update(encoded)
-    return digest.hexdigest()

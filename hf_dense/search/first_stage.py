@@ -12,13 +12,13 @@ from sentence_transformers import SentenceTransformer
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
 from hf_dense.search.bm25 import LexicalIndex
-from hf_dense.search.dense import Floats, Places, encode_corpus, encode_queries, searcher
-from hf_dense.search.hybrid import HybridIndex, build_hybrid_index
+from hf_dense.search.dense import Floats, Indices, encode_corpus, encode_queries, searcher
+from hf_dense.search.hybrid import FACTS_FILE, HybridIndex, write_hybrid_vectors
 
 BM25: Final = "bm25"
 _QUERIES: Final = 1_000  # hybrid vectors at once: 120 MB
 
-Search = Callable[[Sequence[str], int], tuple[Floats, Places]]
+Search = Callable[[Sequence[str], int], tuple[Floats, Indices]]
 
 
 def open_search(model: str | Path | SentenceTransformer, texts: Sequence[str], folder: Path, batch_size: int) -> Search:
@@ -27,22 +27,22 @@ def open_search(model: str | Path | SentenceTransformer, texts: Sequence[str], f
     Args:
         model: an exported directory, a Hub id, a loaded model, or `"bm25"`.
         texts: title + " " + text of each passage.
-        folder: receives vectors or index; it must be there while one searches.
+        folder: receives vectors or index, as `encode_corpus` has it; it must be there while one searches.
         batch_size: texts encoded at once.
 
     Returns:
-        Given queries and a number k of hits, finds their (queries, k) scores, best first, and places in `texts`, fewer
-        columns where there are fewer texts. A place is -1 where BM25 finds no word of the query in any more text.
+        Given queries and a number k of hits, finds their (queries, k) scores, best first, and indices in `texts`, fewer
+        columns where there are fewer texts. An index is -1 where BM25 finds no word of the query in any more text.
 
     Raises:
-        InputError: nothing to load, or `folder` holds the vectors of another model or of other texts.
+        InputError: nothing to load.
     """
     if model == BM25:
         index = LexicalIndex.build(texts, folder / BM25)
 
-        def find_words(queries: Sequence[str], k: int) -> tuple[Floats, Places]:
-            places, scores = index.search(list(queries), k)
-            return scores, np.where(scores > 0, places, -1)
+        def find_words(queries: Sequence[str], k: int) -> tuple[Floats, Indices]:
+            scores, indices = index.search(list(queries), k)
+            return scores, np.where(scores > 0, indices, -1)
 
         return find_words
     retriever = load_retriever(model)
@@ -54,15 +54,18 @@ def open_search(model: str | Path | SentenceTransformer, texts: Sequence[str], f
 
 def _open_hybrid(retriever: SentenceTransformer, texts: Sequence[str], folder: Path, batch_size: int) -> Search:
     """Search by DupMAE's relevance: vectors of the vocabulary's length would not fit in memory."""
-    place = build_hybrid_index(retriever, texts, folder / "hybrid", precision="float32", batch_size=batch_size)
+    place = folder / "hybrid"
+    if not (place / FACTS_FILE).is_file():
+        place.mkdir(parents=True, exist_ok=True)
+        write_hybrid_vectors(retriever, texts, place, precision="float32", batch_size=batch_size)
     index = HybridIndex.load(place)
 
-    def find(queries: Sequence[str], k: int) -> tuple[Floats, Places]:
+    def find(queries: Sequence[str], k: int) -> tuple[Floats, Indices]:
         found = [
             index.search(retriever.encode_query(list(part), batch_size=batch_size, show_progress_bar=False), k)
             for part in (queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES))
         ]
-        scores, places = zip(*found, strict=True)
-        return np.concatenate(scores), np.concatenate(places)
+        scores, indices = zip(*found, strict=True)
+        return np.concatenate(scores), np.concatenate(indices)
 
     return find

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +18,16 @@ from tqdm.auto import tqdm
 
 from hf_dense.errors import InputError
 from hf_dense.hub.hybrid import hybrid_head, load_hybrid
-from hf_dense.storage.legacy import atomic_directory, check_replaceable
-
-Floats = NDArray[np.float32]
-Places = NDArray[np.int64]
+from hf_dense.search.dense import Floats, Indices
+from hf_dense.search.fingerprints import retriever_source
+from hf_dense.storage.files import write_text
+from hf_dense.storage.fingerprints import fingerprint_texts
+from hf_dense.storage.output import Output, Source
 
 PRECISIONS: Final = ("float16", "float32")
 _BLOCK: Final = 20_000  # passages compared at once
 _QUERIES: Final = 256  # with so many queries: 20 MB of scores
-_FACTS: Final = "hybrid_index.json"
+FACTS_FILE: Final = "hybrid_index.json"  # written last
 
 
 def bytes_per_passage(dense: int, sparse: int, vocabulary: int, precision: str = "float16") -> int:
@@ -54,7 +56,7 @@ def bytes_per_passage(dense: int, sparse: int, vocabulary: int, precision: str =
 def build_hybrid_index(
     model: str | Path | SentenceTransformer,
     texts: Sequence[str],
-    output_dir: str | Path,
+    out: str | os.PathLike[str] | Output,
     *,
     precision: str = "float16",
     batch_size: int = 64,
@@ -63,39 +65,52 @@ def build_hybrid_index(
 
     Args:
         model: of `load_hybrid`, or its directory or Hub id.
-        texts: the passages; places in this sequence are what a search finds.
-        output_dir: receives the index, complete or not at all; an earlier one is replaced.
+        texts: the passages; what a search finds are indices in this sequence.
+        out: receives the index, complete or not at all.
         precision: of the stored values, `float16` or `float32`.
         batch_size: texts encoded at once.
 
     Returns:
-        `output_dir`.
+        The directory of the index.
 
     Raises:
-        InputError: nothing to load, a model without hybrid vectors, no passages, another precision, an `output_dir`
-            that holds something else.
+        InputError: nothing to load, a model without hybrid vectors, no passages, another precision, or `out` is not
+            ours or holds the index of another model or of other passages.
     """
-    check_replaceable(output_dir, marker=_FACTS)
+    output = Output.of(out)
     if precision not in PRECISIONS:
         raise InputError(f"precision is {precision!r}; it must be one of: {', '.join(PRECISIONS)}.")
     if not texts:
         raise InputError("There are no passages to index.")
     encoder = model if isinstance(model, SentenceTransformer) else load_hybrid(model)
-    head = hybrid_head(encoder)
-    if head is None:
+    if hybrid_head(encoder) is None:
         raise InputError("This model gives no hybrid vectors; load one with load_hybrid.")
+    shown = model if isinstance(model, str | Path) else None
+    sources = {"model": retriever_source(encoder, shown), "texts": Source("the passages", fingerprint_texts(texts))}
+    with output.stage("hybrid index", {"precision": precision}, sources) as work:
+        if not work.done:
+            write_hybrid_vectors(encoder, texts, work.result, precision=precision, batch_size=batch_size)
+    return output.path
+
+
+def write_hybrid_vectors(
+    model: SentenceTransformer, texts: Sequence[str], folder: Path, *, precision: str, batch_size: int
+) -> None:
+    """Write what `HybridIndex.load` reads into a folder that is there; arguments are those of `build_hybrid_index`."""
+    head = hybrid_head(model)
+    assert head is not None
     rows, part = len(texts), 16 * batch_size
     types = {"dense": np.dtype(precision), "values": np.dtype(precision), "tokens": _id_type(head.vocabulary)}
-    with atomic_directory(output_dir) as work, tqdm(total=rows, desc="Encoding passages", unit=" passages") as bar:
-        stored = {
-            name: np.lib.format.open_memmap(
-                work / f"{name}.npy", "w+", kind, (rows, head.dense if name == "dense" else head.sparse)
-            )
-            for name, kind in types.items()
-        }
+    stored = {
+        name: np.lib.format.open_memmap(
+            folder / f"{name}.npy", "w+", kind, (rows, head.dense if name == "dense" else head.sparse)
+        )
+        for name, kind in types.items()
+    }
+    with tqdm(total=rows, desc="Encoding passages", unit=" passages") as bar:
         for start in range(0, rows, part):
             place = slice(start, start + part)
-            vectors = encoder.encode_document(
+            vectors = model.encode_document(
                 list(texts[place]), batch_size=batch_size, show_progress_bar=False, convert_to_tensor=True
             ).float()
             words = vectors[:, head.dense :]
@@ -104,10 +119,9 @@ def build_hybrid_index(
             for name, tensor in found.items():
                 stored[name][place] = tensor.cpu().numpy()
             bar.update(len(vectors))
-        for array in stored.values():
-            array.flush()
-        (work / _FACTS).write_text(json.dumps({"vocabulary": head.vocabulary}), encoding="utf-8")
-    return Path(output_dir)
+    for array in stored.values():
+        array.flush()
+    write_text(folder / FACTS_FILE, json.dumps({"vocabulary": head.vocabulary}))
 
 
 @dataclass(frozen=True)
@@ -134,9 +148,9 @@ class HybridIndex:
             InputError: no index there.
         """
         path = Path(directory)
-        if not (path / _FACTS).is_file():
+        if not (path / FACTS_FILE).is_file():
             raise InputError(f"There is no index of hybrid vectors in {path}.")
-        facts = json.loads((path / _FACTS).read_text(encoding="utf-8"))
+        facts = json.loads((path / FACTS_FILE).read_text(encoding="utf-8"))
         arrays = {name: np.load(path / f"{name}.npy", mmap_mode="r") for name in ("dense", "values", "tokens")}
         return cls(**arrays, vocabulary=facts["vocabulary"])
 
@@ -149,7 +163,7 @@ class HybridIndex:
         """Bytes stored of a passage."""
         return sum(array.itemsize * array.shape[1] for array in (self.dense, self.values, self.tokens))
 
-    def search(self, queries: Floats, k: int) -> tuple[Floats, Places]:
+    def search(self, queries: Floats, k: int) -> tuple[Floats, Indices]:
         """Find the passages of greatest relevance to each query, exactly, reading the index once.
 
         Args:
@@ -157,7 +171,7 @@ class HybridIndex:
             k: passages wanted for each query.
 
         Returns:
-            (queries, min(k, passages)) scores, best first, and places of the passages.
+            (queries, min(k, passages)) scores, best first, and indices of the passages.
 
         Raises:
             InputError: `k` below 1, or queries of another model.
@@ -173,7 +187,7 @@ class HybridIndex:
                 "encode them with the model that made the index."
             )
         best = torch.full((len(queries), k), -torch.inf)
-        places = torch.full((len(queries), k), -1, dtype=torch.int64)
+        indices = torch.full((len(queries), k), -1, dtype=torch.int64)
         for start in tqdm(range(0, len(self), _BLOCK), desc="Comparing", unit=" blocks", leave=False, delay=1):
             dense, words = self._block(start)
             for first in range(0, len(queries), _QUERIES):
@@ -182,8 +196,8 @@ class HybridIndex:
                 scores = asked[:, :split] @ dense.T + (words @ np.ascontiguousarray(asked[:, split:].T)).T
                 found, at = torch.from_numpy(scores).topk(min(k, len(dense)))
                 best[rows], order = torch.cat([best[rows], found], dim=1).topk(k)
-                places[rows] = torch.cat([places[rows], at + start], dim=1).gather(1, order)
-        return best.numpy(), places.numpy()
+                indices[rows] = torch.cat([indices[rows], at + start], dim=1).gather(1, order)
+        return best.numpy(), indices.numpy()
 
     def _block(self, start: int) -> tuple[Floats, csr_matrix]:
         """Passages from `start` on: their dense parts, and a sparse matrix (passages, vocabulary) of their words."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import shutil
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,19 @@ from datasets import Dataset
 from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
 
+from hf_dense.data.collections import load_corpus
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
 from hf_dense.search.dense import encode_corpus, encode_queries
-from hf_dense.storage.legacy import atomic_directory, check_replaceable
+from hf_dense.search.fingerprints import retriever_source
+from hf_dense.storage.fingerprints import fingerprint_rows
+from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.output import Output, Source
 
 _COLUMNS = ("id", "title", "text")
-_VECTORS, _PASSAGES, _FACTS = "vectors.faiss", "passages.parquet", "index.json"
+_KIND, _VECTORS, _PASSAGES = "index", "vectors.faiss", "passages.parquet"
 
 
 @dataclass(frozen=True)
@@ -36,26 +39,32 @@ class Hit:
 
 
 def build_index(
-    model: str | Path | SentenceTransformer, corpus: Dataset, output_dir: str | Path, *, batch_size: int = 64
+    model: str | Path | SentenceTransformer,
+    corpus: Dataset | str | Path,
+    out: str | os.PathLike[str] | Output,
+    *,
+    name: str | None = None,
+    batch_size: int = 64,
 ) -> Path:
     """Encode a corpus, with a progress bar and an ETA, and write its index.
 
     Args:
         model: an exported directory, a Hub id or a loaded model.
-        corpus: columns `id`, `title`, `text`; title + " " + text is what is encoded.
-        output_dir: receives vectors (exact inner-product search, 4 bytes per dimension), passages and facts,
-            complete or not at all. The vectors stand in `<output_dir>.partial` until then; a run that was killed goes
-            on with them.
+        corpus: columns `id`, `title`, `text`, title + " " + text is what is encoded; or the directory of a collection.
+        out: receives vectors (exact inner-product search, 4 bytes per dimension), passages and facts, complete or not
+            at all; a run that was killed goes on with the vectors it had.
+        name: by which a loaded model is shown, the directory that it came from for instance.
         batch_size: texts encoded at once.
 
     Returns:
-        `output_dir`.
+        The directory of the index.
 
     Raises:
-        InputError: nothing to load, a model of hybrid vectors, an empty corpus, a column absent, an `output_dir` that
-            holds something else.
+        InputError: nothing to load, a model of hybrid vectors, an empty corpus, a column absent, or `out` is not ours
+            or holds the index of another model or corpus.
     """
-    check_replaceable(output_dir, marker=_FACTS)
+    output, origin = Output.of(out), "the passages" if isinstance(corpus, Dataset) else str(corpus)
+    corpus = corpus if isinstance(corpus, Dataset) else load_corpus(corpus)
     missing = [column for column in _COLUMNS if column not in corpus.column_names]
     if missing:
         raise InputError(f"The corpus has no column {missing[0]!r}; it has {', '.join(corpus.column_names)}.")
@@ -66,18 +75,20 @@ def build_index(
         raise InputError(
             "This model gives hybrid vectors; index them with build_hybrid_index (hf_dense.search.hybrid)."
         )
-    encoded = Path(f"{output_dir}.partial")
-    vectors = encode_corpus(retriever, PassageTexts(corpus), encoded, batch_size)
-    index = faiss.IndexFlatIP(next(iter(vectors)).shape[1])
-    for block in vectors:
-        index.add(block)
-    facts = {"passages": len(corpus), "dimensions": index.d, "similarity": retriever.similarity_fn_name}
-    with atomic_directory(output_dir) as work:
-        faiss.write_index(index, str(work / _VECTORS))
-        parquet.write_table(pa.table({name: list(corpus[name]) for name in _COLUMNS}), work / _PASSAGES)
-        (work / _FACTS).write_text(json.dumps(facts, indent=1), encoding="utf-8")
-    shutil.rmtree(encoded)
-    return Path(output_dir)
+    sources = {
+        "model": retriever_source(retriever, model if isinstance(model, str | Path) else name),
+        "corpus": Source(origin, fingerprint_rows(corpus, _COLUMNS)),
+    }
+    with output.stage(_KIND, {}, sources, resumable=True) as work:
+        if not work.done:
+            vectors = encode_corpus(retriever, PassageTexts(corpus), work.pieces, batch_size)
+            index = faiss.IndexFlatIP(next(iter(vectors)).shape[1])
+            for block in vectors:
+                index.add(block)
+            faiss.write_index(index, str(work.result / _VECTORS))
+            parquet.write_table(pa.table({name: list(corpus[name]) for name in _COLUMNS}), work.result / _PASSAGES)
+            work.facts |= {"passages": len(corpus), "dimensions": index.d, "similarity": retriever.similarity_fn_name}
+    return output.path
 
 
 class SearchIndex:
@@ -100,16 +111,18 @@ class SearchIndex:
             The index, its vectors in memory.
 
         Raises:
-            InputError: no index there, or it was made by a model with other dimensions or another similarity.
+            InputError: no index there, or it was made by another model.
         """
         path = Path(directory)
-        if not (path / _FACTS).is_file():
-            raise InputError(f"There is no search index in {path}.")
-        facts = json.loads((path / _FACTS).read_text(encoding="utf-8"))
+        manifest = Manifest.load(path)
+        if manifest is None or manifest.kind != _KIND:
+            raise InputError(f"There is no search index in {path}; name a corpus to build it from with --corpus DIR.")
         retriever = load_retriever(path.resolve().parent if model is None else model)
-        made_by = (facts["dimensions"], facts["similarity"])
-        if made_by != (retriever.get_embedding_dimension(), retriever.similarity_fn_name):
-            raise InputError(f"The index in {path} was made by another model; delete it and build it again.")
+        if manifest.made_from["model"] != retriever_source(retriever).fingerprint:
+            raise InputError(
+                f"The index in {path} was made by another model ({manifest.sources['model']}); name another directory, "
+                "or build it again with --corpus DIR --overwrite."
+            )
         return cls(retriever, faiss.read_index(str(path / _VECTORS)), parquet.read_table(path / _PASSAGES))
 
     def __len__(self) -> int:

@@ -1,12 +1,27 @@
+"""The command line as a whole: its verbs, their help, mistakes, and how fast it is there."""
+
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tiny_retriever import write_dataset, write_retriever
 
 from hf_dense import __version__
+from hf_dense.commands.main import VERBS, build_parser, load_verb, main
+
+HEAVY = ("torch", "transformers", "datasets", "sentence_transformers", "numpy", "accelerate")
+HELP = """
+import sys
 from hf_dense.commands.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit as stopped:
+    assert stopped.code == 0
+print("LOADED", *[name for name in {heavy} if name in sys.modules])
+"""
 
 
 @pytest.fixture
@@ -25,14 +40,12 @@ def test_search_builds_the_index_once_and_answers(
     main(["search", str(model), "abc def", "--corpus", str(dataset), "--top_k", "3"])
     first = capsys.readouterr().out
     assert [line.split(".")[0].strip() for line in first.splitlines() if ". " in line[:4]] == ["1", "2", "3"]
-    assert "50 passages indexed and loaded in" in first
+    assert "50 passages ready in" in first
 
     built = (model / "index" / "vectors.faiss").stat().st_mtime_ns
-    main(["search", str(model), "abc def", "--top_k", "3"])
-    second = capsys.readouterr().out
+    main(["search", str(model), "abc def", "--top-k", "3"])
     assert (model / "index" / "vectors.faiss").stat().st_mtime_ns == built
-    assert second.splitlines()[:-1] == first.splitlines()[:-1]
-    assert "50 passages loaded in" in second
+    assert capsys.readouterr().out.splitlines()[:-1] == first.splitlines()[:-1]
 
 
 @pytest.mark.parametrize(
@@ -55,16 +68,68 @@ def test_mistakes_are_one_line_and_exit_code_2(
     assert message in errors[0]
 
 
-def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, expected in ((["--version"], __version__), (["--help"], "search")):
+def test_every_verb_has_a_line_of_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, expected in ((["--version"], __version__), (["--help"], "Dense retrieval")):
         with pytest.raises(SystemExit) as stopped:
             main(arguments)
         assert stopped.value.code == 0
-        assert expected in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert expected in shown
+    assert len(shown.splitlines()) < 40
+    for verb in VERBS:
+        assert load_verb(verb).SUMMARY.split()[0] in shown
 
 
-def test_a_verb_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main([])
-    assert stopped.value.code == 2
-    assert "VERB" in capsys.readouterr().err
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_loads_nothing_heavy(verb: str) -> None:
+    words = [sys.executable, "-c", HELP.format(heavy=HEAVY), *filter(None, [verb]), "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "LOADED"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_is_written_goes_to_out(verb: str) -> None:
+    """The same names everywhere: none of the older ones is left."""
+    shown = build_parser([verb]).format_help() + _help_of(verb)
+    for old in ("--output_dir", "--output ", "--dataset", "--encoder ", "--licence"):
+        assert old not in shown
+
+
+def _help_of(verb: str) -> str:
+    """The help of a verb and of its own verbs."""
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    load_verb(verb).add_arguments(parser)
+    inner = [
+        choice.format_help()
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for choice in action.choices.values()
+    ]
+    return "".join([parser.format_help(), *inner])
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "finetune"])
+def test_help_begins_with_an_introduction_and_help_all_ends_with_the_trainer(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = []
+    for flag in ("--help", "--help_all"):
+        with pytest.raises(SystemExit) as stopped:
+            main([verb, flag])
+        assert stopped.value.code == 0
+        shown.append(capsys.readouterr().out)
+    assert len(shown[0].splitlines()) < 90
+    assert f"  hf-dense {verb} --" in shown[0].partition("options:")[0]
+    assert "--weight_decay" not in shown[0]
+    assert shown[1].startswith(shown[0])
+    assert "--weight_decay" in shown[1]
+
+
+def test_a_verb_is_needed_and_flags_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, message in (([], "VERB"), (["serch"], "invalid choice: 'serch'"), (["recipes", "--x"], "--x")):
+        with pytest.raises(SystemExit) as stopped:
+            main(words)
+        assert stopped.value.code == 2
+        assert message in capsys.readouterr().err

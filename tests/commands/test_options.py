@@ -1,14 +1,22 @@
-"""Options from a YAML file and from flags."""
+"""Options from YAML files, from recipes and from flags."""
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from transformers import TrainingArguments
 
-from hf_dense.commands.options import parse_options, read_yaml
+from hf_dense.commands.options import (
+    add_config,
+    add_options,
+    build_options,
+    given_flags,
+    parse_options,
+    read_values,
+)
 from hf_dense.errors import InputError
 
 
@@ -20,16 +28,15 @@ class What:
     fast: bool = False
     sizes: dict | str | None = None  # type: ignore[type-arg]
     names: list[str] = field(default_factory=list)
-
-
-@dataclass
-class How:
-    seed: int = 0
+    level: int | None = None
 
 
 def parse(*argv: str) -> What:
-    (what,) = parse_options(What, argv=list(argv))
-    return what
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    add_options(parser, What)
+    add_config(parser)
+    arguments = parser.parse_args(argv)
+    return build_options(What, read_values(arguments, What), given_flags(arguments, What))
 
 
 def write(path: Path, text: str) -> str:
@@ -38,22 +45,30 @@ def write(path: Path, text: str) -> str:
 
 
 def test_flags_alone() -> None:
-    what = parse("--method", "a", "--rate", "0.5", "--fast", "true", "--names", "x", "y")
-    assert what == What("a", rate=0.5, fast=True, names=["x", "y"])
+    what = parse("--method", "a", "--rate", "0.5", "--fast", "true", "--names", "x", "y", "--level", "3")
+    assert what == What("a", rate=0.5, fast=True, names=["x", "y"], level=3)
+    assert parse("--method", "a", "--fast").fast
 
 
 def test_a_file_gives_what_flags_would(tmp_path: Path) -> None:
-    text = "method: a\nrate: 1e-3\nsteps: 7\nfast: true\nsizes: {hidden: 8}\nnames: [x, y]\n"
+    text = "method: a\nrate: 1e-3\nsteps: 7\nfast: true\nsizes: {hidden: 8, eps: 1e-5}\nnames: [x, y]\n"
     what = parse("--config", write(tmp_path / "c.yaml", text))
     assert (what.method, what.rate, what.steps, what.fast, what.names) == ("a", 1e-3, 7, True, ["x", "y"])
-    assert what.sizes == '{"hidden": 8}'
+    assert what.sizes == '{"hidden": 8, "eps": 1e-05}', "a number, not a text"
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
     config = write(tmp_path / "c.yaml", "method: a\nrate: 0.1\nfast: true\nnames: [x, y]\n")
-    for argv in (["--config", config, "--rate", "0.9"], ["--rate", "0.9", "--config", config]):
+    for argv in (["--config", config, "--rate", "0.9"], ["--rate", "0.9", f"--config={config}"]):
         what = parse(*argv, "--fast", "false", "--names", "z")
         assert (what.rate, what.fast, what.names, what.method) == (0.9, False, ["z"], "a")
+
+
+def test_later_files_win(tmp_path: Path) -> None:
+    first = write(tmp_path / "a.yaml", "method: a\nrate: 0.1\nsizes: {hidden: 8, layers: 2}\nlevel: 5\n")
+    second = write(tmp_path / "b.yaml", "rate: 0.2\nsizes: {hidden: 9}\nlevel:\n")
+    what = parse("--config", first, "--config", second)
+    assert (what.method, what.rate, what.sizes, what.level) == ("a", 0.2, '{"hidden": 9}', None)
 
 
 def test_an_empty_value_leaves_the_default(tmp_path: Path) -> None:
@@ -65,60 +80,83 @@ def test_negative_numbers_and_words_with_spaces_survive(tmp_path: Path) -> None:
     assert (what.method, what.steps, what.rate) == ("a b", -1, -0.5)
 
 
-def test_several_dataclasses_come_back_in_order(tmp_path: Path) -> None:
-    config = write(tmp_path / "c.yaml", f"method: a\nseed: 4\noutput_dir: {tmp_path / 'out'}\nlearning_rate: 2e-4\n")
-    what, training = parse_options(What, TrainingArguments, argv=["--config", config, "--use_cpu", "true"])
-    assert (what.method, training.seed, training.learning_rate, training.use_cpu) == ("a", 4, 2e-4, True)
-    first, second = parse_options(What, How, argv=["--method", "a", "--seed", "3"])
-    assert (first, second) == (What("a"), How(3))
+def test_the_trainers_options_stand_beside_ours(tmp_path: Path) -> None:
+    config = write(tmp_path / "c.yaml", f"method: a\nseed: 4\nout: {tmp_path / 'out'}\nlearning_rate: 2e-4\n")
+    argv = ["--config", config, "--use_cpu", "true", "--rate", "0.5", "--max_steps", "-1"]
+    what, training = parse_options(What, TrainingArguments, argv)
+    assert (what.method, what.rate, training.seed, training.learning_rate) == ("a", 0.5, 4, 2e-4)
+    assert (training.output_dir, training.max_steps) == (str(tmp_path / "out"), -1)
 
 
-@pytest.mark.parametrize("spelling", ["--config={path}", "--conf {path}"])
-def test_other_spellings_of_the_flag_are_read_or_refused_but_never_passed_over(tmp_path: Path, spelling: str) -> None:
-    path = write(tmp_path / "c.yaml", "rate: 0.9\n")
-    try:
-        what = parse("--method", "a", *spelling.format(path=path).split())
-    except (InputError, SystemExit):
-        return
-    assert what.rate == 0.9
+@pytest.mark.parametrize("flag", ["--out", "--output_dir"])
+def test_the_directory_has_two_names(tmp_path: Path, flag: str) -> None:
+    config = write(tmp_path / "c.yaml", "method: a\noutput_dir: elsewhere\n")
+    _, training = parse_options(What, TrainingArguments, ["--config", config, flag, "here", "--use_cpu", "true"])
+    assert training.output_dir == "here"
+    with pytest.raises(InputError, match="Name the directory to write with --out"):
+        parse_options(What, TrainingArguments, ["--method", "a"])
 
 
-def test_a_key_that_is_no_option_is_refused(tmp_path: Path) -> None:
-    config = write(tmp_path / "c.yaml", "method: a\nratio: 0.1\n")
-    with pytest.raises(InputError, match="has the key 'ratio', which is no option"):
-        parse("--config", config)
+def test_what_does_not_go_together_is_one_sentence() -> None:
+    given = ["--method", "a", "--out", "here", "--use_cpu", "true", "--load_best_model_at_end", "true"]
+    with pytest.raises(InputError, match="load_best_model_at_end requires") as caught:
+        parse_options(What, TrainingArguments, given)
+    assert "\n" not in str(caught.value)
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"The configuration file .*missing\.yaml does not exist\."):
-        parse("--config", str(tmp_path / "missing.yaml"))
-    with pytest.raises(InputError, match="needs the path of a YAML file"):
-        parse("--config")
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--max_step", "3"], "'--max_step' is no option of this command; did you mean --max_steps"),
+        (["--rat", "3"], "'--rat' is no option of this command; did you mean --rate"),
+        (["--zzz"], "'--zzz' is no option of this command; --help_all lists them."),
+    ],
+)
+def test_a_flag_that_is_no_option_is_refused(words: list[str], sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_options(What, TrainingArguments, ["--method", "a", "--out", "here", *words])
+    assert str(caught.value).startswith(sentence)
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        ("method: a\nrates: 0.1\n", r"c\.yaml has the key 'rates', which is no option here; did you mean rate\?"),
+        ("rate: 0.1\n", "Name the method with --method, or in a file"),
         ("a: [1", "is not valid YAML"),
         ("- a\n- b\n", "holds a list"),
         ("", "holds a NoneType"),
         ("just words", "holds a str"),
+        ("method: a\nextends: nothing", "There is no recipe or file nothing; hf-dense recipes lists them"),
+        ("method: a\nextends: {path}", "extends itself"),
     ],
 )
-def test_a_file_that_holds_no_options_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
+def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "c.yaml"
     with pytest.raises(InputError, match=sentence) as caught:
-        read_yaml(Path(write(tmp_path / "c.yaml", text)))
+        parse("--config", write(path, text.replace("{path}", str(path))))
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_bytes(b"\xff\xfe\x00a")
     with pytest.raises(InputError, match="is not valid YAML"):
-        read_yaml(tmp_path / "c.yaml")
+        parse("--config", str(tmp_path / "c.yaml"))
 
 
-def test_a_value_of_the_wrong_type_ends_with_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_or_recipe_that_is_not_there_is_refused_with_what_is_like_it(tmp_path: Path) -> None:
+    write(tmp_path / "mine.yaml", "method: a\n")
+    with pytest.raises(InputError, match=r"file .*mien\.yaml does not exist; did you mean .*mine\.yaml\?"):
+        parse("--config", str(tmp_path / "mien.yaml"))
+    with pytest.raises(InputError, match="There is no recipe or file retromea; did you mean retromae"):
+        parse("--config", "retromea")
+
+
+@pytest.mark.parametrize(("text", "flag"), [("steps: many", "--steps"), ("fast: maybe", "--fast")])
+def test_a_value_of_the_wrong_type_ends_with_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, flag: str
+) -> None:
     with pytest.raises(SystemExit) as caught:
-        parse("--config", write(tmp_path / "c.yaml", "method: a\nsteps: many\n"))
+        parse("--config", write(tmp_path / "c.yaml", f"method: a\n{text}\n"))
     assert caught.value.code == 2
-    assert "--steps" in capsys.readouterr().err
+    assert flag in capsys.readouterr().err

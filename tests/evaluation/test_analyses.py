@@ -16,13 +16,14 @@ from sentence_transformers import SentenceTransformer
 from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder, write_retriever
 
 from hf_dense import InputError
-from hf_dense.commands.analyse import add_analyse_arguments, run_analyse
+from hf_dense.commands.analyse import add_arguments, run
 from hf_dense.evaluation.analyses import CurvePoint, curves, pair_correlation, similarity_by_length
 from hf_dense.evaluation.analysis_plots import draw_curves
 from hf_dense.evaluation.positions import similarity_by_position
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.methods import get_method
 from hf_dense.modeling.bottleneck_layout import PaddedRows
+from hf_dense.storage.manifest import MANIFEST
 
 EAST, NORTH, NORTH_EAST = (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)
 
@@ -237,8 +238,8 @@ def test_results_that_make_no_curve_are_refused(tmp_path: Path) -> None:
 
 def analyse(*arguments: object) -> None:
     parser = argparse.ArgumentParser()
-    add_analyse_arguments(parser)
-    run_analyse(parser.parse_args([str(argument) for argument in arguments]))
+    add_arguments(parser)
+    run(parser.parse_args([str(argument) for argument in arguments]))
 
 
 def test_every_verb_writes_a_picture_and_its_figures(
@@ -261,7 +262,7 @@ def test_every_verb_writes_a_picture_and_its_figures(
     analyse("curve", *results, "--x_label", "queries (%)", "--out", out / "curve")
     counts = {"lengths": 1, "positions": 5, "contexts": 2, "curve": 6}
     for kind, count in counts.items():
-        assert {path.name for path in (out / kind).iterdir()} == {f"{kind}.png", f"{kind}.json"}
+        assert {path.name for path in (out / kind).iterdir()} == {f"{kind}.png", f"{kind}.json", MANIFEST}
         assert is_drawn(out / kind / f"{kind}.png")
         written = json.loads((out / kind / f"{kind}.json").read_text())
         assert len(written["rows"]) == count
@@ -269,16 +270,26 @@ def test_every_verb_writes_a_picture_and_its_figures(
     assert "drawn in" in capsys.readouterr().out
 
 
-def test_nothing_else_is_overwritten(retriever: Path, tmp_path: Path) -> None:
+def test_nothing_else_is_overwritten(retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = tmp_path / "texts.txt"
     texts.write_text("ab\ncd\nef\n")
     occupied = tmp_path / "occupied"
     occupied.mkdir()
     (occupied / "curve.json").write_text("{}")
-    with pytest.raises(InputError, match="not an earlier output"):
-        analyse("lengths", retriever, texts, "--out", occupied)
-    for seed in (0, 1):  # an earlier output of the same kind is replaced
-        analyse("lengths", retriever, texts, "--seed", seed, "--out", tmp_path / "lengths")
+    with pytest.raises(InputError, match="was not written by hf_dense"):
+        analyse("lengths", retriever, texts, "--out", occupied, "--overwrite")
+    given: tuple[object, ...] = ("lengths", retriever, texts, "--out", tmp_path / "lengths")
+    analyse(*given)
+    analyse(*given)
+    assert "is there already" in capsys.readouterr().out
+    with pytest.raises(InputError, match="another texts drawn"):
+        analyse(*given, "--seed", 1)
+    analyse(*given, "--seed", 1, "--overwrite")
+    with pytest.raises(InputError, match="another model"):
+        analyse("lengths", write_retriever(tmp_path / "other", seed=3), *given[2:], "--seed", 1)
+    texts.write_text("ab\ncd\nefg\n")
+    with pytest.raises(InputError, match="another texts drawn"):
+        analyse(*given, "--seed", 1)
     assert json.loads((tmp_path / "lengths" / "lengths.json").read_text())["settings"]["seed"] == 1
     with pytest.raises(InputError, match="with a number X"):
         analyse("curve", "few=there", "--x_label", "queries", "--out", tmp_path / "curve")

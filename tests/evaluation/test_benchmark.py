@@ -11,6 +11,7 @@ from tiny_retriever import write_dataset, write_retriever
 
 from hf_dense.commands.main import main
 from hf_dense.errors import InputError
+from hf_dense.evaluation import benchmark
 from hf_dense.evaluation import tasks as task_names
 from hf_dense.evaluation.benchmark import evaluate_tasks
 from hf_dense.evaluation.measures import title
@@ -18,6 +19,7 @@ from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import build_task
 from hf_dense.evaluation.tables import format_glue, format_results, load_published, summarise
 from hf_dense.evaluation.tasks import BEIR, CQADUPSTACK, GROUPS, expand
+from hf_dense.storage.output import Output
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +93,88 @@ def test_rankings_are_ordered_anew(models: dict[str, str | Path], tmp_path: Path
         evaluate_tasks(*given, rerankers=both, rerank_depth=101)
     with pytest.raises(InputError, match="cannot be re-ranked"):
         evaluate_tasks({"mine": models["mine"]}, [str(data)], tmp_path / "more", protocol="documents", rerankers=both)
+
+
+def test_the_table_keeps_the_rows_of_earlier_calls(models: dict[str, str | Path], tmp_path: Path) -> None:
+    data, out = str(write_dataset(tmp_path / "data")), tmp_path / "out"
+    evaluate_tasks({"bm25": "bm25"}, [data], out)
+    found = evaluate_tasks({"mine": models["mine"]}, [data], out)
+    assert list(found) == ["mine"]
+    assert list(json.loads((out / "results.json").read_text())["models"]) == ["bm25", "mine"]
+    written = (out / "results.md").read_text()
+    assert "- data-test nDCG@10, mine - bm25: -" in written
+    evaluate_tasks({"mine": models["mine"]}, [data], out)
+    assert (out / "results.md").read_text() == written
+    (out / "results.md").write_text("what somebody wrote")
+    with pytest.raises(InputError, match=r"results\.md is not as hf_dense wrote it"):
+        evaluate_tasks(models, [data], out)
+
+
+def test_rows_outlive_a_call_that_is_killed(
+    models: dict[str, str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = str(write_dataset(tmp_path / "data")), tmp_path / "out"
+    evaluate_tasks({"bm25": "bm25"}, [data], out)
+    with monkeypatch.context() as patched:
+        patched.setattr(benchmark, "_write_tables", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate_tasks({"mine": models["mine"]}, [data], out)
+    evaluate_tasks({"again": models["mine"]}, [data], out)
+    assert list(json.loads((out / "results.json").read_text())["models"]) == ["bm25", "mine", "again"]
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_another_model_or_collection_under_the_same_name(models: dict[str, str | Path], tmp_path: Path) -> None:
+    data, out, other = write_dataset(tmp_path / "data"), tmp_path / "out", write_retriever(tmp_path / "other", seed=5)
+    before = evaluate_tasks(models, [str(data)], out)
+    with pytest.raises(InputError, match=r"mine on data-test: .* was made from another model.*--overwrite.*measured"):
+        evaluate_tasks({"mine": other}, [str(data)], out)
+    assert evaluate_tasks(models, [str(data)], out) == before
+    replaced = evaluate_tasks({"mine": other}, [str(data)], Output(out, overwrite=True))
+    assert replaced["mine"]["data-test"].metrics != before["mine"]["data-test"].metrics
+    lines = (data / "corpus.jsonl").read_text().splitlines(keepends=True)
+    (data / "corpus.jsonl").write_text("".join([*lines, '{"_id": "new", "title": "", "text": "new"}\n']))
+    evaluate_tasks({"mine": other}, [str(data)], Output(out, overwrite=True))
+    assert list(json.loads((out / "results.json").read_text())["models"]) == ["mine"]
+    left = "bm25 on data-test was measured on another collection; measure it again"
+    assert left in (out / "results.md").read_text()
+    evaluate_tasks(models | {"mine": other}, [str(data)], Output(out, overwrite=True))
+    assert list(json.loads((out / "results.json").read_text())["models"]) == ["mine", "bm25"]
+
+
+def test_rows_of_other_first_passages_are_left_out(models: dict[str, str | Path], tmp_path: Path) -> None:
+    data, out, other = str(write_dataset(tmp_path / "data")), tmp_path / "out", write_retriever(tmp_path / "o", seed=5)
+    evaluate_tasks({"mine": models["mine"]}, [data], out, rerankers={"other": other})
+    evaluate_tasks({"mine": other}, [data], Output(out, overwrite=True))
+    assert "mine + other on data-test was measured on other first passages" in (out / "results.md").read_text()
+
+
+def test_a_model_that_fails_stops_no_other(
+    models: dict[str, str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, nowhere = str(write_dataset(tmp_path / "data")), tmp_path / "nowhere"
+    with pytest.raises(InputError, match=r"^bad on data-test: There is no model directory .* measured is in"):
+        evaluate_tasks({"bad": nowhere, **models}, [data], tmp_path / "out")
+    assert list(json.loads((tmp_path / "out" / "results.json").read_text())["models"]) == ["mine", "bm25"]
+    with pytest.raises(InputError, match="no model directory"):
+        evaluate_tasks({"bad": nowhere}, [data], tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+    with pytest.raises(InputError, match="no name of a directory"):
+        evaluate_tasks({"../bad": "bm25"}, [data], tmp_path / "nothing")
+    run = benchmark.run_protocol
+
+    def full(protocol: Any, model: Any, out: Any, *, name: str, **rest: Any) -> Any:
+        if name == "mine":
+            raise RuntimeError("CUDA out of memory")
+        return run(protocol, model, out, name=name, **rest)
+
+    monkeypatch.setattr(benchmark, "run_protocol", full)
+    with pytest.raises(InputError, match="mine on data-test: CUDA out of memory"):
+        evaluate_tasks(models, [data], tmp_path / "other")
+    assert (tmp_path / "other" / "bm25" / "data-test" / "result.json").is_file()
 
 
 def test_public_tasks_need_the_hub(models: dict[str, str | Path], tmp_path: Path) -> None:

@@ -14,12 +14,16 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from hf_dense.commands.report import add_report_arguments, run_report
+from hf_dense.commands.report import add_arguments, run
 from hf_dense.errors import InputError
 from hf_dense.evaluation.html_report import write_html_report
 from hf_dense.evaluation.measures import mean_metrics, score_queries
 from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.runner import collection_source
+from hf_dense.storage.manifest import MANIFEST
+from hf_dense.storage.output import Output
 
+COLLECTION = "hand made"
 EVIL = "<script>alert('q1')</script> a | b"
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
@@ -29,7 +33,7 @@ CHROMIUM = next(
 @pytest.fixture
 def collection(tmp_path: Path) -> Path:
     """Nine queries; passage pN is relevant to query qN."""
-    folder = tmp_path / "hand made"
+    folder = tmp_path / COLLECTION
     (folder / "qrels").mkdir(parents=True)
     texts = {f"q{at}": EVIL if at == 1 else f"question {at}" for at in range(9)}
     corpus = [{"_id": f"p{at}", "title": f"title {at}", "text": f"<b>passage</b> {at}"} for at in range(12)]
@@ -39,6 +43,13 @@ def collection(tmp_path: Path) -> Path:
     judged = "".join(f"q{at}\tp{at}\t1\n" for at in range(9))
     (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
     return folder
+
+
+def write_evaluation(directory: Path, result: RetrievalResult, rankings: dict[str, dict[str, float]]) -> Path:
+    """An evaluation of what the collection beside it holds now."""
+    with Output(directory).stage("evaluation", {}, collection_source(directory.with_name(COLLECTION))) as work:
+        result.save(work.result, rankings)
+    return directory
 
 
 def write_run(directory: Path, ranks: list[int | None], origin: dict[str, object] | None = None) -> Path:
@@ -51,13 +62,11 @@ def write_run(directory: Path, ranks: list[int | None], origin: dict[str, object
         rankings[f"q{at}"] = {passage: float(-place) for place, passage in enumerate(order)}
     per_query = score_queries({f"q{at}": {f"p{at}": 1} for at in range(len(ranks))}, rankings)
     result = RetrievalResult(directory.name, "test", mean_metrics(per_query), per_query, 12.34, origin or {})
-    directory.mkdir()
-    result.save(directory, rankings)
-    return directory
+    return write_evaluation(directory, result, rankings)
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> dict[str, Path]:
+def runs(collection: Path, tmp_path: Path) -> dict[str, Path]:
     """q0 is lost altogether, q2 in part; q1 is won most, then q3; the others stay."""
     return {
         "before": write_run(tmp_path / "before", [1, None, 1, 3, 2, 2, 2, 2, 2]),
@@ -110,7 +119,7 @@ def test_what_the_page_says(runs: dict[str, Path], collection: Path, tmp_path: P
     runs["before"] = write_run(tmp_path / "measured", [1, None, 1, 3, 2, 2, 2, 2, 2], measured)
     paths = write_html_report(runs, collection, tmp_path / "out")
     assert [path.name for path in paths] == ["report.html", "report.md"]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "report.md"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [MANIFEST, "report.html", "report.md"]
     what, metrics, differences, *cases, cost, settings, origin = Page(paths[0].read_text()).tables
     assert dict(what)["queries"] == "9"  # type: ignore[call-overload]
     assert dict(what)["split"] == "test"  # type: ignore[call-overload]
@@ -156,7 +165,7 @@ def test_at_most_five_of_each(collection: Path, tmp_path: Path) -> None:
 def test_another_baseline_and_a_single_run(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:
     page = write_html_report(runs, collection, tmp_path / "out", baseline="after $x_{")[0].read_text()
     assert Page(page).tables[2][1][0] == "before"
-    alone = write_html_report({"before": runs["before"]}, collection, tmp_path / "out")[0].read_text()
+    alone = write_html_report({"before": runs["before"]}, collection, tmp_path / "one")[0].read_text()
     assert "There is no other run to compare." in alone
 
 
@@ -192,7 +201,7 @@ def test_markdown_has_the_same_tables(runs: dict[str, Path], collection: Path, t
 def test_what_is_refused(
     runs: dict[str, Path], collection: Path, tmp_path: Path, change: dict[str, object], sentence: str
 ) -> None:
-    given: dict[str, object] = {"runs": runs, "collection": collection, "output_dir": tmp_path / "out", **change}
+    given: dict[str, object] = {"runs": runs, "collection": collection, "out": tmp_path / "out", **change}
     with pytest.raises(InputError, match=sentence):
         write_html_report(**given)  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
@@ -201,10 +210,8 @@ def test_what_is_refused(
 def write_other(directory: Path, values: dict[str, list[float]]) -> Path:
     """An evaluation by another protocol of q0 and q1, which finds p3 and then p4."""
     per_query = {metric: {f"q{at}": value for at, value in enumerate(found)} for metric, found in values.items()}
-    directory.mkdir()
     result = RetrievalResult(directory.name, "test", mean_metrics(per_query), per_query, 1.0)
-    result.save(directory, {f"q{at}": {"p3": 2.0, "p4": 1.0} for at in range(2)})
-    return directory
+    return write_evaluation(directory, result, {f"q{at}": {"p3": 2.0, "p4": 1.0} for at in range(2)})
 
 
 @pytest.mark.parametrize(
@@ -248,26 +255,59 @@ def test_runs_that_do_not_belong_together(runs: dict[str, Path], collection: Pat
     short = write_run(tmp_path / "short", [1, 1])
     with pytest.raises(InputError, match="cover different queries"):
         write_html_report({**runs, "short": short}, collection, tmp_path / "out")
-    (collection / "corpus.jsonl").write_text('{"_id": "p0", "text": "alone"}\n')
-    with pytest.raises(InputError, match="not the collection of these evaluations"):
-        write_html_report(runs, collection, tmp_path / "out")
     (runs["before"] / "rankings.parquet").unlink()
-    with pytest.raises(InputError, match=r"has no rankings\.parquet; evaluate before again"):
+    with pytest.raises(InputError, match="is no whole evaluation; evaluate before again"):
         write_html_report(runs, collection, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("change", ["copy", "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
+def test_runs_on_another_collection_are_told_by_what_it_holds(
+    runs: dict[str, Path], collection: Path, tmp_path: Path, change: str
+) -> None:
+    """The ids are the same, one word is not."""
+    other = tmp_path / "other" / "place"
+    shutil.copytree(collection, other)
+    if change == "copy":
+        write_html_report(runs, other, tmp_path / "out")
+        return
+    text = (other / change).read_text()
+    (other / change).write_text(text.replace("q8\tp8\t1", "q8\tp8\t2").replace("8", "8 8", 1))
+    with pytest.raises(InputError, match=r"is not the collection of the evaluation before.* measured on .*hand made"):
+        write_html_report(runs, other, tmp_path / "out")
+    (runs["after $x_{"] / MANIFEST).unlink()
+    with pytest.raises(InputError, match="is no whole evaluation"):
+        write_html_report({"after": runs["after $x_{"]}, collection, tmp_path / "out")
+
+
+def test_no_report_is_replaced_by_another(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:
+    page, _ = write_html_report(runs, collection, tmp_path / "out")
+    before = page.read_bytes()
+    write_html_report(runs, collection, tmp_path / "out")
+    with pytest.raises(InputError, match="another baseline"):
+        write_html_report(runs, collection, tmp_path / "out", baseline="after $x_{")
+    assert page.read_bytes() == before
+    write_html_report(runs, collection, Output(tmp_path / "out", overwrite=True), baseline="after $x_{")
+    assert page.read_bytes() != before
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "report.html").write_text("a thesis")
+    with pytest.raises(InputError, match="was not written by hf_dense"):
+        write_html_report(runs, collection, Output(tmp_path / "theirs", overwrite=True))
+    assert (tmp_path / "theirs" / "report.html").read_text() == "a thesis"
 
 
 def test_from_the_command_line(
     runs: dict[str, Path], collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser = argparse.ArgumentParser()
-    add_report_arguments(parser)
+    add_arguments(parser)
     given = [f"{name}={path}" for name, path in runs.items()]
     options = ["--collection", str(collection), "--out", str(tmp_path / "out"), "--baseline", "before"]
-    run_report(parser.parse_args([*given, *options]))
+    run(parser.parse_args([*given, *options]))
     assert capsys.readouterr().out.splitlines() == [str(tmp_path / "out" / f"report.{end}") for end in ("html", "md")]
     for wrong, sentence in (([given[0], given[0]], "Two runs are called 'before'"), (["x"], "'x' is not NAME=DIR")):
         with pytest.raises(InputError, match=sentence):
-            run_report(parser.parse_args([*wrong, *options]))
+            run(parser.parse_args([*wrong, *options]))
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="NOT TESTED IN A BROWSER: no chromium here; apt-get install chromium")

@@ -61,7 +61,7 @@ def test_it_finds_what_mtebs_own_wrapper_finds(
     for task in tasks:
         change(task.dataset["default"]["test"])
     theirs = predictions(loaded, tasks[0], tmp_path / "theirs")
-    ours = predictions(SearchingRetriever(loaded, "ours", tmp_path / "work"), tasks[1], tmp_path / "ours")
+    ours = predictions(SearchingRetriever(loaded, tmp_path / "work"), tasks[1], tmp_path / "ours")
     assert ours.keys() == theirs.keys()
     assert len(theirs) == 40
     for query, found in theirs.items():
@@ -69,7 +69,7 @@ def test_it_finds_what_mtebs_own_wrapper_finds(
 
 
 def test_queries_that_are_no_texts_are_refused(dataset: Path, retriever: Path, tmp_path: Path) -> None:
-    model = SearchingRetriever(SentenceTransformer(str(retriever)), "ours", tmp_path)
+    model = SearchingRetriever(SentenceTransformer(str(retriever)), tmp_path)
     model.index(load_corpus(dataset))
     talk = Dataset.from_dict({"id": ["q"], "text": [["hello", "what is a cat"]]})
     with pytest.raises(InputError, match="no texts"):
@@ -80,7 +80,7 @@ def test_a_killed_evaluation_goes_on_with_its_vectors(
     dataset: Path, retriever: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vectors, "BLOCK", 128)
-    whole = evaluate_retriever(retriever, dataset, "test", name="whole", output_dir=tmp_path / "whole")
+    whole = evaluate_retriever(retriever, dataset, "test", name="whole", out=tmp_path / "whole")
     model, encoded = SentenceTransformer(str(retriever)), []
     encode = model.encode_document
 
@@ -93,10 +93,10 @@ def test_a_killed_evaluation_goes_on_with_its_vectors(
     monkeypatch.setattr(model, "encode_document", killed)
     resumed = False
     with pytest.raises(KeyboardInterrupt):
-        evaluate_retriever(model, dataset, "test", name="cut", output_dir=tmp_path / "cut")
+        evaluate_retriever(model, dataset, "test", name="cut", out=tmp_path / "cut")
     assert not (tmp_path / "cut").exists()
     resumed = True
-    again = evaluate_retriever(model, dataset, "test", name="cut", output_dir=tmp_path / "cut")
+    again = evaluate_retriever(model, dataset, "test", name="cut", out=tmp_path / "cut")
     assert encoded == [128, 128, 44]
     assert again.per_query == whole.per_query
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut", "whole"]
@@ -104,7 +104,7 @@ def test_a_killed_evaluation_goes_on_with_its_vectors(
 
 @pytest.mark.parametrize("protocol", [evaluate_retriever, evaluate_documents])
 def test_hybrid_vectors_are_searched_sparse(dataset: Path, hybrid: Path, tmp_path: Path, protocol: Any) -> None:
-    result = protocol(hybrid, dataset, "test", name="hybrid", output_dir=tmp_path / "out")
+    result = protocol(hybrid, dataset, "test", name="hybrid", out=tmp_path / "out")
     model = SentenceTransformer(str(hybrid), trust_remote_code=True)
     corpus, queries = load_corpus(dataset), load_queries(dataset)
     scores = model.encode_query(queries["text"][:]) @ model.encode_document(list(PassageTexts(corpus))).T

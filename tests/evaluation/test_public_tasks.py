@@ -10,7 +10,6 @@ import os
 import random
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,8 @@ from hf_dense.evaluation import tasks as task_names
 from hf_dense.evaluation.benchmark import evaluate_tasks
 from hf_dense.evaluation.reranking import evaluate_reranker
 from hf_dense.evaluation.result import RetrievalResult
-from hf_dense.evaluation.retrieval import build_task
+from hf_dense.evaluation.retrieval import Passages, build_task
+from hf_dense.evaluation.runner import run_protocol
 from hf_dense.evaluation.tasks import CQADUPSTACK, GROUPS
 
 Qrels = dict[str, dict[str, int]]
@@ -39,7 +39,7 @@ REPOSITORIES = {
 }
 MISSING = "NFCorpus"  # at first
 TASKS = ["SciFact", MISSING, "ArguAna", "MSMARCO", "TRECDL2019", CQADUPSTACK]
-FORUMS = GROUPS[CQADUPSTACK]  # all but two are measured beforehand, to save time
+FORUMS = GROUPS[CQADUPSTACK]
 NAMES = ("mine", "mine + other")
 PASSAGES, QUERIES = 130, 12  # more passages than are re-ranked
 
@@ -130,12 +130,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_repository(folder / "hub" / repository, judgements, qrels, seed, own_ids=task == "ArguAna")
     write_repository(folder / "hub" / "mteb" / "scidocs", "default", {"test": draw_qrels(0, [1])}, 0)
     (folder / "hub" / "mteb" / "scidocs" / "corpus.jsonl").write_text('{"_id": "p0", "text": "cut o')
-    for at, forum in enumerate(FORUMS):
-        for name in NAMES if forum not in REPOSITORIES else ():
-            place = folder / "out" / name / forum
-            place.mkdir(parents=True)
-            result = RetrievalResult(name, "test", {"ndcg@10": at / 12}, {}, 1.0)
-            (place / "result.json").write_text(json.dumps(asdict(result)))
+    for seed, forum in enumerate(FORUMS):
+        if forum not in REPOSITORIES:
+            name = forum.removeprefix("CQADupstack").removesuffix("Retrieval").lower()
+            repository = folder / "hub" / "mteb" / f"cqadupstack-{name}"
+            write_repository(repository, "default", {"test": draw_qrels(seed, [1])}, seed)
     return folder
 
 
@@ -266,11 +265,12 @@ def test_a_task_is_loaded_once_for_all_that_measure_it(
 def test_corpora_may_lack_titles(folder: Path, tmp_path: Path) -> None:
     task = build_task(write_dataset(tmp_path / "data"), "test")
     data = task.dataset["default"]["test"]
-    data["corpus"] = data["corpus"].remove_columns("title")
     evaluate_tasks({"bm25": "bm25"}, [str(tmp_path / "data")], tmp_path / "out")
-    first = tmp_path / "out" / "bm25" / "data-test"
-    result = evaluate_reranker(folder / "other", first, task, name="again", output_dir=tmp_path / "again")
-    titled = evaluate_reranker(folder / "other", first, tmp_path / "data", name="t", output_dir=tmp_path / "titled")
+    first, untitled = tmp_path / "out" / "bm25" / "data-test", tmp_path / "untitled"
+    titled = evaluate_reranker(folder / "other", first, tmp_path / "data", name="t", out=tmp_path / "titled")
+    data["corpus"] = data["corpus"].remove_columns("title")
+    run_protocol(Passages(task, "test"), folder / "mine", untitled, name="untitled")
+    result = evaluate_reranker(folder / "other", untitled, task, name="again", out=tmp_path / "again")
     assert result.per_query.keys() == titled.per_query.keys()
     assert result.metrics["mrr@10"] != titled.metrics["mrr@10"]
 
@@ -279,5 +279,5 @@ def test_an_evaluation_of_something_else_is_not_re_ranked(folder: Path, tmp_path
     small, large = write_dataset(tmp_path / "small", passages=30), write_dataset(tmp_path / "large")
     evaluate_tasks({"mine": folder / "mine"}, [str(large)], tmp_path / "out")
     first = tmp_path / "out" / "mine" / "large-test"
-    with pytest.raises(InputError, match="is an evaluation of something else: it has passages or queries"):
-        evaluate_reranker(folder / "other", first, small, name="again", output_dir=tmp_path / "again")
+    with pytest.raises(InputError, match=r"is an evaluation of something else: .* measured on another"):
+        evaluate_reranker(folder / "other", first, small, name="again", out=tmp_path / "again")

@@ -16,6 +16,7 @@ from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.evaluation.measures import METRICS, score_queries
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import build_task, evaluate_retriever
+from hf_dense.storage.manifest import MANIFEST
 
 
 def brute_force(retriever: Path, dataset: Path) -> dict[str, dict[str, float]]:
@@ -38,7 +39,7 @@ def brute_force(retriever: Path, dataset: Path) -> dict[str, dict[str, float]]:
 def test_metrics_per_query_equal_their_definition_and_average_to_mtebs(
     retriever: Path, dataset: Path, tmp_path: Path
 ) -> None:
-    result = evaluate_retriever(retriever, dataset, "test", name="random", output_dir=tmp_path / "out")
+    result = evaluate_retriever(retriever, dataset, "test", name="random", out=tmp_path / "out")
 
     expected = brute_force(retriever, dataset)
     for metric in METRICS:
@@ -63,7 +64,7 @@ def test_metrics_per_query_equal_their_definition_and_average_to_mtebs(
 
 
 def test_bm25_finds_the_passages_that_share_a_word(dataset: Path, tmp_path: Path) -> None:
-    result = evaluate_retriever("bm25", dataset, "test", name="BM25", output_dir=tmp_path / "out")
+    result = evaluate_retriever("bm25", dataset, "test", name="BM25", out=tmp_path / "out")
 
     assert result.metrics["mrr@10"] == 1
     for metric in METRICS:
@@ -76,7 +77,7 @@ def test_second_local_model_does_not_get_the_scores_of_the_first(
 ) -> None:
     other = write_retriever(tmp_path / "other", seed=1)
     results = [
-        evaluate_retriever(model, dataset, "test", name="same name", output_dir=tmp_path / str(index))
+        evaluate_retriever(model, dataset, "test", name="same name", out=tmp_path / str(index))
         for index, model in enumerate([retriever, other, retriever])
     ]
     assert results[0].metrics == results[2].metrics
@@ -84,9 +85,10 @@ def test_second_local_model_does_not_get_the_scores_of_the_first(
 
 
 def test_rankings_and_mtebs_scores_are_kept(retriever: Path, dataset: Path, tmp_path: Path) -> None:
-    result = evaluate_retriever(retriever, dataset, "test", name="kept", output_dir=tmp_path / "out")
+    result = evaluate_retriever(retriever, dataset, "test", name="kept", out=tmp_path / "out")
 
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        MANIFEST,
         "rankings.parquet",
         "result.json",
         "scores.json",
@@ -122,13 +124,13 @@ def test_score_queries_by_hand() -> None:
 def test_bad_input_leaves_nothing(retriever: Path, dataset: Path, tmp_path: Path) -> None:
     for model, split in ((retriever, "nosuchsplit"), (tmp_path / "nosuchmodel", "test")):
         with pytest.raises(InputError):
-            evaluate_retriever(model, dataset, split, name="bad", output_dir=tmp_path / "out")
+            evaluate_retriever(model, dataset, split, name="bad", out=tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
 def test_an_evaluation_does_not_replace_a_model(retriever: Path, dataset: Path) -> None:
-    with pytest.raises(InputError, match="not an earlier output"):
-        evaluate_retriever("bm25", dataset, "test", name="BM25", output_dir=retriever)
+    with pytest.raises(InputError, match="another kind of output"):
+        evaluate_retriever("bm25", dataset, "test", name="BM25", out=retriever)
     assert (retriever / "modules.json").is_file()
 
 
@@ -156,5 +158,5 @@ def test_a_retriever_without_a_tokenizer_is_refused(retriever: Path, dataset: Pa
     bare = tmp_path / "bare"
     shutil.copytree(retriever, bare, ignore=shutil.ignore_patterns("tokenizer*", "vocab*", "special_tokens*"))
     with pytest.raises(InputError, match="tokenizer"):
-        evaluate_retriever(bare, dataset, "test", name="bare", output_dir=tmp_path / "out")
+        evaluate_retriever(bare, dataset, "test", name="bare", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

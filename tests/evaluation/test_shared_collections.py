@@ -11,7 +11,7 @@ import pytest
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.data.passage_texts import PassageTexts
-from hf_dense.evaluation.documents import score_documents
+from hf_dense.evaluation.documents import METRICS
 from hf_dense.evaluation.measures import score_queries
 from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.search.first_stage import BM25, open_search
@@ -47,11 +47,11 @@ def test_measures_equal_their_definitions_with_ties_and_without_hits(name: str, 
     qrels = {query: grades for query, grades in load_qrels(SHARED / name, "dev").items() if max(grades.values()) > 0}
     texts = dict(zip(queries["id"], queries["text"], strict=True))
     search = open_search(BM25, PassageTexts(corpus), tmp_path, 64)
-    scores, places = search([texts[query] for query in qrels], 1000)
+    scores, indices = search([texts[query] for query in qrels], 1000)
     ids = corpus["id"][:]
     rankings = {
         query: {ids[place]: float(round(score)) for score, place in zip(row, found, strict=True) if place >= 0}
-        for query, row, found in zip(qrels, scores.tolist(), places.tolist(), strict=True)
+        for query, row, found in zip(qrels, scores.tolist(), indices.tolist(), strict=True)
     }
     for query in list(rankings)[::10]:
         del rankings[query]
@@ -63,7 +63,7 @@ def test_measures_equal_their_definitions_with_ties_and_without_hits(name: str, 
         query: dict(sorted(ranking.items(), key=lambda hit: (hit[1], hit[0]), reverse=True)[:100])
         for query, ranking in rankings.items()
     }
-    for metric, values in score_documents(qrels, hundred).items():
+    for metric, values in score_queries(qrels, hundred, METRICS).items():
         assert values == pytest.approx({query: found[metric] for query, found in expected.items()}, abs=1e-6), metric
 
 
@@ -73,5 +73,5 @@ def test_bm25_is_as_good_as_recorded(name: str, tmp_path: Path) -> None:
         r"BM25 English stemming \| dev \| \d+ \| ([\d.]+)", (SHARED / name / "META.md").read_text(encoding="utf-8")
     )
     assert recorded is not None
-    result = evaluate_retriever(BM25, SHARED / name, "dev", name="BM25", output_dir=tmp_path / "out")
+    result = evaluate_retriever(BM25, SHARED / name, "dev", name="BM25", out=tmp_path / "out")
     assert result.metrics["ndcg@10"] == pytest.approx(float(recorded[1]), abs=0.005)

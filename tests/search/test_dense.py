@@ -13,7 +13,7 @@ from tiny_retriever import random_words, write_retriever
 import hf_dense.search.dense as vectors_module
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import load_retriever
-from hf_dense.search.dense import Floats, Vectors, check_kind, dense_search, encode_corpus, encode_queries, search
+from hf_dense.search.dense import Floats, Vectors, check_kind, encode_corpus, encode_queries, search, searcher
 
 TEXTS = [" ".join(random_words(1 + at % 5, seed=at)) for at in range(50)]
 
@@ -43,28 +43,28 @@ def test_exact_search_is_that_of_numpy(
     monkeypatch.setattr(vectors_module, "BLOCK", rows_at_once)
     monkeypatch.setattr(vectors_module, "_QUERIES", queries_at_once)
     corpus, queries = random_vectors(150, 0), random_vectors(11, 1)
-    scores, places = search(queries, [corpus[start : start + block] for start in range(0, 150, block)], k, "cpu")
+    scores, indices = search(queries, [corpus[start : start + block] for start in range(0, 150, block)], k, "cpu")
     expected = np.argsort(-(queries @ corpus.T), axis=1)[:, :k]
-    np.testing.assert_array_equal(places, expected)
+    np.testing.assert_array_equal(indices, expected)
     np.testing.assert_allclose(scores, np.take_along_axis(queries @ corpus.T, expected, axis=1), rtol=1e-5)
 
 
 def test_a_corpus_smaller_than_k_is_found_whole() -> None:
     corpus, queries = random_vectors(5, 0), random_vectors(3, 1)
-    scores, places = search(queries, [corpus[:2], corpus[2:]], 9)
-    assert scores.shape == places.shape == (3, 5)
-    assert (np.sort(places, axis=1) == np.arange(5)).all()
+    scores, indices = search(queries, [corpus[:2], corpus[2:]], 9)
+    assert scores.shape == indices.shape == (3, 5)
+    assert (np.sort(indices, axis=1) == np.arange(5)).all()
 
 
 @pytest.mark.parametrize(("kind", "least"), [("flat", 1.0), ("hnsw", 0.9), ("ivfpq", 0.3)])
 def test_indexes_find_what_exact_search_finds(tmp_path: Path, kind: str, least: float) -> None:
     vectors, queries = write_blocks(tmp_path, random_vectors(1500, 0), 400), random_vectors(20, 1)
-    scores, places = dense_search(queries, vectors, 10)
-    other_scores, other_places = dense_search(queries, vectors, 10, kind)
-    shared = np.mean([np.isin(found, other).mean() for found, other in zip(places, other_places, strict=True)])
+    scores, indices = searcher(vectors)(queries, 10)
+    other_scores, other_indices = searcher(vectors, kind)(queries, 10)
+    shared = np.mean([np.isin(found, other).mean() for found, other in zip(indices, other_indices, strict=True)])
     assert shared >= least
     if kind == "flat":
-        np.testing.assert_array_equal(places, other_places)
+        np.testing.assert_array_equal(indices, other_indices)
         np.testing.assert_allclose(scores, other_scores, rtol=1e-5)
 
 
@@ -86,8 +86,8 @@ def test_inner_products_are_the_models_similarity(
     queries = encode_queries(retriever, TEXTS[:3])
     expected = retriever.similarity(retriever.encode_query(TEXTS[:3]), retriever.encode_document(TEXTS))
     np.testing.assert_allclose(queries @ np.concatenate(list(vectors)).T, expected, atol=1e-4)
-    places = np.array([49, 0, 21, 20])
-    np.testing.assert_array_equal(vectors.take(places), np.concatenate(list(vectors))[places])
+    indices = np.array([49, 0, 21, 20])
+    np.testing.assert_array_equal(vectors.take(indices), np.concatenate(list(vectors))[indices])
 
 
 def test_other_similarities_are_refused(tmp_path: Path) -> None:
@@ -130,19 +130,3 @@ def test_a_killed_run_goes_on_after_the_last_whole_block(tmp_path: Path, monkeyp
     resumed = encode_corpus(retriever, TEXTS, tmp_path / "cut")
     assert sorted(encoded) == sorted(TEXTS[30:])
     np.testing.assert_array_equal(np.concatenate(list(resumed)), whole)
-
-
-def test_vectors_of_another_model_or_corpus_are_not_taken(tmp_path: Path) -> None:
-    retriever = retriever_of(tmp_path / "model")
-    encode_corpus(retriever, TEXTS, tmp_path / "vectors")
-    with pytest.raises(InputError, match="unfinished run with another texts"):
-        encode_corpus(retriever, [*TEXTS[1:], TEXTS[0]], tmp_path / "vectors")
-    retriever.max_seq_length = 3
-    with pytest.raises(InputError, match="unfinished run with another model"):
-        encode_corpus(retriever, TEXTS, tmp_path / "vectors")
-    retriever.max_seq_length = 32
-    encode_corpus(retriever, TEXTS, tmp_path / "vectors")
-    with torch.no_grad():
-        next(retriever.parameters())[0, 0] += 1e-3
-    with pytest.raises(InputError, match="unfinished run with another model"):
-        encode_corpus(retriever, TEXTS, tmp_path / "vectors")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,11 @@ from tiny_retriever import write_dataset, write_hybrid, write_retriever
 
 from hf_dense import InputError
 from hf_dense.data.collections import load_corpus
+from hf_dense.hub.loading import load_retriever
+from hf_dense.search import dense
+from hf_dense.search import index as index_module
 from hf_dense.search.index import SearchIndex, build_index
+from hf_dense.storage.output import Output
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +54,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(corpus: Dataset, tmp_path:
         with pytest.raises(InputError, match=message):
             build_index(model, bad, tmp_path / "index")
     assert not (tmp_path / "index").exists()
-    with pytest.raises(InputError, match="not an earlier output"):
+    with pytest.raises(InputError, match="is the model, which would be lost"):
         build_index(model, corpus, model)
     with pytest.raises(InputError, match="gives hybrid vectors"):
         build_index(write_hybrid(tmp_path / "dupmae", 8, 20), corpus, tmp_path / "index")
@@ -65,7 +71,53 @@ def test_bad_question_is_refused(corpus: Dataset, tmp_path: Path) -> None:
         index.search("abc", top_k=0)
 
 
-def test_index_of_another_kind_of_model_is_refused(corpus: Dataset, tmp_path: Path) -> None:
-    build_index(write_retriever(tmp_path / "dot"), corpus.select(range(3)), tmp_path / "index")
+def test_an_index_of_another_model_or_corpus_is_not_used(corpus: Dataset, tmp_path: Path) -> None:
+    mine, other = write_retriever(tmp_path / "mine"), write_retriever(tmp_path / "other", seed=1)
+    some, out = corpus.select(range(3)), tmp_path / "index"
+    build_index(mine, some, out)
+    with pytest.raises(InputError, match=r"made by another model \(.*mine\)"):
+        SearchIndex.load(out, other)
+    with pytest.raises(InputError, match="was made from another model"):
+        build_index(other, some, out)
+    with pytest.raises(InputError, match="was made from another corpus"):
+        build_index(mine, corpus.select(range(1, 4)), out)
+    loaded = load_retriever(mine)
+    loaded.prompts = {"query": "find ", "document": ""}
     with pytest.raises(InputError, match="made by another model"):
-        SearchIndex.load(tmp_path / "index", write_retriever(tmp_path / "cosine", similarity="cosine"))
+        SearchIndex.load(out, loaded)
+    build_index(other, some, Output(out, overwrite=True))
+    assert len(SearchIndex.load(out, other)) == 3
+
+
+def test_the_same_index_is_built_once_wherever_its_model_lies(
+    corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = write_retriever(tmp_path / "mine")
+    build_index(mine, corpus, tmp_path / "index")
+    shutil.copytree(mine, tmp_path / "copy")
+    monkeypatch.setattr(index_module, "encode_corpus", None)
+    build_index(tmp_path / "copy", corpus, tmp_path / "index")
+    assert len(SearchIndex.load(tmp_path / "index", tmp_path / "copy")) == len(corpus)
+
+
+def test_a_killed_build_goes_on_with_its_vectors(
+    corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense, "BLOCK", 80)
+    model, encoded = load_retriever(write_retriever(tmp_path / "model")), []
+    encode, killed = model.encode_document, True
+
+    def counted(texts: list[str], **rest: Any) -> Any:
+        if killed and len(encoded) == 2:
+            raise KeyboardInterrupt
+        encoded.append(len(texts))
+        return encode(texts, **rest)
+
+    monkeypatch.setattr(model, "encode_document", counted)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(model, corpus, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+    killed = False
+    build_index(model, corpus, tmp_path / "index")
+    assert encoded == [80, 80, 40]
+    assert not (tmp_path / "index.partial").exists()

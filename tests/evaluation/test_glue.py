@@ -18,9 +18,10 @@ from tiny_backbones import BACKBONES
 from tiny_retriever import LETTERS, tiny_config, tiny_tokenizer, write_encoder
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
-from hf_dense.evaluation import nlu
-from hf_dense.evaluation.nlu import TASKS, evaluate_glue, load_task, score_task
+from hf_dense.evaluation import glue
+from hf_dense.evaluation.glue import TASKS, evaluate_glue, load_task, score_task
 from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.storage.manifest import MANIFEST
 
 QUICK = {"max_steps": 1, "per_device_train_batch_size": 4, "disable_tqdm": True}
 LEARN = {"learning_rate": 3e-3, "num_train_epochs": 6, "per_device_train_batch_size": 16, "disable_tqdm": True}
@@ -127,7 +128,7 @@ def test_all_tasks_of_a_pretraining_checkpoint(data: Path, tmp_path: Path) -> No
         tmp_path / "checkpoint",
         list(TASKS),
         name="tiny",
-        output_dir=out,
+        out=out,
         data_dir=data,
         max_length=24,
         arguments=QUICK,
@@ -138,7 +139,7 @@ def test_all_tasks_of_a_pretraining_checkpoint(data: Path, tmp_path: Path) -> No
     for task in TASKS:
         alone = RetrievalResult.load(out / task)
         assert {f"{task}/{metric}" for metric in alone.metrics} <= METRICS
-    assert {path.name for path in out.iterdir()} == {*TASKS, "result.json", "settings.json"}
+    assert {path.name for path in out.iterdir()} == {*TASKS, "result.json", MANIFEST}
 
 
 def test_what_is_to_be_seen_is_learnt(encoder: Path, tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_what_is_to_be_seen_is_learnt(encoder: Path, tmp_path: Path) -> None:
         encoder,
         ["mnli", "stsb"],
         name="tiny",
-        output_dir=tmp_path / "out",
+        out=tmp_path / "out",
         data_dir=tmp_path / "data",
         max_length=24,
         arguments=LEARN,
@@ -168,7 +169,7 @@ def test_every_family_of_backbones_gets_a_head(backbone: str, data: Path, tmp_pa
         tmp_path / "checkpoint",
         ["sst2"],
         name=backbone,
-        output_dir=tmp_path / "out",
+        out=tmp_path / "out",
         data_dir=data,
         max_length=16,
         arguments=QUICK,
@@ -178,7 +179,7 @@ def test_every_family_of_backbones_gets_a_head(backbone: str, data: Path, tmp_pa
 
 def run(encoder: Path, tasks: list[str], out: Path, data: Path | None, **changes: Any) -> RetrievalResult:
     options = {"name": "tiny", "max_length": 24, "arguments": QUICK, **changes}
-    return evaluate_glue(encoder, tasks, output_dir=out, data_dir=data, **options)
+    return evaluate_glue(encoder, tasks, out=out, data_dir=data, **options)
 
 
 def test_failed_tasks_do_not_lose_the_others_and_finished_ones_are_not_run_again(
@@ -194,31 +195,31 @@ def test_failed_tasks_do_not_lose_the_others_and_finished_ones_are_not_run_again
     ) as error:
         run(encoder, ["cola", "mrpc", "sst2"], out, some)
     assert "\n" not in str(error.value)
-    assert {path.name for path in out.iterdir()} == {"sst2", "cola-error.txt", "mrpc-error.txt", "settings.json"}
+    assert {path.name for path in out.iterdir()} == {"sst2", "cola-error.txt", "mrpc-error.txt", MANIFEST}
     assert "Traceback" in (out / "mrpc-error.txt").read_text()
     before = RetrievalResult.load(out / "sst2")
 
     started = []
-    plain = nlu.load_task
-    monkeypatch.setattr(nlu, "load_task", lambda task, *rest: started.append(task) or plain(task, *rest))
+    plain = glue._run_task
+    monkeypatch.setattr(glue, "_run_task", lambda start, task, *rest: started.append(task) or plain(start, task, *rest))
     found = run(encoder, ["cola", "mrpc", "sst2"], out, data)
     assert started == ["cola", "mrpc"]
     assert found.metrics["sst2/accuracy"] == before.metrics["accuracy"]
-    assert {path.name for path in out.iterdir()} == {"cola", "mrpc", "sst2", "result.json", "settings.json"}
-    assert str(run(encoder, ["cola", "mrpc", "sst2"], out, None)) == str(found)
+    assert {path.name for path in out.iterdir()} == {"cola", "mrpc", "sst2", "result.json", MANIFEST}
+    assert str(run(encoder, ["cola", "mrpc", "sst2"], out, data)) == str(found)
     assert started == ["cola", "mrpc"]
 
 
 def test_an_error_of_training_is_one_of_its_task(
     encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Trainer(nlu.Trainer):
+    class Trainer(glue.Trainer):
         def train(self, *arguments: Any, **options: Any) -> Any:
             if self.model.config.num_labels == 3:
                 raise RuntimeError("CUDA out of memory.\nMore of it.")
             return super().train(*arguments, **options)
 
-    monkeypatch.setattr(nlu, "Trainer", Trainer)
+    monkeypatch.setattr(glue, "Trainer", Trainer)
     with pytest.raises(InputError, match=r"1 of 2 tasks failed, what is done is kept: mnli \(CUDA out of memory\)\.$"):
         run(encoder, ["mnli", "sst2"], tmp_path / "out", data)
     assert (tmp_path / "out" / "sst2" / "result.json").is_file()
@@ -236,13 +237,16 @@ def test_finished_tasks_of_other_settings_are_refused(encoder: Path, data: Path,
     run(encoder, ["sst2"], out, data)
     other = write_encoder(tmp_path / "other", seed=1)
     for changed, options, word in (
-        (encoder, {"arguments": {**QUICK, "seed": 1}}, "arguments"),
+        (encoder, {"arguments": {**QUICK, "seed": 1}}, "seed"),
         (encoder, {"max_length": 20}, "max_length"),
         (other, {}, "encoder"),
     ):
         with pytest.raises(InputError, match=f"another {word}"):
             run(changed, ["sst2"], out, data, **options)
-    assert (out / "result.json").is_file()
+    write_task(tmp_path / "changed", "sst2", train=20)
+    with pytest.raises(InputError, match=r"1 of 1 tasks failed.* was made from another data"):
+        run(encoder, ["sst2"], out, tmp_path / "changed")
+    assert (out / "sst2" / "result.json").is_file()
 
 
 def test_the_hub_is_read_where_no_directory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +254,7 @@ def test_the_hub_is_read_where_no_directory_is_named(monkeypatch: pytest.MonkeyP
         assert (name, task) == ("nyu-mll/glue", "mnli")
         return [Dataset.from_list([{"premise": part, "hypothesis": "b", "label": 0}]) for part in split]
 
-    monkeypatch.setattr(nlu, "load_dataset", load)
+    monkeypatch.setattr(glue, "load_dataset", load)
     found = load_task("mnli")
     assert {split: rows["premise"][0] for split, rows in found.items()} == {
         name: name for name in ("train", "validation_matched", "validation_mismatched")
@@ -278,6 +282,6 @@ def test_bad_input_leaves_nothing(encoder: Path, data: Path, tmp_path: Path) -> 
             run(encoder, tasks, out, data, **options)
     with pytest.raises(InputError, match="no model directory"):
         run(tmp_path / "nosuch", ["cola"], out, data)
-    with pytest.raises(InputError, match="not an earlier output"):
+    with pytest.raises(InputError, match="is the encoder, which would be lost"):
         run(encoder, ["cola"], encoder, data)
     assert not out.exists()

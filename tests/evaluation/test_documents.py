@@ -16,12 +16,11 @@ from tiny_retriever import random_words, write_dataset, write_retriever
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
-from hf_dense.evaluation.documents import evaluate_documents, rank_documents, score_documents
+from hf_dense.evaluation.documents import METRICS, evaluate_documents, rank_documents
+from hf_dense.evaluation.measures import score_queries
 from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult
-from hf_dense.search.dense import Floats, Places
+from hf_dense.search.dense import Floats, Indices
 from hf_dense.search.first_stage import Search
-
-METRICS = ("mrr@100", "recall@100", "ndcg@10")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +74,7 @@ def best_passages(retriever: Path, collection: Path) -> dict[str, dict[str, floa
 
 
 def test_metrics_are_those_of_a_loop(collection: Path, retriever: Path, tmp_path: Path) -> None:
-    found = evaluate_documents(retriever, collection, "test", name="tiny", output_dir=tmp_path / "out", batch_size=9)
+    found = evaluate_documents(retriever, collection, "test", name="tiny", out=tmp_path / "out", batch_size=9)
     rankings, qrels = best_passages(retriever, collection), load_qrels(collection, "test")
     expected = {query: by_definition(grades, rankings[query]) for query, grades in qrels.items() if query != "q19"}
     for at, metric in enumerate(METRICS):
@@ -95,7 +94,7 @@ def test_metrics_are_those_of_a_loop(collection: Path, retriever: Path, tmp_path
 
 def test_whole_documents_are_ranked_alike(retriever: Path, tmp_path: Path) -> None:
     collection = write_dataset(tmp_path / "beir", passages=150)
-    found = evaluate_documents(retriever, collection, "test", name="tiny", output_dir=tmp_path / "out")
+    found = evaluate_documents(retriever, collection, "test", name="tiny", out=tmp_path / "out")
     rankings, qrels = best_passages(retriever, collection), load_qrels(collection, "test")
     for at, metric in enumerate(METRICS):
         expected = {query: by_definition(grades, rankings[query])[at] for query, grades in qrels.items()}
@@ -104,7 +103,7 @@ def test_whole_documents_are_ranked_alike(retriever: Path, tmp_path: Path) -> No
 
 def test_bm25_finds_words(tmp_path: Path) -> None:
     collection = write_dataset(tmp_path / "beir", passages=30)
-    found = evaluate_documents("bm25", collection, "test", name="BM25", output_dir=tmp_path / "out")
+    found = evaluate_documents("bm25", collection, "test", name="BM25", out=tmp_path / "out")
     assert found.metrics["mrr@100"] == 1
     assert found.per_query["recall@100"]["q1"] == 1
     assert found.per_query["recall@100"]["q0"] == 0.5  # the other one shares no word with the query
@@ -113,12 +112,12 @@ def test_bm25_finds_words(tmp_path: Path) -> None:
 def searching(matrix: Floats, asked: list[int]) -> Search:
     """A search that has all scores, and notes how deep it was asked to go."""
 
-    def search(queries: Sequence[str], k: int) -> tuple[Floats, Places]:
+    def search(queries: Sequence[str], k: int) -> tuple[Floats, Indices]:
         asked.append(k)
         rows = matrix[[int(query) for query in queries]]
-        places = np.argsort(-rows, axis=1)[:, :k]
-        scores = np.take_along_axis(rows, places, axis=1)
-        return scores, np.where(np.isfinite(scores), places, -1)
+        indices = np.argsort(-rows, axis=1)[:, :k]
+        scores = np.take_along_axis(rows, indices, axis=1)
+        return scores, np.where(np.isfinite(scores), indices, -1)
 
     return search
 
@@ -158,7 +157,7 @@ def test_scores_with_ties_and_without_documents() -> None:
     }
     qrels |= {"nothing": {"D1": 1}, "absent": {"D1": 1}}
     rankings["nothing"] = {}
-    values = score_documents(qrels, rankings)
+    values = score_queries(qrels, rankings, METRICS)
     for query, grades in qrels.items():
         found = tuple(values[metric][query] for metric in METRICS)
         assert found == pytest.approx(by_definition(grades, rankings.get(query, {}))), query
@@ -166,11 +165,11 @@ def test_scores_with_ties_and_without_documents() -> None:
 
 def test_bad_input_leaves_nothing(collection: Path, retriever: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no relevance judgements"):
-        evaluate_documents(retriever, collection, "dev", name="bad", output_dir=tmp_path / "out")
+        evaluate_documents(retriever, collection, "dev", name="bad", out=tmp_path / "out")
     with pytest.raises(InputError, match="no model directory"):
-        evaluate_documents(tmp_path / "model", collection, "test", name="bad", output_dir=tmp_path / "out")
-    with pytest.raises(InputError, match="not an earlier output"):
-        evaluate_documents(retriever, collection, "test", name="bad", output_dir=retriever)
+        evaluate_documents(tmp_path / "model", collection, "test", name="bad", out=tmp_path / "out")
+    with pytest.raises(InputError, match="is the model, which would be lost"):
+        evaluate_documents(retriever, collection, "test", name="bad", out=retriever)
     assert not list(tmp_path.iterdir())
 
 
@@ -186,4 +185,4 @@ def test_judgements_of_unknown_things(line: str, message: str, tmp_path: Path) -
     collection = write_dataset(tmp_path / "beir")
     (collection / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{line}\n")
     with pytest.raises(InputError, match=message):
-        evaluate_documents("bm25", collection, "test", name="bad", output_dir=tmp_path / "out")
+        evaluate_documents("bm25", collection, "test", name="bad", out=tmp_path / "out")

@@ -17,7 +17,7 @@ from transformers import BertForSequenceClassification
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.data.supervision import build_collection
 from hf_dense.errors import InputError
-from hf_dense.evaluation.news import METRICS, evaluate_candidates, score_candidates
+from hf_dense.evaluation.candidates import METRICS, evaluate_candidates, score_candidates
 from hf_dense.evaluation.result import RetrievalResult
 
 
@@ -110,7 +110,7 @@ def test_grades_above_one_are_clicks() -> None:
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])
 def test_candidates_are_ranked_by_the_model(collection: Path, similarity: str, tmp_path: Path) -> None:
     folder = write_retriever(tmp_path / "model", similarity=similarity)
-    found = evaluate_candidates(folder, collection, "dev", name="tiny", output_dir=tmp_path / "out", batch_size=7)
+    found = evaluate_candidates(folder, collection, "dev", name="tiny", out=tmp_path / "out", batch_size=7)
     model = SentenceTransformer(str(folder))
     texts = {row["id"]: f"{row['title']} {row['text']}" for row in load_corpus(collection)}
     queries = {row["id"]: row["text"] for row in load_queries(collection)}
@@ -133,7 +133,7 @@ def test_candidates_are_ranked_by_a_cross_encoder(collection: Path, tmp_path: Pa
     torch.manual_seed(0)
     BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(tmp_path / "base")
     tiny_tokenizer().save_pretrained(tmp_path / "base")
-    found = evaluate_candidates(tmp_path / "base", collection, "dev", name="tiny", output_dir=tmp_path / "out")
+    found = evaluate_candidates(tmp_path / "base", collection, "dev", name="tiny", out=tmp_path / "out")
     model = CrossEncoder(str(tmp_path / "base"), activation_fn=torch.nn.Identity())
     texts = {row["id"]: f"{row['title']} {row['text']}" for row in load_corpus(collection)}
     queries = {row["id"]: row["text"] for row in load_queries(collection)}
@@ -164,17 +164,17 @@ def test_every_text_is_encoded_once(
                 read.extend(texts if isinstance(texts, list) else ()) or encode(texts, **rest)
             ),
         )
-    evaluate_candidates(model, collection, "dev", name="tiny", output_dir=tmp_path / "out")
+    evaluate_candidates(model, collection, "dev", name="tiny", out=tmp_path / "out")
     assert len(read) == len(set(read)) > 8 + 20
 
 
 def test_bad_input_leaves_nothing(retriever: Path, collection: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no relevance judgements"):
-        evaluate_candidates(retriever, collection, "test", name="bad", output_dir=tmp_path / "out")
+        evaluate_candidates(retriever, collection, "test", name="bad", out=tmp_path / "out")
     with pytest.raises(InputError, match="no model directory"):
-        evaluate_candidates(tmp_path / "model", collection, "dev", name="bad", output_dir=tmp_path / "out")
-    with pytest.raises(InputError, match="not an earlier output"):
-        evaluate_candidates(retriever, collection, "dev", name="bad", output_dir=retriever)
+        evaluate_candidates(tmp_path / "model", collection, "dev", name="bad", out=tmp_path / "out")
+    with pytest.raises(InputError, match="is the model, which would be lost"):
+        evaluate_candidates(retriever, collection, "dev", name="bad", out=retriever)
     assert not list(tmp_path.iterdir())
 
 
@@ -182,7 +182,7 @@ def test_bad_input_leaves_nothing(retriever: Path, collection: Path, tmp_path: P
     ("lines", "message"),
     [
         (["q0\tp0\t1", "q0\tp1\t1"], "No query of split 'test'"),
-        (["q0\tp0\t1", "q0\tnosuch\t0"], "passage 'nosuch'"),
+        (["q0\tp0\t1", "q0\tnosuch\t0"], "'nosuch' for query 'q0'"),
         (["nosuch\tp0\t1", "nosuch\tp1\t0"], "query 'nosuch'"),
     ],
 )
@@ -190,4 +190,4 @@ def test_judgements_that_cannot_be_used(lines: list[str], message: str, retrieve
     collection = write_dataset(tmp_path / "beir")
     (collection / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]) + "\n")
     with pytest.raises(InputError, match=message):
-        evaluate_candidates(retriever, collection, "test", name="bad", output_dir=tmp_path / "out")
+        evaluate_candidates(retriever, collection, "test", name="bad", out=tmp_path / "out")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import os
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -25,11 +26,13 @@ from transformers import (
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
+from hf_dense.evaluation.runner import measure_once
+from hf_dense.hub.fingerprints import encoder_fingerprint
 from hf_dense.hub.loading import load_encoder, load_tokenizer, quiet_loading
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
 from hf_dense.storage.files import write_text
-from hf_dense.storage.fingerprints import fingerprint_weights
-from hf_dense.storage.legacy import atomic_directory, begin_or_resume, check_replaceable
+from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_values
+from hf_dense.storage.output import Output, Source, Staged
 
 HUB_NAME: Final = "nyu-mll/glue"
 SCHEDULE: Final[dict[str, Any]] = {
@@ -76,7 +79,7 @@ def evaluate_glue(
     tasks: Sequence[str],
     *,
     name: str,
-    output_dir: str | Path,
+    out: str | os.PathLike[str] | Output,
     data_dir: str | Path | None = None,
     max_length: int = 128,
     arguments: Mapping[str, Any] | None = None,
@@ -90,8 +93,8 @@ def evaluate_glue(
         checkpoint: directory or Hub id of an hf_dense checkpoint, or of a plain encoder; its tokenizer is beside it.
         tasks: of `TASKS`.
         name: of the encoder, in results and tables.
-        output_dir: receives `<task>/result.json` as soon as a task is done, complete or not at all, and the last
-            `result.json` when all are. What is done there is not run again; the error of a task that failed is
+        out: receives `<task>/result.json` as soon as a task is done, complete or not at all, and `result.json` with
+            all that were asked for. What is done there is not run again; the error of a task that failed is
             `<task>-error.txt`.
         data_dir: where the Hub's data cannot be had: a folder `<task>` with `train` and `validation` (of MNLI
             `validation_matched` and `validation_mismatched`), `.parquet` or `.jsonl`, columns as GLUE names them.
@@ -102,41 +105,60 @@ def evaluate_glue(
         `<task>/<metric>` on the split `validation`. Most of these are no means over examples: `per_query` is empty.
 
     Raises:
-        InputError: an unknown task or argument, nothing to load, `output_dir` holds something else or the tasks of
-            another encoder or other arguments, or tasks failed; the others are done by then.
+        InputError: an unknown task or argument, nothing to load, `out` is not ours or holds the tasks of another
+            encoder or other arguments, or tasks failed; the others are done by then.
     """
     unknown = [task for task in tasks if task not in TASKS]
     if unknown or not tasks:
         raise InputError(f"The tasks are {', '.join(tasks) or 'none'}; choose some of {', '.join(TASKS)}.")
-    check_replaceable(output_dir, marker="settings.json")
-    encoder, tokenizer, target = load_encoder(checkpoint), load_tokenizer(checkpoint), Path(output_dir)
+    output, encoder, tokenizer = Output.of(out), load_encoder(checkpoint), load_tokenizer(checkpoint)
     _check_length(encoder.config, max_length)
+    schedule = {**SCHEDULE, **(arguments or {})}
+    settings = {"max_length": max_length, "arguments": schedule}
+    source = Source(str(checkpoint), encoder_fingerprint(encoder, tokenizer))
     with tempfile.TemporaryDirectory() as scratch:
-        schedule = {**SCHEDULE, **(arguments or {})}
         training = _training_arguments(f"{scratch}/training", schedule)
         start = Path(scratch) / "encoder"
         encoder.save_pretrained(start)
         tokenizer.save_pretrained(start)
-        settings = {"encoder": fingerprint_weights(encoder), "max_length": max_length, "arguments": schedule}
-        begin_or_resume(target, json.loads(json.dumps(settings, default=str)))
-        (target / RESULT_FILE).unlink(missing_ok=True)
         del encoder
-        done: dict[str, RetrievalResult] = {}
-        failed: dict[str, str] = {}
-        for task in dict.fromkeys(tasks):
-            try:
-                if not (target / task).is_dir():
-                    _run_task(start, task, name, target, data_dir, max_length, training)
-                done[task] = RetrievalResult.load(target / task)
-            except Exception as error:  # whatever it is, the other tasks go on
-                failed[task] = (str(error) or type(error).__name__).strip().splitlines()[0].rstrip(".")
-                write_text(_error_file(target, task), traceback.format_exc())
+
+        def measure(task: str) -> RetrievalResult:
+            data = load_task(task, data_dir)
+            content = {split: fingerprint_rows(rows, rows.column_names) for split, rows in data.items()}
+            sources = {"encoder": source, "data": Source(str(data_dir or HUB_NAME), fingerprint_values(content))}
+            given = {"protocol": "glue", "task": task, **settings}
+            run = partial(_run_task, start, task, name, data, max_length, training)
+            return measure_once(output.at(task), given, sources, name, run, resumable=False)
+
+        claims = [RESULT_FILE, *(f"{task}-error.txt" for task in TASKS)]
+        with output.occupy("glue", settings, {"encoder": source}, claims=claims, again=True) as folder:
+            result = _measure_all(tasks, measure, name, output.path)
+            folder.complete()
+    return result
+
+
+def _measure_all(
+    tasks: Sequence[str], measure: Callable[[str], RetrievalResult], name: str, target: Path
+) -> RetrievalResult:
+    """Measure every task, whichever fails, and write what all of them found."""
+    done: dict[str, RetrievalResult] = {}
+    failed: dict[str, str] = {}
+    (target / RESULT_FILE).unlink(missing_ok=True)
+    for task in dict.fromkeys(tasks):
+        error_file = target / f"{task}-error.txt"
+        try:
+            done[task] = measure(task)
+            error_file.unlink(missing_ok=True)
+        except Exception as error:  # whatever it is, the other tasks go on
+            failed[task] = (str(error) or type(error).__name__).strip().splitlines()[0].rstrip(".")
+            write_text(error_file, traceback.format_exc())
     if failed:
         reasons = "; ".join(f"{task} ({reason})" for task, reason in failed.items())
         raise InputError(f"{len(failed)} of {len(failed) + len(done)} tasks failed, what is done is kept: {reasons}.")
     metrics = {f"{task}/{metric}": value for task, result in done.items() for metric, value in result.metrics.items()}
     result = RetrievalResult(name, "validation", metrics, {}, sum(result.seconds for result in done.values()))
-    write_text(target / RESULT_FILE, json.dumps(asdict(result), indent=1))
+    result.save(target)
     return result
 
 
@@ -196,14 +218,14 @@ def _run_task(
     start: Path,
     task: str,
     name: str,
-    target: Path,
-    data_dir: str | Path | None,
+    data: Mapping[str, Dataset],
     max_length: int,
     training: TrainingArguments,
-) -> None:
-    """Fine-tune on a task and write its result."""
+    work: Staged,
+) -> RetrievalResult:
+    """Fine-tune on a task, and measure that."""
     clock = time.perf_counter()
-    spec, data, tokenizer = TASKS[task], load_task(task, data_dir), load_tokenizer(start)
+    spec, tokenizer = TASKS[task], load_tokenizer(start)
 
     def encode(rows: Mapping[str, list[str]]) -> Any:
         return tokenizer(*(rows[column] for column in spec.texts), truncation=True, max_length=max_length)
@@ -234,9 +256,8 @@ def _run_task(
         scores = score_task(task, predictions.tolist(), encoded[split]["label"][:])
         metrics |= {metric + split.removeprefix("validation"): value for metric, value in scores.items()}
     result = RetrievalResult(name, "validation", metrics, {}, time.perf_counter() - clock)
-    with atomic_directory(target / task) as work:
-        result.save(work)
-    _error_file(target, task).unlink(missing_ok=True)
+    result.save(work.result)
+    return result
 
 
 def _read_split(task: str, split: str, data_dir: str | Path) -> Dataset:
@@ -266,7 +287,3 @@ def _check_length(config: Any, max_length: int) -> None:
     positions = FAMILIES[config.model_type].shape(config).positions if config.model_type in FAMILIES else max_length
     if not 3 <= max_length <= positions:
         raise InputError(f"max_length is {max_length} tokens; the encoder takes from 3 to {positions}.")
-
-
-def _error_file(target: Path, task: str) -> Path:
-    return target / f"{task}-error.txt"

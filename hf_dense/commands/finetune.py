@@ -1,0 +1,149 @@
+"""The verb `hf-dense finetune`: one training, or the stages of a paper."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from hf_dense.commands.options import (
+    add_config,
+    add_options,
+    add_trainer,
+    build_arguments,
+    build_options,
+    check_keys,
+    given_flags,
+    introduce,
+)
+from hf_dense.commands.output import command_line
+from hf_dense.commands.recipes import STAGES, read_configs
+from hf_dense.errors import InputError
+
+SUMMARY: Final = "Train a retriever, or several in stages, and measure each."
+_INTRODUCTION: Final = """\
+Fine-tune an encoder on queries with relevant passages.
+
+A configuration with sections such as retriever1 runs the stages of a paper, one after the other (BM25 negatives, mined
+negatives, re-ranker, distillation), and measures each. Without, it is one training of a retriever.
+
+  hf-dense finetune --config own --collection build/mine --model build/retromae --out build/tuned --measure_on dev
+  hf-dense finetune --model build/encoder --collection build/mine --out build/retriever --max_steps 1500
+
+Stages that are done are not done again; one that was killed goes on.
+"""
+
+
+@dataclass(frozen=True)
+class BothOptions:
+    """What every fine-tuning is of."""
+
+    model: str = field(metadata={"help": "directory or Hub id of the encoder or retriever to start from"})
+    collection: str = field(metadata={"help": "directory with corpus, queries and judgements"})
+    out: str = field(default="", metadata={"help": "directory to write"})
+    split: str = field(default="train", metadata={"help": "judgements that are trained on"})
+    seed: int = field(default=42, metadata={"help": "of all draws"})
+    overwrite: bool = field(
+        default=False, metadata={"help": "replace what hf_dense wrote there from other inputs or settings"}
+    )
+
+
+@dataclass(frozen=True)
+class StageOptions:
+    """What the stages of a configuration take beside it."""
+
+    fraction: float = field(default=1.0, metadata={"help": "share of the training queries that is used"})
+    measure_on: str = field(default="dev", metadata={"help": "split that every stage is measured on"})
+
+
+@dataclass(frozen=True)
+class SingleOptions:
+    """What one training takes beside the Trainer's options."""
+
+    lists: str | None = field(
+        default=None, metadata={"help": "training lists (hf-dense data negatives, scores), else in-batch negatives"}
+    )
+    passages: int = field(default=8, metadata={"help": "passages of a list, the positive included"})
+    depth: int = field(default=200, metadata={"help": "negatives of a list that are drawn from"})
+    dev_split: str = field(default="dev", metadata={"help": "split whose loss is logged when eval_strategy is set"})
+    dev_pairs: int = field(default=1024, metadata={"help": "how many pairs of that split, drawn at random"})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `hf-dense finetune`."""
+    introduce(parser, _INTRODUCTION)
+    add_config(parser)
+    add_options(parser, BothOptions)
+    add_options(parser.add_argument_group("stages of a configuration"), StageOptions)
+    add_options(parser.add_argument_group("one training (and every option of the Trainer)"), SingleOptions)
+    add_trainer(parser, _trainer)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run the stages of the configuration, or one training where it has none."""
+    values = read_configs(arguments.config)
+    (_run_stages if set(STAGES) & set(values) else _run_single)(arguments, values)
+
+
+def _run_stages(arguments: argparse.Namespace, values: Mapping[str, Any]) -> None:
+    single = [*(f"--{name}" for name in given_flags(arguments, SingleOptions)), *arguments.rest]
+    if single:
+        raise InputError(f"{single[0]} is of one training; the stages' options stand in the sections of the file.")
+    import logging
+
+    from hf_dense.evaluation.retrieval import build_task
+    from hf_dense.experiments.pipeline_results import measure_stages
+    from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
+    from hf_dense.storage.process_group import is_main_process
+
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("hf_dense").setLevel(logging.INFO)
+    given = given_flags(arguments, BothOptions, StageOptions)
+    measure_on = given.pop("measure_on", values.get("measure_on", "dev"))
+    settings = {key: value for key, value in {**values, **given}.items() if key != "measure_on"}
+    check_keys(settings, {option.name for option in fields(Pipeline)}, arguments.config)
+    pipeline = Pipeline.of(settings)
+    if measure_on == pipeline.split:
+        raise InputError(f"The split {measure_on!r} is trained on; measure on another (--measure_on).")
+    build_task(pipeline.collection, measure_on)  # raises where nothing can be measured
+    models = run_pipeline(pipeline, command_line(arguments))
+    if is_main_process():
+        print(measure_stages(pipeline, models, measure_on))
+
+
+def _run_single(arguments: argparse.Namespace, values: Mapping[str, Any]) -> None:
+    ours = [option.name for kind in (BothOptions, SingleOptions) for option in fields(kind)]
+    check_keys(values, {*ours, *(option.name for option in fields(_trainer()))}, arguments.config)
+    both = build_options(BothOptions, values, given_flags(arguments, BothOptions))
+    single = build_options(SingleOptions, values, given_flags(arguments, SingleOptions))
+    arguments.rest = [*arguments.rest, "--seed", str(both.seed)]
+    training = build_arguments(_trainer(), values, arguments, ours)
+    from hf_dense.data.collections import training_pairs
+    from hf_dense.finetuning.biencoder import finetune
+    from hf_dense.finetuning.lists import load_lists
+    from hf_dense.storage.output import Output
+    from hf_dense.storage.process_group import is_main_process
+
+    rows: Any
+    if single.lists is None:
+        rows = training_pairs(both.collection, both.split)
+    else:
+        given = both.collection, single.passages, both.seed
+        scored = training.distillation != "none"
+        rows = load_lists(single.lists, *given, split=both.split, depth=single.depth, scored=scored)
+    dev_pairs = None
+    if training.eval_strategy != "no":
+        held_out = training_pairs(both.collection, single.dev_split).shuffle(seed=both.seed)
+        dev_pairs = held_out.select(range(min(single.dev_pairs, len(held_out))))
+    output = Output(Path(training.output_dir), both.overwrite, command_line(arguments))
+    path = finetune(both.model, rows, training, dev_pairs=dev_pairs, output=output)
+    if is_main_process():
+        print(f"The model, fine-tuned on {len(rows):,} {'pairs' if single.lists is None else 'lists'}, is in {path}")
+
+
+def _trainer() -> type[Any]:
+    from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
+
+    return BiencoderTrainingArguments

@@ -1,0 +1,160 @@
+"""Recipes: YAML files of options, of the papers or one's own, merged in the order in which they are named.
+
+Beside options a file may hold
+
+- `extends`: the recipe or file that it goes on from;
+- `by_method`: options for single pre-training methods, which win over the others of the file;
+- `retriever`: what the stages retriever1, retriever2 and distilled have in common;
+- `{method}` in `out`, for the name of the method.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final
+
+from hf_dense.errors import InputError
+
+SUMMARY: Final = "List the recipes, or print one."
+FOLDER: Final = Path(__file__).parents[1] / "recipes"
+STAGES: Final = ("bm25", "retriever1", "mined", "retriever2", "reranker", "distilled")
+_SECTIONS: Final = (*STAGES, "retriever")
+_USES: Final = {
+    "pretrain": "Pre-training: hf-dense pretrain --config NAME",
+    "overlay": "On top of any pre-training: hf-dense pretrain --config NAME --config OVERLAY",
+    "finetune": "Fine-tuning: hf-dense finetune --config NAME",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `hf-dense recipes`."""
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of the recipe to print (default: all are listed)")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print a recipe, or what each is, where it comes from and what it costs."""
+    if arguments.name:
+        print(find_config(arguments.name).read_text(encoding="utf-8"), end="")
+        return
+    paths = sorted(FOLDER.glob("*.yaml"))
+    uses = {path: _use(path) for path in paths}
+    for use, title in _USES.items():
+        print(f"{title}\n")
+        for path in (path for path in paths if uses[path] == use):
+            head = describe(path)
+            print(f"  {path.stem:24}  {head['what']}")
+            print("".join(f"{'':30}{key}: {head[key]}\n" for key in ("source", "cost")))
+
+
+def describe(path: Path) -> dict[str, str]:
+    """What a recipe is, its source and its cost, as the comment at its head says; the lines are `# Source: ...`."""
+    head = re.match(r"(# .*\n)+", path.read_text(encoding="utf-8"))
+    lines = head[0].replace("# ", "").splitlines() if head else [""]
+    named = {line.partition(": ")[0].lower(): line.partition(": ")[2] for line in lines[1:]}
+    return {"what": lines[0], **{key: named.get(key, "not said") for key in ("source", "cost")}}
+
+
+def read_configs(names: Iterable[str], method: str | None = None) -> dict[str, Any]:
+    """The options of recipes and YAML files, later ones winning: of a stage's section each option, else the whole.
+
+    Args:
+        names: paths, or names of recipes.
+        method: pre-training method, where the files do not say it or another is wanted.
+
+    Returns:
+        The options; those that a later file sets to nothing are left out.
+
+    Raises:
+        InputError: a file or recipe that is not there, or one that holds no options.
+    """
+    files = [values for name in names for values in _with_bases(name)]
+    method = method or next((values["method"] for values in reversed(files) if values.get("method")), "")
+    values: dict[str, Any] = {}
+    for file in files:
+        own = file.pop("by_method", {}).get(method, {})
+        values = reduce(_merge, (file, own), values)
+    shared = values.pop("retriever", {})
+    for name in ("retriever1", "retriever2", "distilled"):
+        if values.get(name) is not None:
+            values[name] = {**shared, **values[name]}
+    if "out" in values:
+        values["out"] = str(values["out"]).replace("{method}", method)
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def find_config(name: str) -> Path:
+    """The recipe of that name, or the file at that path.
+
+    Raises:
+        InputError: there is neither; the message names what is like it.
+    """
+    for path in (FOLDER / f"{name}.yaml", Path(name)):
+        if path.is_file():
+            return path
+    if re.search(r"/|\.ya?ml$", name):
+        there = [str(path) for path in Path(name).parent.glob("*.y*ml")]
+        raise InputError(f"The configuration file {name} does not exist{closest(name, there, '.')}")
+    names = [path.stem for path in FOLDER.glob("*.yaml")]
+    raise InputError(f"There is no recipe or file {name}{closest(name, names, '; hf-dense recipes lists them.')}")
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML file holding a mapping; `1e-4` is a number.
+
+    Raises:
+        InputError: it is missing, not YAML, or holds something else.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """YAML 1.1 asks for the point in `1.0e-4`, and reads a text without."""
+
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), "-+0123456789"
+    )
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    except OSError as error:
+        raise InputError(f"The configuration file {path} cannot be read: {error.strerror}.") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path} must hold 'option: value' lines, but holds a {type(values).__name__}.")
+    return values
+
+
+def closest(word: str, known: Iterable[str], otherwise: str) -> str:
+    """How a sentence about an unknown word ends: with those that are like it, or otherwise."""
+    like = get_close_matches(word, sorted(known), cutoff=0.7)
+    return f"; did you mean {' or '.join(like)}?" if like else otherwise
+
+
+def _with_bases(name: str, above: Sequence[Path] = ()) -> list[dict[str, Any]]:
+    """A file behind those that it extends."""
+    path = find_config(name)
+    if path in above:
+        raise InputError(f"{path} extends itself.")
+    values = read_yaml(path)
+    if "output_dir" in values:  # the Trainer's own name
+        values["out"] = values.pop("output_dir")
+    base = values.pop("extends", None)
+    return [*(_with_bases(str(base), (*above, path)) if base else ()), values]
+
+
+def _merge(before: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(before)
+    for key, value in later.items():
+        by_option = key in _SECTIONS and isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = {**merged[key], **value} if by_option else value
+    return merged
+
+
+def _use(path: Path) -> str:
+    if "by_method" in read_yaml(path):
+        return "overlay"
+    return "finetune" if set(STAGES) & set(read_configs([str(path)])) else "pretrain"

@@ -1,0 +1,105 @@
+"""Open-domain question answering: whether the passages that a retriever finds hold the answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sentence_transformers import SentenceTransformer
+
+from hf_dense.data.answers import has_answer
+from hf_dense.data.collections import load_answers, load_corpus, load_qrels, load_queries
+from hf_dense.data.passage_texts import PassageTexts
+from hf_dense.errors import InputError
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.runner import Found, Protocol, Rankings, asked_texts, collection_source, run_protocol
+from hf_dense.search.first_stage import open_search
+from hf_dense.storage.output import Output
+
+_QUERIES: Final = 1_000  # whose passages are read at once
+
+
+class Answers(Protocol):
+    """Questions for which one of the best passages holds an answer.
+
+    Source: top-k retrieval accuracy of DPR (Karpukhin et al., 2020), with its rule for answers (`has_answer`) on the
+    text of a passage, without the title.
+
+    Args:
+        collection: its queries have answers; what is searched is title + " " + text.
+        split: the queries of its judgements are asked, relevant passages or not, and all queries where it has no
+            judgement; queries without answers are left out.
+        depths: numbers k of passages that are read.
+
+    Raises:
+        InputError: no answers are known, an empty question, or a depth below 1.
+    """
+
+    name = "answers"
+
+    def __init__(self, collection: str | os.PathLike[str], split: str, depths: Sequence[int] = (20, 100)) -> None:
+        if not depths or min(depths) < 1:
+            raise InputError(f"depths are {list(depths)}; name at least one, each 1 or more.")
+        qrels, known, queries = load_qrels(collection, split), load_answers(collection), load_queries(collection)
+        self.answers = {query: strings for query in qrels or known if (strings := known.get(query))}
+        if not self.answers:
+            raise InputError(f"No query of split {split!r} in {collection} has an answer.")
+        asked = asked_texts(dict.fromkeys(self.answers, ()), queries, (), collection)
+        self.corpus, self.depths = load_corpus(collection), depths
+        super().__init__(split, collection_source(collection), asked, len(self.corpus), depths=list(depths))
+
+    def rank(self, model: Any, folder: Path, batch_size: int) -> Found:
+        """As many passages as the greatest depth."""
+        search = open_search(model, PassageTexts(self.corpus), folder, batch_size)
+        names, rankings = self.corpus["id"][:], {}
+        for part in _parts(self.queries):
+            scores, indices = search([self.queries[query] for query in part], max(self.depths))
+            for query, row, found in zip(part, scores.tolist(), indices.tolist(), strict=True):
+                rankings[query] = {names[index]: score for index, score in zip(found, row, strict=True) if index >= 0}
+        return Found(rankings, search)
+
+    def score(self, rankings: Rankings) -> dict[str, dict[str, float]]:
+        """`answer_recall@k` for every depth: 1 for a query with an answer in its first k passages, else 0."""
+        wanted = {passage for ranking in rankings.values() for passage in ranking}
+        rows = {passage: row for row, passage in enumerate(self.corpus["id"][:]) if passage in wanted}
+        first: dict[str, float] = {}
+        for part in _parts(self.queries):
+            found = list({passage for query in part for passage in rankings[query]})
+            texts = dict(zip(found, self.corpus[[rows[passage] for passage in found]]["text"], strict=True))
+            first |= {
+                query: answer_rank((texts[name] for name in rankings[query]), self.answers[query]) for query in part
+            }
+        return {
+            f"answer_recall@{depth}": {query: float(rank <= depth) for query, rank in first.items()}
+            for depth in self.depths
+        }
+
+
+def evaluate_answers(
+    model: str | Path | SentenceTransformer,
+    collection: str | os.PathLike[str],
+    split: str,
+    *,
+    name: str,
+    out: str | os.PathLike[str] | Output,
+    depths: Sequence[int] = (20, 100),
+    batch_size: int = 64,
+) -> RetrievalResult:
+    """Measure how often a model finds answers: see `Answers` and `run_protocol`."""
+    return run_protocol(Answers(collection, split, depths), model, out, name=name, batch_size=batch_size)
+
+
+def answer_rank(texts: Iterable[str], answers: Sequence[str]) -> float:
+    """The rank, from 1, of the first text that holds an answer; infinite where none does.
+
+    >>> answer_rank(["a dog", "a cat"], ["cat", "cow"])
+    2
+    """
+    return next((rank for rank, text in enumerate(texts, start=1) if has_answer(text, answers)), float("inf"))
+
+
+def _parts(queries: Iterable[str]) -> Iterator[list[str]]:
+    names = list(queries)
+    return (names[start : start + _QUERIES] for start in range(0, len(names), _QUERIES))

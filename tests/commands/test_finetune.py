@@ -1,0 +1,76 @@
+"""`hf-dense finetune`: one training, or the stages of a configuration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sentence_transformers import SentenceTransformer
+from tiny_retriever import write_dataset, write_encoder, write_retriever
+
+from hf_dense.commands.main import main
+
+FEW = ["--max_steps", "3", "--per_device_train_batch_size", "4", "--use_cpu", "true", "--disable_tqdm", "true"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_dataset(tmp_path / "data")
+
+
+def mistake(words: list[str | Path], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main(["finetune", *map(str, words)])
+    assert stopped.value.code == 2
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    return line
+
+
+def test_one_training_takes_the_trainers_flags(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--model", str(write_retriever(tmp_path / "retriever")), "--collection", str(data)]
+    main(["finetune", *given, "--out", str(tmp_path / "out"), *FEW, "--seed", "5", "--temperature", "0.1"])
+    model = tmp_path / "out" / "model"
+    assert f"pairs, is in {model}" in capsys.readouterr().out
+    assert SentenceTransformer(str(model)).similarity_fn_name == "dot"
+
+
+def test_sections_make_it_a_pipeline(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = {"max_steps": 2, "per_device_train_batch_size": 4, "passages": 2, "logging_steps": 1}
+    sections = {"max_length": 16, "bm25": {"depth": 9}, "retriever1": {**few, "use_cpu": True}, "out": "elsewhere"}
+    (tmp_path / "mine.yaml").write_text(json.dumps(sections))  # JSON is YAML
+    (tmp_path / "more.yaml").write_text("retriever1: {learning_rate: 1e-3}\n")
+    configs = ["--config", str(tmp_path / "mine.yaml"), "--config", str(tmp_path / "more.yaml")]
+    given = ["--model", str(write_encoder(tmp_path / "encoder")), "--collection", str(data)]
+    words = [*configs, *given, "--out", str(tmp_path / "run")]
+    assert "split 'train' is trained on; measure on another" in mistake([*words, "--measure_on", "train"], capsys)
+    assert "split 'later'" in mistake([*words, "--measure_on", "later"], capsys)
+    assert "--lists is of one training" in mistake([*words, "--lists", "x"], capsys)
+    assert "--max_steps is of one training" in mistake([*words, "--max_steps", "3"], capsys)
+    assert not (tmp_path / "run").exists(), "all of that before anything is trained"
+    main(["finetune", *words, "--measure_on", "test"])
+    assert "| retriever1 |" in capsys.readouterr().out
+    assert (tmp_path / "run" / "retriever1" / "model").is_dir()
+    assert not Path("elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--collection", "{data}", "--out", "x"], "Name the model with --model"),
+        (["--model", "m", "--collection", "{data}"], "Name the directory to write with --out"),
+        (["--model", "m", "--collection", "{data}", "--out", "x", "--encoder", "m"], "'--encoder' is no option"),
+        (["--config", "own", "--config", "nowhere.yaml"], "nowhere.yaml does not exist"),
+        (["--config", "retromae"], "has the key 'method', which is no option here"),
+    ],
+)
+def test_mistakes(words: list[str], message: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert message in mistake([word.replace("{data}", str(data)) for word in words], capsys)
+
+
+def test_an_unknown_key_of_a_pipeline_is_refused_with_what_is_like_it(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: own\ncolection: x\n")
+    found = mistake(["--config", tmp_path / "mine.yaml", "--collection", data, "--model", "m"], capsys)
+    assert "has the key 'colection', which is no option here; did you mean collection?" in found

@@ -1,0 +1,124 @@
+"""Every recipe can be read, says where it comes from, and declares what can be built."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hf_dense.commands.main import main
+from hf_dense.commands.options import read_options
+from hf_dense.commands.recipes import FOLDER, STAGES, describe, read_configs
+from hf_dense.errors import InputError
+from hf_dense.methods import METHODS, get_method
+from hf_dense.pretraining.options import PretrainingOptions
+
+RECIPES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+OVERLAYS = ("one_gpu", "demo")
+FINETUNING = [name for name in RECIPES if name not in (*METHODS, *OVERLAYS, "msmarco")]
+
+
+def pretraining(*names: str) -> tuple[PretrainingOptions, Any]:
+    from transformers import TrainingArguments
+
+    arguments = argparse.Namespace(config=names, rest=["--use_cpu", "true"])
+    return read_options(arguments, PretrainingOptions, TrainingArguments)
+
+
+@pytest.mark.parametrize("overlay", ["", *OVERLAYS])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_pretraining_declares_its_method(method: str, overlay: str) -> None:
+    options, training = pretraining(*filter(None, (method, overlay)))
+    assert options.method == method
+    given = (options.backbone_config, options.encoders, options.decoders)  # a mapping arrives as JSON, as from a flag
+    sizes, encoders, decoders = (json.loads(value) if isinstance(value, str) else value for value in given)
+    config = get_method(method).config(backbone_config=sizes, encoders=encoders, decoders=decoders)
+    assert options.max_length <= config.backbone.max_position_embeddings
+    assert training.output_dir == (f"build/{method}_demo" if overlay == "demo" else f"build/{method}")
+    assert (options.backbone is None) == (overlay == "demo" or method == "seed_encoder")
+    if config.contrasts:
+        assert training.gradient_accumulation_steps == 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_gpu_reads_as_much_per_step_as_the_paper(method: str) -> None:
+    processes = int(re.findall(r"--num_processes (\d+)", describe(FOLDER / f"{method}.yaml")["cost"])[0])
+    (_, paper), (_, one) = pretraining(method), pretraining(method, "one_gpu")
+    sizes = [each.per_device_train_batch_size * each.gradient_accumulation_steps for each in (paper, one)]
+    assert sizes[0] * processes == sizes[1]
+
+
+def test_there_is_a_finetuning_for_every_paper_and_dataset() -> None:
+    msmarco = {"seed", "cocondenser", "cotmae", "query_as_context", "simlm", "retromae", "dupmae", "master"}
+    others = {"simlm_nq", "master_nq", "seed_nq", "retromae_beir", "own"}
+    assert {f"{name}_msmarco" for name in msmarco} | others == set(FINETUNING)
+
+
+@pytest.mark.parametrize("name", FINETUNING)
+def test_the_trainers_take_a_finetunings_sections(name: str, tmp_path: Path) -> None:
+    from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
+    from hf_dense.finetuning.pipeline import Pipeline
+    from hf_dense.finetuning.reranker import RerankerTrainingArguments
+
+    values = read_configs([name])
+    assert values.pop("out").startswith("build/finetuning/")
+    pipeline = Pipeline.of({**values, "out": str(tmp_path / "out")})
+    own = {"passages", "depth", "start", "refresh"}
+    for section in (pipeline.retriever1, pipeline.retriever2, pipeline.distilled):
+        if section is not None:
+            options = {key: value for key, value in section.items() if key not in own}
+            assert isinstance(options["learning_rate"], float)
+            BiencoderTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **options)
+    if pipeline.reranker is not None:
+        options = {key: value for key, value in pipeline.reranker.items() if key not in ("base", "max_length", "depth")}
+        RerankerTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **options)
+        assert pipeline.distilled is None or pipeline.distilled["distillation"] == "kl"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_says_what_it_is_where_it_comes_from_and_what_it_costs(name: str) -> None:
+    head = describe(FOLDER / f"{name}.yaml")
+    assert head["what"]
+    assert head["source"] != "not said"
+    assert re.search(r"not measured|minutes|hours|days", head["cost"])
+
+
+def test_sections_are_merged_by_option_and_shared_by_retrievers(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "extends: dupmae_msmarco\nretriever: {chunk: 8}\nretriever2: {passages: 4}\nmined: {depth: 9}\nreranker:\n"
+        "distilled:\n"
+    )
+    values = read_configs([str(tmp_path / "mine.yaml")])
+    assert set(values) & set(STAGES) == {"bm25", "retriever1", "mined", "retriever2"}
+    first, second = values["retriever1"], values["retriever2"]
+    assert (first["chunk"], first["passages"], first["num_train_epochs"]) == (8, 16, 4)
+    assert second == {**first, "passages": 4, "start": "retriever1"}
+    assert values["mined"] == {"depth": 9}
+
+
+def test_an_overlay_follows_the_method_that_is_named() -> None:
+    assert read_configs(["demo"], method="cotmae")["per_device_train_batch_size"] == 8
+    assert read_configs(["retromae", "demo"], method="cotmae")["out"] == "build/cotmae_demo"
+    assert "by_method" not in read_configs(["one_gpu"])
+
+
+def test_the_verb_lists_and_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["recipes"])
+    listed = capsys.readouterr().out
+    assert all(re.search(rf"^  {name} ", listed, re.MULTILINE) for name in RECIPES)
+    assert listed.count("source: ") == listed.count("cost: ") == len(RECIPES)
+    main(["recipes", "retromae"])
+    assert capsys.readouterr().out == (FOLDER / "retromae.yaml").read_text()
+    with pytest.raises(SystemExit) as stopped:
+        main(["recipes", "retromay"])
+    assert stopped.value.code == 2
+    assert "error: There is no recipe or file retromay; did you mean retromae" in capsys.readouterr().err
+
+
+def test_a_recipe_of_another_verb_is_refused() -> None:
+    with pytest.raises(InputError, match=r"simlm_msmarco has the key '.*', which is no option here"):
+        pretraining("simlm_msmarco")

@@ -1,0 +1,160 @@
+"""An evaluation is of the model and the data that it was measured on, whatever their names."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from tiny_retriever import tiny_config, tiny_tokenizer, write_dataset, write_retriever
+from transformers import BertForSequenceClassification
+
+from hf_dense import InputError
+from hf_dense.evaluation.candidates import evaluate_candidates
+from hf_dense.evaluation.documents import evaluate_documents
+from hf_dense.evaluation.reranking import evaluate_reranker
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.retrieval import evaluate_retriever
+from hf_dense.hub.loading import load_retriever
+from hf_dense.search import dense, first_stage
+from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.output import Output
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Path:
+    return write_dataset(tmp_path / "data")
+
+
+def evaluate(model: Any, collection: Path, out: Path, split: str = "test", overwrite: bool = False) -> RetrievalResult:
+    return evaluate_retriever(model, collection, split, name="same", out=Output(out, overwrite=overwrite))
+
+
+def longer(model: SentenceTransformer) -> None:
+    model.max_seq_length = 4
+
+
+def with_prompt(model: SentenceTransformer) -> None:
+    model.prompts = {"query": "a ", "document": ""}
+
+
+def by_mean(model: SentenceTransformer) -> None:
+    model[1].pooling_mode = "mean"
+
+
+def by_cosine(model: SentenceTransformer) -> None:
+    model.similarity_fn_name = "cosine"
+
+
+def other_weight(model: SentenceTransformer) -> None:
+    with torch.no_grad():
+        next(model.parameters())[0, 0] += 1e-3
+
+
+@pytest.mark.parametrize("change", [longer, with_prompt, by_mean, by_cosine, other_weight])
+def test_another_model_of_the_same_name_is_refused(
+    retriever: Path, collection: Path, tmp_path: Path, change: Callable[[SentenceTransformer], None]
+) -> None:
+    model, out = load_retriever(retriever), tmp_path / "out"
+    before = evaluate(model, collection, out)
+    change(model)
+    with pytest.raises(InputError, match=r"was made from another model \(.*--overwrite"):
+        evaluate(model, collection, out)
+    assert RetrievalResult.load(out) == before
+    evaluate(model, collection, out, overwrite=True)
+    with pytest.raises(InputError, match="was made from another model"):
+        evaluate(retriever, collection, out)
+
+
+def test_another_split_protocol_or_content_is_refused(retriever: Path, collection: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    evaluate(retriever, collection, out)
+    with pytest.raises(InputError, match=r"another split \(test, now train\)"):
+        evaluate(retriever, collection, out, split="train")
+    with pytest.raises(InputError, match=r"another protocol \(passages, now documents\)"):
+        evaluate_documents(retriever, collection, "test", name="same", out=out)
+    with pytest.raises(InputError, match="another model"):
+        evaluate("bm25", collection, out)
+    with (collection / "corpus.jsonl").open("a") as stream:
+        stream.write('{"_id": "new", "title": "", "text": "new"}\n')
+    with pytest.raises(InputError, match="another collection"):
+        evaluate(retriever, collection, out)
+    assert evaluate(retriever, collection, out, overwrite=True).origin["passages"] == 61
+
+
+def test_the_same_is_measured_once_wherever_it_lies(
+    retriever: Path, collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = evaluate(retriever, collection, tmp_path / "out")
+    shutil.copytree(retriever, tmp_path / "model")
+    shutil.copytree(collection, tmp_path / "copy")
+    monkeypatch.setattr(first_stage, "encode_corpus", None)
+    again = evaluate_retriever(tmp_path / "model", tmp_path / "copy", "test", name="new", out=tmp_path / "out")
+    assert (again.name, again.per_query) == ("new", before.per_query)
+
+
+def test_its_manifest_says_where_figures_come_from(retriever: Path, collection: Path, tmp_path: Path) -> None:
+    out = Output(tmp_path / "out", command="hf-dense evaluate")
+    result = evaluate_retriever(retriever, collection, "test", name="mine", out=out)
+    manifest = Manifest.load(tmp_path / "out")
+    assert manifest is not None
+    assert (manifest.kind, manifest.state, manifest.command) == ("evaluation", "complete", "hf-dense evaluate")
+    assert manifest.sources == {"model": str(retriever), "collection": str(collection)}
+    assert manifest.made_from.items() >= {"protocol": "passages", "split": "test"}.items()
+    assert manifest.facts == {"seconds": result.seconds, "queries": 20}
+
+
+@pytest.mark.parametrize("protocol", [evaluate_retriever, evaluate_documents])
+def test_a_killed_evaluation_goes_on_and_only_that_one(
+    retriever: Path, collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: Any
+) -> None:
+    monkeypatch.setattr(dense, "BLOCK", 25)
+    model, encoded = load_retriever(retriever), []
+    encode, killed = model.encode_document, True
+
+    def counted(texts: list[str], **rest: Any) -> Any:
+        if killed and len(encoded) == 1:
+            raise KeyboardInterrupt
+        encoded.append(len(texts))
+        return encode(texts, **rest)
+
+    monkeypatch.setattr(model, "encode_document", counted)
+    with pytest.raises(KeyboardInterrupt):
+        protocol(model, collection, "test", name="cut", out=tmp_path / "out")
+    other = write_retriever(tmp_path / "other", seed=3)
+    with pytest.raises(InputError, match="holds unfinished work made from another model"):
+        protocol(other, collection, "test", name="cut", out=tmp_path / "out")
+    killed = False
+    again = protocol(model, collection, "test", name="cut", out=tmp_path / "out")
+    assert encoded == [25, 25, 10]
+    assert again.per_query == protocol(retriever, collection, "test", name="w", out=tmp_path / "whole").per_query
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_re_ranking_is_bound_to_the_first_passages(retriever: Path, collection: Path, tmp_path: Path) -> None:
+    first, out = tmp_path / "first", tmp_path / "again"
+    other = write_retriever(tmp_path / "other", seed=5)
+    evaluate("bm25", collection, first)
+    evaluate_reranker(other, first, collection, name="both", out=out)
+    with pytest.raises(InputError, match=r"another depth \(100, now 5\)"):
+        evaluate_reranker(other, first, collection, name="both", out=out, depth=5)
+    evaluate(retriever, collection, first, overwrite=True)
+    with pytest.raises(InputError, match="another first stage"):
+        evaluate_reranker(other, first, collection, name="both", out=out)
+
+
+def test_models_that_a_protocol_does_not_measure(collection: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(tmp_path / "cross")
+    tiny_tokenizer().save_pretrained(tmp_path / "cross")
+    with (collection / "qrels" / "test.tsv").open("a") as stream:
+        stream.write("q1\tp7\t0\n")
+    for protocol, model in ((evaluate_retriever, tmp_path / "cross"), (evaluate_candidates, "bm25")):
+        with pytest.raises(InputError, match="cannot be measured by the protocol"):
+            protocol(model, collection, "test", name="bad", out=tmp_path / "out")  # type: ignore[operator]
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out.partial").exists()
