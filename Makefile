@@ -6,10 +6,10 @@ INSTALLED := .venv/.installed
 .PHONY: demo evidence test slow check bench lock
 
 demo: $(INSTALLED)
-	$(BIN)/python examples/demo.py --output_dir build/demo
+	$(BIN)/python examples/demo.py --out build/demo
 
 evidence: $(INSTALLED)
-	$(BIN)/python benchmarks/evidence.py --output_dir build/evidence
+	$(BIN)/python benchmarks/evidence.py --out build/evidence
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n 2

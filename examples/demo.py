@@ -1,6 +1,6 @@
 """The main job on real text: does pre-training pay on the documentation of this Python environment?
 
-    python examples/demo.py --output_dir build/demo
+    python examples/demo.py --out build/demo
 
 Builds a search collection from installed docstrings, pre-trains two small encoders on it, fine-tunes them and an
 untrained one in the same way, measures all of them and BM25 on unseen queries, and answers three questions.
@@ -30,6 +30,7 @@ from hf_dense.experiments.comparison import (
 from hf_dense.experiments.comparison_report import compare_to, format_table, write_report
 from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.search.index import SearchIndex, build_index
+from hf_dense.storage.output import Output
 
 PACKAGES = ["python", "numpy", "torch"]
 QUESTIONS = [
@@ -45,48 +46,32 @@ VARIANTS = [
 LONGEST_FIRST = ("CoT-MAE", "RetroMAE", "no pre-training")
 
 
-def demo_settings(dataset: Path) -> Settings:
-    return Settings(dataset=str(dataset), pretraining={**PRETRAINING, "max_steps": 2500}, finetuning=FINETUNING)
+def demo_settings(collection: Path) -> Settings:
+    return Settings(collection=str(collection), pretraining={**PRETRAINING, "max_steps": 2500}, finetuning=FINETUNING)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output_dir", type=Path, default=Path("build/demo"), help="where everything is written")
+    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="where everything is written")
     parser.add_argument("--only", help=argparse.SUPPRESS)  # one variant, in a process of its own
     options = parser.parse_args()
-    output_dir: Path = options.output_dir
+    out = Output(options.out)
     disable_progress_bar()  # of loading and saving weights, which takes no time here
     started = time.perf_counter()
 
-    dataset = output_dir / "python_docs"
-    if not dataset.is_dir():
-        say("Building a collection from the docstrings of", ", ".join(PACKAGES))
-        build_python_docs(dataset, packages=PACKAGES, length=48, processes=2)
-    settings = demo_settings(dataset)
-
+    settings = demo_settings(out.path / "python_docs")
     if options.only:
-        run_one(settings, options.only, output_dir)
+        run_one(settings, options.only, out)
         return
-    say("BM25")
-    results: list[VariantResult] = [run_bm25(settings, output_dir / "bm25")]
-    shared_tokenizer(settings, output_dir / f"tokenizer-{settings.vocabulary}")
-    say("Each encoder: pre-training (but for one), fine-tuning, evaluation")
-    commands = {
-        name: [sys.executable, __file__, "--output_dir", str(output_dir), "--only", name] for name in LONGEST_FIRST
-    }
-    run_side_by_side(commands, output_dir / "logs")
-    results += [run_one(settings, variant.name, output_dir) for variant in VARIANTS]
-
-    comparisons = compare_to(results[1], results, "mrr@10")
-    paths = write_report(results, settings, comparisons, output_dir)
-    best = max(results[1:], key=lambda result: result.retrieval.metrics["mrr@10"])
-    assert best.model is not None
-    model = Path(best.model)
+    claims = ("results.json", "losses.png", "metrics.png", "logs")
+    with out.occupy("demo", {}, claims=claims, again=True) as work:
+        results = compare(settings, out)
+        comparisons = compare_to(results[1], results, "mrr@10")
+        paths = write_report(results, settings, comparisons, out.path)
+        work.complete()
+    model = Path(max(results[1:], key=lambda result: result.retrieval.metrics["mrr@10"]).model or "")
     say("Indexing the collection with the best model")
-    if not (model / "index").is_dir():
-        build_index(best.model, load_corpus(dataset), model / "index")
-    index = SearchIndex.load(model / "index")
-
+    index = SearchIndex.load(build_index(model, load_corpus(settings.collection), model / "index"), model)
     queries = len(results[0].retrieval.per_query["mrr@10"])
     print(f"\n{queries} unseen queries over {len(index):,} passages\n\n{format_table(results)}\n")
     for result in results[2:]:
@@ -104,10 +89,23 @@ def main() -> None:
     print(f"The demo took {(time.perf_counter() - started) / 60:.1f} minutes.")
 
 
-def run_one(settings: Settings, name: str, output_dir: Path) -> VariantResult:
+def compare(settings: Settings, out: Output) -> list[VariantResult]:
+    """Build the collection, then train and measure every variant, side by side."""
+    say("Building a collection from the docstrings of", ", ".join(PACKAGES))
+    build_python_docs(out.at("python_docs"), packages=PACKAGES, length=48, processes=2)
+    say("BM25")
+    results = [run_bm25(settings, out.at("bm25"))]
+    shared_tokenizer(settings, out.at(f"tokenizer-{settings.vocabulary}"))
+    say("Each encoder: pre-training (but for one), fine-tuning, evaluation")
+    command = [sys.executable, __file__, "--out", str(out.path), "--only"]
+    run_side_by_side({name: [*command, name] for name in LONGEST_FIRST}, out.path / "logs")
+    return results + [run_one(settings, variant.name, out) for variant in VARIANTS]
+
+
+def run_one(settings: Settings, name: str, out: Output) -> VariantResult:
     """One variant; what is complete is read back."""
     (variant,) = [variant for variant in VARIANTS if variant.name == name]
-    return run_variant(settings, variant, output_dir / name.lower().replace(" ", "-"))
+    return run_variant(settings, variant, out.at(name.lower().replace(" ", "-")))
 
 
 def say(*words: str) -> None:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from transformers import AutoModel, AutoTokenizer, BertConfig, PreTrainedTokenizerBase, TrainingArguments, set_seed
+from transformers import AutoModel, AutoTokenizer, BertConfig, TrainingArguments, set_seed
 
 from hf_dense.data.collections import content_hash, load_corpus, training_pairs
+from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.tokenizers import train_tokenizer
-from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever
@@ -28,10 +27,9 @@ from hf_dense.finetuning.lists import Entry, share
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.pretraining.pretrain import PretrainingOptions, pretrain
 from hf_dense.search.first_stage import BM25
-from hf_dense.storage.files import write_text
-from hf_dense.storage.legacy import atomic_directory
-
-_DESCRIPTION = "variant.json"
+from hf_dense.storage.fingerprints import fingerprint_tokenizer
+from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.output import Output, Source
 
 PRETRAINING: dict[str, Any] = {  # of small encoders from random weights; docs/evidence.md
     "max_steps": 4000,
@@ -58,7 +56,7 @@ class Settings:
     """What all variants of a comparison share.
 
     Args:
-        dataset: dataset directory with a corpus, queries and qrels for `train` and `split`.
+        collection: its directory, with judgements for `train` and `split`.
         hidden: width of the encoder.
         layers: its number of layers.
         vocabulary: tokens of the tokenizer, which is trained on the corpus.
@@ -77,7 +75,7 @@ class Settings:
         seed: of initialisation, data order, masks and dropout.
     """
 
-    dataset: str
+    collection: str
     hidden: int = 128
     layers: int = 2
     vocabulary: int = 4000
@@ -134,73 +132,72 @@ class VariantResult:
     seconds: dict[str, float]
 
 
-def run_bm25(settings: Settings, output_dir: Path) -> VariantResult:
+def run_bm25(settings: Settings, out: Path | Output) -> VariantResult:
     """The lexical baseline on the same queries."""
-    retrieval = _evaluate(BM25, settings, "BM25", output_dir)
+    retrieval = _evaluate(BM25, settings, "BM25", Output.of(out))
     return VariantResult("BM25", None, retrieval, [], [], {"evaluation": retrieval.seconds})
 
 
 def run_variant(
-    settings: Settings, variant: Variant, output_dir: Path, start: str | Path | None = None
+    settings: Settings, variant: Variant, out: Path | Output, start: str | Path | None = None
 ) -> VariantResult:
     """Initialise or pre-train, export, fine-tune and evaluate one variant.
 
     Args:
         settings: what the variants share.
         variant: how this one starts.
-        output_dir: its directory. A stage that is complete there is not run again, a half-finished one continues from
-            its last checkpoint.
+        out: its directory, with an output for each stage: one that is complete is not made again, a half-finished one
+            goes on from its last checkpoint.
         start: encoder or checkpoint that is fine-tuned as it is; by default what `make_start` gives.
 
     Returns:
         The result.
 
     Raises:
-        InputError: the directory holds a variant with other settings, or the data cannot be used.
+        InputError: a stage's directory is of other settings or data, or the data cannot be used.
     """
-    _claim(output_dir, settings, variant)
-    seconds: dict[str, float] = {}
-    clock = time.perf_counter()
-    history: list[dict[str, Any]] = []
+    output = Output.of(out)
+    pretrained = start is None and variant.method is not None
     if start is None:
-        start, history = make_start(settings, variant, output_dir)
-    seconds["pretraining"] = time.perf_counter() - clock
-    clock = time.perf_counter()
-    model = output_dir / "finetuned" / "model"
-    if not model.is_dir():
-        exported = export_sentence_transformer(
-            start,
-            output_dir / "exported",
-            max_length=settings.max_length,
-            similarity=settings.similarity,  # type: ignore[arg-type]
-        )
-        finetune(exported, pairs_of(settings), _finetuning_arguments(settings, variant, output_dir))
-    seconds["finetuning"] = time.perf_counter() - clock
-    retrieval = _evaluate(str(model), settings, variant.name, output_dir)
-    seconds["evaluation"] = retrieval.seconds
-    log = json.loads((output_dir / "finetuned" / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
-    known = output_dir / "seconds.json"
-    if known.is_file():  # a finished run keeps the times it took, not those of finding it finished
-        seconds = json.loads(known.read_text(encoding="utf-8"))
-    write_text(known, json.dumps(seconds))
-    return VariantResult(variant.name, str(model), retrieval, history, log, seconds)
+        start = make_start(settings, variant, output)
+    exported = export_sentence_transformer(
+        start,
+        output.at("exported"),
+        max_length=settings.max_length,
+        similarity=settings.similarity,  # type: ignore[arg-type]
+    )
+    training = {"report_to": "none", **settings.finetuning, **variant.finetuning}
+    place = output.path / "finetuned"
+    arguments = BiencoderTrainingArguments(
+        output_dir=str(place), seed=settings.seed, overwrite=output.overwrite, **training
+    )
+    model = finetune(exported, pairs_of(settings), arguments)
+    retrieval = _evaluate(str(model), settings, variant.name, output)
+    seconds = {
+        "pretraining": _seconds(Path(start)) if pretrained else 0.0,
+        "finetuning": _seconds(place),
+        "evaluation": retrieval.seconds,
+    }
+    history = _history(Path(start)) if pretrained else []
+    return VariantResult(variant.name, str(model), retrieval, history, _history(place), seconds)
 
 
-def make_start(settings: Settings, variant: Variant, output_dir: Path) -> tuple[str | Path, list[dict[str, Any]]]:
+def make_start(settings: Settings, variant: Variant, out: Path | Output) -> str | Path:
     """Initialise or pre-train the encoder of one variant; see `run_variant`.
 
     Returns:
-        The encoder, in `output_dir/start` unless it is the backbone as it is, and the log of its pre-training.
+        The encoder: `start` in `out`, or the backbone as it is.
     """
-    _claim(output_dir, settings, variant)
-    start = output_dir / "start"
-    if settings.backbone is not None:
-        return (start, _pretrain(settings, variant, None, start)) if variant.method else (settings.backbone, [])
-    tokenizer = shared_tokenizer(settings, output_dir.parent / f"tokenizer-{settings.vocabulary}")
-    if variant.method is not None:
-        return start, _pretrain(settings, variant, tokenizer, start)
-    _random_encoder(settings, tokenizer, start)
-    return start, []
+    output = Output.of(out)
+    if settings.backbone is not None and variant.method is None:
+        return settings.backbone
+    tokenizer = None
+    if settings.backbone is None:
+        tokenizer = shared_tokenizer(settings, output.path.parent / f"tokenizer-{settings.vocabulary}")
+    if variant.method is None:
+        assert tokenizer is not None
+        return _random_encoder(settings, tokenizer, output.at("start"))
+    return _pretrain(settings, variant, tokenizer, output.at("start"))
 
 
 def mean_per_query(results: Sequence[VariantResult]) -> dict[str, dict[str, float]]:
@@ -216,28 +213,29 @@ def mean_per_query(results: Sequence[VariantResult]) -> dict[str, dict[str, floa
 
 def pairs_of(settings: Settings) -> Dataset:
     """Training pairs, the passage with its title; the same queries for every seed, but for a `fraction` of them."""
-    pairs = training_pairs(settings.dataset, "train")
+    pairs = training_pairs(settings.collection, "train")
+    queries = sorted(set(pairs["query_id"]))
     if settings.labelled is not None:
-        queries = sorted(set(pairs["query_id"]))
-        chosen = set(random.Random(0).sample(queries, min(settings.labelled, len(queries))))
-        pairs = pairs.select([row for row, query in enumerate(pairs["query_id"]) if query in chosen])
+        queries = random.Random(0).sample(queries, min(settings.labelled, len(queries)))
+    kept = set(queries)
     if settings.fraction < 1:
-        queries = sorted(set(pairs["query_id"]))
-        kept = {
-            entry.id for entry in share([Entry(name, "", ()) for name in queries], settings.fraction, settings.seed)
-        }
+        entries = [Entry(name, "", ()) for name in sorted(kept)]
+        kept = {entry.id for entry in share(entries, settings.fraction, settings.seed)}
+    if settings.labelled is not None or settings.fraction < 1:
         pairs = pairs.select([row for row, query in enumerate(pairs["query_id"]) if query in kept])
     return pairs.select_columns(["query", "passage"])
 
 
-def shared_tokenizer(settings: Settings, directory: Path) -> Path:
+def shared_tokenizer(settings: Settings, out: Path | Output) -> Path:
     """The tokenizer of all variants, trained once on titles and texts of the corpus."""
-    if not directory.is_dir():
-        corpus = load_corpus(settings.dataset)
-        texts = [f"{title} {text}" for title, text in zip(corpus["title"], corpus["text"], strict=True)]
-        with atomic_directory(directory) as work:
-            train_tokenizer(texts, settings.vocabulary, settings.max_length).save_pretrained(work)
-    return directory
+    output = Output.of(out)
+    made_from = {"tokens": settings.vocabulary, "max_length": settings.max_length}
+    source = {"collection": Source(settings.collection, content_hash(settings.collection))}
+    with output.stage("tokenizer", made_from, source) as work:
+        if not work.done:
+            texts = list(PassageTexts(load_corpus(settings.collection)))
+            train_tokenizer(texts, settings.vocabulary, settings.max_length).save_pretrained(work.result)
+    return output.path
 
 
 def encoder_shape(settings: Settings) -> dict[str, Any]:
@@ -254,62 +252,47 @@ def encoder_shape(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _random_encoder(settings: Settings, tokenizer_dir: Path, output_dir: Path) -> None:
-    if output_dir.is_dir():
-        return
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(tokenizer_dir))
-    set_seed(settings.seed)
-    config = BertConfig(vocab_size=len(tokenizer), **encoder_shape(settings))
-    model = AutoModel.from_config(config, add_pooling_layer=False)
-    with atomic_directory(output_dir) as work:
-        model.save_pretrained(work)
-        tokenizer.save_pretrained(work)
+def _random_encoder(settings: Settings, tokenizer_dir: Path, output: Output) -> Path:
+    """An encoder of random weights, with the tokenizer."""
+    tokenizer = AutoTokenizer.from_pretrained(str(tokenizer_dir))
+    source = {"tokenizer": Source(str(tokenizer_dir), fingerprint_tokenizer(tokenizer))}
+    with output.stage("encoder", encoder_shape(settings), source, seed=settings.seed) as work:
+        if not work.done:
+            set_seed(settings.seed)
+            config = BertConfig(vocab_size=len(tokenizer), **encoder_shape(settings))
+            AutoModel.from_config(config, add_pooling_layer=False).save_pretrained(work.result)
+            tokenizer.save_pretrained(work.result)
+    return output.path
 
 
-def _pretrain(settings: Settings, variant: Variant, tokenizer: Path | None, output_dir: Path) -> list[dict[str, Any]]:
-    state = output_dir / "trainer_state.json"
-    if not state.is_file():
-        shared = {
-            "method": variant.method or "",
-            "corpus": settings.dataset,
-            "backbone": settings.backbone,
-            "backbone_config": encoder_shape(settings),
-            "tokenizer": tokenizer and str(tokenizer),
-            "max_length": settings.max_length,
-        }
-        options = PretrainingOptions(**{**shared, **variant.options})
-        resume = "last" if any(output_dir.glob("checkpoint-*/trainer_state.json")) else None
-        arguments = {"save_strategy": "no", "report_to": "none", **settings.pretraining, **variant.pretraining}
-        pretrain(
-            options,
-            TrainingArguments(
-                output_dir=str(output_dir), seed=settings.seed, resume_from_checkpoint=resume, **arguments
-            ),
-        )
-    log: list[dict[str, Any]] = json.loads(state.read_text(encoding="utf-8"))["log_history"]
+def _pretrain(settings: Settings, variant: Variant, tokenizer: Path | None, output: Output) -> Path:
+    shared = {
+        "method": variant.method or "",
+        "corpus": settings.collection,
+        "backbone": settings.backbone,
+        "backbone_config": encoder_shape(settings),
+        "tokenizer": tokenizer and str(tokenizer),
+        "max_length": settings.max_length,
+        "overwrite": output.overwrite,
+    }
+    arguments = {"save_strategy": "no", "report_to": "none", **settings.pretraining, **variant.pretraining}
+    training = TrainingArguments(output_dir=str(output.path), seed=settings.seed, **arguments)
+    pretrain(PretrainingOptions(**{**shared, **variant.options}), training)
+    return output.path
+
+
+def _evaluate(model: str, settings: Settings, name: str, output: Output) -> RetrievalResult:
+    out = output.at(f"evaluation-{settings.split}")
+    return evaluate_retriever(model, settings.collection, settings.split, name=name, out=out)
+
+
+def _history(training: Path) -> list[dict[str, Any]]:
+    """What a training logged."""
+    log: list[dict[str, Any]] = json.loads((training / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
     return log
 
 
-def _finetuning_arguments(settings: Settings, variant: Variant, output_dir: Path) -> BiencoderTrainingArguments:
-    arguments = {"report_to": "none", **settings.finetuning, **variant.finetuning}
-    return BiencoderTrainingArguments(output_dir=str(output_dir / "finetuned"), seed=settings.seed, **arguments)
-
-
-def _evaluate(model: str, settings: Settings, name: str, output_dir: Path) -> RetrievalResult:
-    target = output_dir / f"evaluation-{settings.split}"
-    if target.is_dir():
-        return RetrievalResult.load(target)
-    return evaluate_retriever(model, settings.dataset, settings.split, name=name, output_dir=target)
-
-
-def _claim(output_dir: Path, settings: Settings, variant: Variant) -> None:
-    """Write what this directory is for, or refuse it when it is for something else."""
-    settings = replace(settings, dataset=content_hash(settings.dataset), split="")
-    path = output_dir / _DESCRIPTION
-    if path.is_file():
-        before = json.loads(path.read_text(encoding="utf-8"))  # an earlier version's lacks the newer fields
-        if (Settings(**before["settings"]), Variant(**before["variant"])) != (settings, variant):
-            raise InputError(
-                f"{output_dir} holds a run with other settings or data; remove it or use another directory."
-            )
-    write_text(path, json.dumps({"settings": asdict(settings), "variant": asdict(variant)}, indent=1))
+def _seconds(training: Path) -> float:
+    """How long a training took."""
+    manifest = Manifest.load(training)
+    return float(manifest.facts.get("seconds", 0.0)) if manifest else 0.0

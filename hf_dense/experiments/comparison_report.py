@@ -65,7 +65,7 @@ def write_report(
         ],
         "against_no_pretraining": {name: vars(comparison) for name, comparison in comparisons.items()},
         "settings": vars(settings),
-        **provenance(settings.seed, settings.dataset, content_hash(settings.dataset)),
+        **provenance(settings.seed, settings.collection, content_hash(settings.collection)),
     }
     paths = [output_dir / name for name in ("results.json", "losses.png", "metrics.png")]
     write_text(paths[0], json.dumps(facts, indent=1))

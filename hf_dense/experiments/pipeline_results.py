@@ -6,22 +6,26 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hf_dense.data.collections import content_hash
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS, title
 from hf_dense.evaluation.plots import plot_losses, plot_metrics
 from hf_dense.evaluation.reranking import evaluate_reranker
-from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
+from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.finetuning.biencoder import load_history
-from hf_dense.finetuning.pipeline import Pipeline
-from hf_dense.finetuning.stages import Stages
+from hf_dense.finetuning.pipeline import KIND, Pipeline, stage_seconds
 from hf_dense.search.first_stage import BM25
 from hf_dense.storage.files import write_text
+from hf_dense.storage.markdown import markdown_table
+from hf_dense.storage.output import Output
 from hf_dense.storage.provenance import provenance
+
+_COMPARED: Final = ("ndcg@10", "mrr@10")
+_WRITTEN: Final = ("results.json", "metrics.png", "losses.png")
 
 
 def measure_stages(pipeline: Pipeline, models: Mapping[str, Path], split: str) -> str:
@@ -44,59 +48,62 @@ def measure_stages(pipeline: Pipeline, models: Mapping[str, Path], split: str) -
     """
     if split == pipeline.split:
         raise InputError(f"The split {split!r} was trained on; measure on another.")
-    results = [_result(pipeline, name, model, split) for name, model in {"bm25": Path(), **models}.items()]
-    stages, rows = Stages(Path(pipeline.output_dir)), list[dict[str, Any]]()
-    for at, result in enumerate(results):
-        row: dict[str, Any] = {
-            "name": result.name,
-            "metrics": result.metrics,
-            "queries": len(result.per_query["mrr@10"]),
-        }
-        if at:
-            row["before"] = results[at - 1].name
-            row["against before"] = {
-                metric: asdict(compare_paired(result.per_query[metric], results[at - 1].per_query[metric]))
-                for metric in ("mrr@10", "ndcg@10")
-            }
-        row["seconds"] = stages.seconds(result.name)
-        rows.append(row)
-    out = Path(pipeline.output_dir)
-    facts = {"split": split, "results": rows, "pipeline": asdict(pipeline)}
-    write_text(
-        out / "results.json",
-        json.dumps(
-            {**facts, **provenance(pipeline.seed, pipeline.collection, content_hash(pipeline.collection))}, indent=1
-        ),
-    )
-    shown = [{"name": row["name"], **{metric: row["metrics"][metric] for metric in METRICS}} for row in rows]
-    plot_metrics(shown, out / "metrics.png")
-    plot_losses({name: load_history(out / name) for name in models}, out / "losses.png")
+    output = Output(Path(pipeline.out), pipeline.overwrite)
+    with output.occupy(KIND, {}, claims=_WRITTEN, again=True) as work:
+        stages = {"bm25": Path(BM25), **models}
+        results = [_measure(pipeline, name, model, output.at("evaluation", split)) for name, model in stages.items()]
+        rows = [_row(result, before, output.path) for result, before in zip(results, [None, *results], strict=False)]
+        data = content_hash(pipeline.collection)
+        facts = {"split": split, "results": rows, "pipeline": asdict(pipeline)}
+        facts |= provenance(pipeline.seed, pipeline.collection, data)
+        write_text(output.path / "results.json", json.dumps(facts, indent=1))
+        shown = [{"name": row["name"], **{metric: row["metrics"][metric] for metric in METRICS}} for row in rows]
+        plot_metrics(shown, output.path / "metrics.png")
+        plot_losses({name: load_history(output.path / name) for name in models}, output.path / "losses.png")
+        work.complete()
     return _table(rows)
 
 
-def _result(pipeline: Pipeline, name: str, model: Path, split: str) -> RetrievalResult:
-    folder = Path(pipeline.output_dir) / "evaluation" / split
-    if (folder / name / RESULT_FILE).is_file():
-        return RetrievalResult.load(folder / name)
+def _measure(pipeline: Pipeline, name: str, model: Path, folder: Output) -> RetrievalResult:
     if name == "reranker":
-        before = folder / "retriever2"
-        out = folder / name
-        return evaluate_reranker(model, before, pipeline.collection, name=name, output_dir=out, depth=pipeline.rerank)
-    retriever = BM25 if name == "bm25" else model
-    return evaluate_retriever(retriever, pipeline.collection, split, name=name, output_dir=folder / name)
+        first_stage, depth = folder.path / "retriever2", pipeline.rerank
+        return evaluate_reranker(model, first_stage, pipeline.collection, name=name, out=folder.at(name), depth=depth)
+    retriever = BM25 if name == BM25 else model
+    return evaluate_retriever(retriever, pipeline.collection, folder.path.name, name=name, out=folder.at(name))
+
+
+def _row(result: RetrievalResult, before: RetrievalResult | None, out: Path) -> dict[str, Any]:
+    """A stage's metrics and time, and its differences from the stage before."""
+    row: dict[str, Any] = {
+        "name": result.name,
+        "metrics": result.metrics,
+        "queries": len(result.per_query["mrr@10"]),
+        "seconds": stage_seconds(out, result.name),
+    }
+    if before is not None:
+        row["before"] = before.name
+        row["against before"] = {
+            metric: asdict(compare_paired(result.per_query[metric], before.per_query[metric])) for metric in _COMPARED
+        }
+    return row
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    head = ["", *map(title, METRICS), "nDCG@10 against the stage before", "MRR@10 against the stage before", "time"]
-    lines = [head, ["---", *["---:"] * 6]]
-    for row in rows:
-        cells = [row["name"], *(f"{row['metrics'][metric]:.4f}" for metric in METRICS)]
-        for metric in ("ndcg@10", "mrr@10"):
-            found = row.get("against before", {}).get(metric)
-            cells.append(
-                f"{found['difference']:+.4f} ({found['low']:+.4f} to {found['high']:+.4f}), p = {found['p_value']:.4f}"
-                if found
-                else "-"
-            )
-        lines.append([*cells, f"{row['seconds']:.0f} s"])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    against = [f"{title(metric)} against the stage before" for metric in _COMPARED]
+    cells = [
+        [
+            row["name"],
+            *(f"{row['metrics'][metric]:.4f}" for metric in METRICS),
+            *(_compared(row.get("against before", {}).get(metric)) for metric in _COMPARED),
+            f"{row['seconds']:.0f} s",
+        ]
+        for row in rows
+    ]
+    return markdown_table(["", *map(title, METRICS), *against, "time"], cells, range(1, 7))
+
+
+def _compared(found: Mapping[str, float] | None) -> str:
+    if found is None:
+        return "-"
+    interval = f"{found['low']:+.4f} to {found['high']:+.4f}"
+    return f"{found['difference']:+.4f} ({interval}), p = {found['p_value']:.4f}"

@@ -5,7 +5,6 @@ All encoders of a sweep are fine-tuned and evaluated in the same way; `hf_dense.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,24 +23,26 @@ from hf_dense.experiments.comparison import (
     shared_tokenizer,
 )
 from hf_dense.experiments.processes import run_side_by_side
-from hf_dense.experiments.sweep_plan import Run, SweepOptions, given_mapping, plan_sweep, shown
+from hf_dense.experiments.sweep_options import SweepOptions
+from hf_dense.experiments.sweep_plan import Run, given_mapping, plan_sweep, shown
 from hf_dense.experiments.sweep_results import Row, make_rows, write_rows
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
 from hf_dense.hub.export import check_fit
 from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer
 from hf_dense.pretraining.pretrain import PretrainingOptions
-from hf_dense.storage.files import write_text
-from hf_dense.storage.legacy import atomic_directory, check_replaceable
+from hf_dense.storage.fingerprints import fingerprint_tokenizer, fingerprint_values, fingerprint_weights
+from hf_dense.storage.manifest import COMPLETE, Manifest
+from hf_dense.storage.output import Occupied, Output, Source
 
-_DESCRIPTION = "settings.json"
+_WRITTEN = ("sweep.md", "sweep.png", "sweep.json", "logs")
 
 
 def run_sweep(options: SweepOptions, command: Sequence[str] = ()) -> list[Row]:
     """Train and evaluate an encoder for every value and seed, and write `sweep.md`, `sweep.png` and `sweep.json`.
 
     Args:
-        options: see the fields; what is complete in `output_dir` is read back. More values, seeds or another split may
-            be asked for in a directory that has some.
+        options: see the fields; what is complete in `out` is read back. More values, seeds or another split may be
+            asked for in a directory that has some.
         command: program and arguments that do `run_one` for the name that follows `--only`, where runs are to be side
             by side; without it they are one after the other, in this process.
 
@@ -55,48 +56,48 @@ def run_sweep(options: SweepOptions, command: Sequence[str] = ()) -> list[Row]:
     """
     runs = plan_sweep(options)
     _check(options, runs)
-    output_dir, some = Path(options.output_dir), next(iter(runs.values())).settings
-    _claim(options, some, output_dir)
-    if options.encoder and not options.backbone:
-        for seed in options.seeds:
-            _untrained_like(options.encoder, seed, output_dir / f"untrained-seed{seed}")
-    elif not options.backbone:
-        shared_tokenizer(some, output_dir / f"tokenizer-{some.vocabulary}")
-    results: dict[str, VariantResult] = {}
-    for first in (True, False):  # pre-trainings that other runs start from, the others
-        names = [name for name, run in runs.items() if (run.value is None) == first]
-        if command and options.side_by_side > 1:
-            waiting = {
-                name: [*command, "--only", name] for name in names if not _is_done(output_dir / name, runs[name])
-            }
-            run_side_by_side(waiting, output_dir / "logs", options.side_by_side)
-        results |= {name: result for name in names if (result := run_one(options, name)) is not None}
-    rows = make_rows(options, runs, results)
-    write_rows(options, rows, output_dir)
+    some = next(iter(runs.values())).settings
+    with _occupy(options, some) as work:
+        out = work.output
+        if options.model and not options.backbone:
+            for seed in options.seeds:
+                _untrained_like(options.model, seed, out.at(f"untrained-seed{seed}"))
+        elif not options.backbone:
+            shared_tokenizer(some, out.at(f"tokenizer-{some.vocabulary}"))
+        results: dict[str, VariantResult] = {}
+        for first in (True, False):  # pre-trainings that other runs start from, the others
+            names = [name for name, run in runs.items() if (run.value is None) == first]
+            if command and options.side_by_side > 1:
+                waiting = {name: [*command, "--only", name] for name in names if not _is_done(out, name, runs[name])}
+                run_side_by_side(waiting, out.path / "logs", options.side_by_side)
+            results |= {name: result for name in names if (result := run_one(options, name)) is not None}
+        rows = make_rows(options, runs, results)
+        write_rows(options, rows, out.path)
+        work.complete()
     return rows
 
 
 def run_one(options: SweepOptions, name: str) -> VariantResult | None:
     """Do one run of `plan_sweep`; what is complete is read back. None for a pre-training that others start from."""
-    run, directory = plan_sweep(options)[name], Path(options.output_dir) / name
+    run, out = plan_sweep(options)[name], Output(Path(options.out), options.overwrite).at(name)
     if run.value is None:
-        make_start(run.settings, run.variant, directory)
+        make_start(run.settings, run.variant, out)
         return None
-    return run_variant(run.settings, run.variant, directory, run.start)
+    return run_variant(run.settings, run.variant, out, run.start)
 
 
 def _check(options: SweepOptions, runs: Mapping[str, Run]) -> None:
     """Raise `InputError` where the trainings' options, the data or the encoders show that a run would fail."""
     settings = next(iter(runs.values())).settings
     try:
-        TrainingArguments(options.output_dir, seed=0, resume_from_checkpoint=None, **settings.pretraining)
-        finetuning = BiencoderTrainingArguments(options.output_dir, seed=0, **settings.finetuning)
+        TrainingArguments(options.out, seed=0, resume_from_checkpoint=None, **settings.pretraining)
+        finetuning = BiencoderTrainingArguments(options.out, seed=0, **settings.finetuning)
         more = given_mapping(options.method_options, "method_options")
         if options.method:
-            PretrainingOptions(**{"method": options.method, "corpus": options.dataset, **more})
+            PretrainingOptions(**{"method": options.method, "corpus": options.collection, **more})
     except (TypeError, ValueError) as error:
         raise InputError(f"The options of a training cannot be used: {error}") from error
-    build_task(options.dataset, options.split)
+    build_task(options.collection, options.split)
     fraction = min(run.settings.fraction for run in runs.values())
     for seed in options.seeds if fraction < 1 else options.seeds[:1]:
         pairs = len(pairs_of(replace(settings, fraction=fraction, seed=seed)))
@@ -105,41 +106,44 @@ def _check(options: SweepOptions, runs: Mapping[str, Run]) -> None:
                 f"{shown(fraction)} of the training queries (seed {seed}) makes {pairs} pairs, fewer than one batch "
                 f"of {finetuning.per_device_train_batch_size}; take more, or lower per_device_train_batch_size."
             )
-    for encoder in filter(None, (options.encoder, options.backbone)):
-        check_fit(load_tokenizer(encoder), load_encoder(encoder).config, encoder, options.max_length, "cls")
+    for model in filter(None, (options.model, options.backbone)):
+        check_fit(load_tokenizer(model), load_encoder(model).config, model, options.max_length, "cls")
 
 
-def _claim(options: SweepOptions, settings: Settings, output_dir: Path) -> None:
-    """Write what this directory is for, or refuse it when it is for something else."""
-    check_replaceable(output_dir, marker=_DESCRIPTION)
-    named = {name: getattr(options, name) for name in ("sweep", "method", "part", "encoder")}
-    varied = {"dataset": content_hash(options.dataset), "fraction": 1.0, "seed": 0, "split": ""}
+def _occupy(options: SweepOptions, settings: Settings) -> Occupied:
+    """The directory of a sweep: what is varied, the seeds and the split are not what it is made from."""
+    named = {name: getattr(options, name) for name in ("sweep", "method", "part")}
     method_options = given_mapping(options.method_options, "method_options")
-    described = {**named, "method_options": method_options, **asdict(settings), **varied}
-    path = output_dir / _DESCRIPTION
-    if path.is_file():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        other = [name for name in described if before.get(name) != described[name]]
-        if other:
-            raise InputError(
-                f"{path} is of a sweep with another {other[0]}; name another directory or remove that one."
-            )
-    write_text(path, json.dumps(described, indent=1))
+    varied = ("collection", "fraction", "seed", "split", "backbone")
+    shared = {name: value for name, value in asdict(settings).items() if name not in varied}
+    sources = {"collection": Source(options.collection, content_hash(options.collection))}
+    sources |= {name: _encoder_source(given) for name in ("model", "backbone") if (given := getattr(options, name))}
+    return Output(Path(options.out), options.overwrite).occupy(
+        "sweep", {**named, "method_options": method_options, **shared}, sources, claims=_WRITTEN, again=True
+    )
 
 
-def _untrained_like(encoder: str, seed: int, output_dir: Path) -> None:
+def _encoder_source(name: str) -> Source:
+    weights, tokenizer = fingerprint_weights(load_encoder(name)), fingerprint_tokenizer(load_tokenizer(name))
+    return Source(name, fingerprint_values({"weights": weights, "tokenizer": tokenizer}))
+
+
+def _untrained_like(model: str, seed: int, output: Output) -> None:
     """Write an encoder of the same shape with random weights, and the tokenizer."""
-    if output_dir.is_dir():
-        return
-    config, tokenizer = load_encoder(encoder).config, load_tokenizer(encoder)
-    set_seed(seed)
-    model = AutoModel.from_config(config)
-    drop_pooler(model)
-    with atomic_directory(output_dir) as work:
-        model.save_pretrained(work)
-        tokenizer.save_pretrained(work)
+    config, tokenizer = load_encoder(model).config, load_tokenizer(model)
+    settings = {"configuration": fingerprint_values(config.to_diff_dict())}
+    sources = {"tokenizer": Source(model, fingerprint_tokenizer(tokenizer))}
+    with output.stage("encoder", settings, sources, seed=seed) as work:
+        if not work.done:
+            set_seed(seed)
+            untrained = AutoModel.from_config(config)
+            drop_pooler(untrained)
+            untrained.save_pretrained(work.result)
+            tokenizer.save_pretrained(work.result)
 
 
-def _is_done(directory: Path, run: Run) -> bool:
-    done = "start/trainer_state.json" if run.value is None else f"evaluation-{run.settings.split}"
-    return (directory / done).exists()
+def _is_done(out: Output, name: str, run: Run) -> bool:
+    """Whether a run need not be started in a process of its own; `run_one` sees to it that it is the same run."""
+    done = "start" if run.value is None else f"evaluation-{run.settings.split}"
+    manifest = Manifest.load(out.path / name / done)
+    return manifest is not None and manifest.state == COMPLETE

@@ -5,63 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS
 from hf_dense.experiments.comparison import FINETUNING, PRETRAINING, Settings, Variant, encoder_shape
+from hf_dense.experiments.sweep_options import SWEEPS, SweepOptions
 from hf_dense.methods import get_method
 from hf_dense.modeling.configuration_bottleneck import Decoder, merge
 
-SWEEPS = {
-    "masking": "share of tokens masked",
-    "steps": "pre-training steps",
-    "fraction": "share of the training queries",
-}
 UNTRAINED = "no pre-training"
-
-
-@dataclass
-class SweepOptions:
-    """What is varied, and what stays the same."""
-
-    sweep: str = field(
-        metadata={
-            "help": "what is varied: masking (share of tokens masked), steps (of pre-training, 0 for none) or fraction "
-            "(share of the training queries, with and without pre-training)"
-        }
-    )
-    values: list[float] = field(metadata={"help": "its values; all others are compared with the first"})
-    dataset: str = field(metadata={"help": "dataset directory with a corpus, queries and qrels for train and --split"})
-    output_dir: str = field(metadata={"help": "receives sweep.md, sweep.png and sweep.json; goes on where it stopped"})
-    method: str | None = field(default=None, metadata={"help": "pre-training method"})
-    method_options: dict | str | None = field(  # type: ignore[type-arg]
-        default=None, metadata={"help": "more options of examples/pretrain.py, e.g. {decoders: {decoder: {layers: 1}}}"}
-    )
-    part: str = field(default="decoder", metadata={"help": "masking: whose tokens, encoder or decoder"})
-    encoder: str | None = field(
-        default=None, metadata={"help": "fraction: pre-trained encoder or checkpoint, in place of --method"}
-    )
-    backbone: str | None = field(
-        default=None, metadata={"help": "encoder that pre-training starts from; none starts from random weights"}
-    )
-    hidden: int = field(default=128, metadata={"help": "from random weights: width of the encoder"})
-    layers: int = field(default=2, metadata={"help": "from random weights: its number of layers"})
-    vocabulary: int = field(default=4000, metadata={"help": "from random weights: tokens, trained on the corpus"})
-    max_length: int = field(default=64, metadata={"help": "longest text in tokens, special tokens included"})
-    similarity: str = field(default="cosine", metadata={"help": "dot or cosine"})
-    pretraining: dict | str | None = field(  # type: ignore[type-arg]
-        default=None, metadata={"help": "changes to the TrainingArguments of pre-training, e.g. {max_steps: 10000}"}
-    )
-    finetuning: dict | str | None = field(  # type: ignore[type-arg]
-        default=None, metadata={"help": "changes to those of fine-tuning, e.g. {temperature: 0.02}"}
-    )
-    split: str = field(default="dev", metadata={"help": "queries that are measured"})
-    metric: str = field(default="mrr@10", metadata={"help": f"that is drawn and tested: {', '.join(METRICS)}"})
-    seeds: list[int] = field(default_factory=lambda: [0], metadata={"help": "every value is run with each"})
-    side_by_side: int = field(default=1, metadata={"help": "runs at once, in processes of one thread each"})
 
 
 @dataclass(frozen=True)
@@ -100,7 +55,7 @@ def plan_sweep(options: SweepOptions) -> dict[str, Run]:
         pretraining["max_steps"] = max(given.get("max_steps", 0), *steps)
         pretraining |= {"save_strategy": "steps", "save_steps": math.gcd(*steps), "save_total_limit": None}
     settings = Settings(
-        dataset=options.dataset,
+        collection=options.collection,
         hidden=options.hidden,
         layers=options.layers,
         vocabulary=options.vocabulary,
@@ -111,15 +66,15 @@ def plan_sweep(options: SweepOptions) -> dict[str, Run]:
         split=options.split,
         similarity=options.similarity,
     )
-    curve = options.method or Path(options.encoder or "").name
+    curve = options.method or Path(options.model or "").name
     shared: dict[str, Run] = {}
     runs: dict[str, Run] = {}
     for seed in options.seeds:
         seeded = replace(settings, seed=seed)
-        pretrained, start = f"pretrained-seed{seed}", options.encoder
-        if options.sweep != "masking" and not options.encoder:
+        pretrained, start = f"pretrained-seed{seed}", options.model
+        if options.sweep != "masking" and not options.model:
             shared[pretrained] = Run(curve, None, seeded, Variant(pretrained, options.method, more))
-            start = str(Path(options.output_dir, pretrained, "start"))
+            start = str(Path(options.out, pretrained, "start"))
         for value in options.values:
             name = f"{curve}-{shown(value)}-seed{seed}"
             if options.sweep == "masking":
@@ -132,8 +87,8 @@ def plan_sweep(options: SweepOptions) -> dict[str, Run]:
                 few = replace(seeded, fraction=value)
                 untrained = f"no-pre-training-{shown(value)}-seed{seed}"
                 like = None
-                if options.encoder and not options.backbone:
-                    like = str(Path(options.output_dir, f"untrained-seed{seed}"))
+                if options.model and not options.backbone:
+                    like = str(Path(options.out, f"untrained-seed{seed}"))
                 runs[name] = Run(curve, value, few, Variant(name), start)
                 runs[untrained] = Run(UNTRAINED, value, few, Variant(untrained), like)
     return {**shared, **runs}
@@ -194,9 +149,9 @@ def _check_values(options: SweepOptions) -> None:
     for name, given, least in (("values", options.values, 2), ("seeds", options.seeds, 1)):
         if len(set(given)) < max(len(given), least):
             raise InputError(f"A sweep needs at least {least} {name}, each only once.")
-    if options.encoder and (options.sweep != "fraction" or options.method):
-        raise InputError("--encoder is for the sweep 'fraction', in place of --method.")
-    if not options.encoder:
+    if options.model and (options.sweep != "fraction" or options.method):
+        raise InputError("--model is for the sweep 'fraction', in place of --method.")
+    if not options.model:
         if options.method is None:
             raise InputError("Name the pre-training method with --method.")
         get_method(options.method)

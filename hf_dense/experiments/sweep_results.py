@@ -13,8 +13,10 @@ from hf_dense.evaluation.analysis_plots import draw_curves
 from hf_dense.evaluation.measures import METRICS, title
 from hf_dense.evaluation.significance import Comparison, compare_paired
 from hf_dense.experiments.comparison import VariantResult, mean_per_query
-from hf_dense.experiments.sweep_plan import SWEEPS, UNTRAINED, Run, SweepOptions, shown
+from hf_dense.experiments.sweep_options import SWEEPS, SweepOptions
+from hf_dense.experiments.sweep_plan import UNTRAINED, Run, shown
 from hf_dense.storage.files import write_text
+from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.provenance import provenance
 
 
@@ -83,13 +85,13 @@ def write_rows(options: SweepOptions, rows: Sequence[Row], output_dir: Path) -> 
     facts = {
         "rows": [asdict(row) for row in rows],
         "options": asdict(options),
-        **provenance(options.seeds[0], options.dataset, content_hash(options.dataset)),
+        **provenance(options.seeds[0], options.collection, content_hash(options.collection)),
         "seeds": options.seeds,
     }
     write_text(output_dir / "sweep.json", json.dumps(facts, indent=1))
     queries = next(row.against_first.queries for row in rows if row.against_first)
     about = (
-        f"{queries:,} queries of split {options.split!r} of {options.dataset}; seeds: "
+        f"{queries:,} queries of split {options.split!r} of {options.collection}; seeds: "
         f"{', '.join(map(str, options.seeds))}. Differences with 95 % bootstrap intervals over the queries and "
         "p-values of the two-sided paired randomisation test; each query's score is its mean over the seeds."
     )
@@ -102,12 +104,12 @@ def format_rows(rows: Sequence[Row], options: SweepOptions) -> str:
     varied = f"{SWEEPS[options.sweep]}{f' ({options.part})' if options.sweep == 'masking' else ''}"
     head = ["", varied, *map(title, METRICS), f"{options.metric}: difference to the first value"]
     head += [f"{options.metric}: to {UNTRAINED}"] * pairs
-    lines = [head, ["---", *["---:"] * 4, *["---"] * (len(head) - 5)]]
+    lines = []
     for row in rows:
         compared = [row.against_first, row.against_untrained][: 1 + pairs]
         metrics = [f"{row.metrics[metric]:.4f}" for metric in METRICS]
         lines.append([row.point.curve, shown(row.point.x), *metrics, *map(_compared, compared)])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown_table(head, lines, range(1, 5))
 
 
 def _compared(found: Comparison | None) -> str:

@@ -41,10 +41,9 @@ def test_master_and_query_as_context_read_what_was_written(tmp_path: Path) -> No
     assert sum(bool(row["continuation"]) for row in rows) > 150
     for method in ("master", "query_cotmae", "query_cocondenser"):
         out = tmp_path / method
-        given = ("--corpus", tmp_path / "both", "--output_dir", out, "--max_steps", "12", "--logging_steps", "2")
+        given = ("--corpus", tmp_path / "both", "--out", out, "--max_steps", "12", "--logging_steps", "2")
         quick = ("--save_strategy", "no", "--eval_strategy", "no", "--use_cpu", "true", "--disable_tqdm", "true")
-        config = ROOT / "examples" / "configs" / f"{method}_demo.yaml"
-        run(ROOT / "examples" / "pretrain.py", "--config", config, *given, *quick)
+        run(ROOT / "examples" / "pretrain.py", "--config", method, "--config", "demo", *given, *quick)
         history = json.loads((out / "trainer_state.json").read_text())["log_history"]
         losses = [row["loss"] for row in history if "loss" in row]
         assert losses[-1] < losses[0], method

@@ -28,9 +28,9 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def settings(work: Path) -> Settings:
-    dataset = build_python_docs(work / "python_docs", packages=["numpy"], length=48, progress=False)
+    collection = build_python_docs(work / "python_docs", packages=["numpy"], length=48, progress=False)
     return Settings(
-        dataset=str(dataset),
+        collection=str(collection),
         hidden=64,
         vocabulary=2000,
         labelled=200,
@@ -69,7 +69,7 @@ def test_a_finished_run_is_read_back(work: Path, settings: Settings, results: li
 
 
 def test_other_settings_are_refused(work: Path, settings: Settings, results: list[VariantResult]) -> None:
-    with pytest.raises(InputError, match="other settings or data"):
+    with pytest.raises(InputError, match="another seed"):
         run_variant(replace(settings, seed=1), PRETRAINED[0], work / "RetroMAE")
 
 
@@ -77,5 +77,5 @@ def test_the_model_answers_questions(work: Path, settings: Settings, results: li
     model = results[1].model
     assert model is not None
     assert SentenceTransformer(model).get_embedding_dimension() == 64
-    index = SearchIndex.load(build_index(model, load_corpus(settings.dataset), work / "index"), model)
+    index = SearchIndex.load(build_index(model, load_corpus(settings.collection), work / "index"), model)
     assert len(index.search("sort an array along an axis", 3)) == 3

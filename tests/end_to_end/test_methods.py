@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from hf_dense.commands.recipes import read_configs
 from hf_dense.data.python_docs.collection import build_python_docs
 from hf_dense.methods import METHODS
 
@@ -38,11 +38,10 @@ def without_dropout(sizes: dict[str, Any]) -> str:
 
 def train(method: str, corpus: Path, output: Path, processes: int, **more: Any) -> list[dict[str, float]]:
     """Run the demo configuration's command for fewer steps; the losses that it logs."""
-    path = ROOT / "examples" / "configs" / f"{method}_demo.yaml"
-    demo = yaml.safe_load(path.read_text())
+    demo = read_configs([method, "demo"])
     options = {
         "corpus": corpus,
-        "output_dir": output,
+        "out": output,
         "max_steps": STEPS,
         "per_device_train_batch_size": demo["per_device_train_batch_size"] // processes,
         "backbone_config": without_dropout(demo["backbone_config"]),
@@ -57,7 +56,7 @@ def train(method: str, corpus: Path, output: Path, processes: int, **more: Any) 
         options["generator"] = without_dropout(demo["generator"])
     flags = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
     command = [sys.executable, "-m", "accelerate.commands.launch", *LAUNCH[processes]]
-    command += [str(ROOT / "examples" / "pretrain.py"), "--config", str(path), *flags]
+    command += [str(ROOT / "examples" / "pretrain.py"), "--config", method, "--config", "demo", *flags]
     done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     history = json.loads((output / "trainer_state.json").read_text())["log_history"]

@@ -27,13 +27,13 @@ def test_stage_by_stage(tmp_path: Path) -> None:
     verb = ("-m", "hf_dense.commands.main", "data")
     mined, scores = tmp_path / "mined", tmp_path / "scores"
     run(*verb, "negatives", data, "--model", retriever, "--depth", "10", "--out", mined)
-    tune = (EXAMPLES / "finetune.py", "--model", retriever, "--dataset_dir", data, *FEW, *LISTS)
-    assert "fine-tuned on 20 lists" in run(*tune, "--lists", mined, "--output_dir", tmp_path / "r2")
+    tune = (EXAMPLES / "finetune.py", "--model", retriever, "--collection", data, *FEW, *LISTS)
+    assert "fine-tuned on 20 lists" in run(*tune, "--lists", mined, "--out", tmp_path / "r2")
     train = (EXAMPLES / "train_reranker.py", "--base", encoder, "--dataset_dir", data, "--lists", mined, *FEW)
     run(*train, "--passages", "3", "--max_length", "32", "--kept", "2", "--output_dir", tmp_path / "ce")
     reranker = tmp_path / "ce" / "model"
     assert CrossEncoder(str(reranker)).predict([("a", "b")]).shape == (1,)
     run(*verb, "scores", data, "--lists", mined, "--model", reranker, "--depth", "10", "--out", scores)
     distilled = tmp_path / "distilled"
-    run(*tune, "--lists", scores, "--distillation", "kl", "--output_dir", distilled)
+    run(*tune, "--lists", scores, "--distillation", "kl", "--out", distilled)
     assert SentenceTransformer(str(distilled / "model")).similarity_fn_name == "dot"

@@ -88,7 +88,7 @@ def evaluation(output: Path) -> list[float]:
 def test_two_processes_do_what_one_does_with_twice_the_batch(tmp_path: Path, method: str) -> None:
     write_inputs(tmp_path)
     for name, batch, launch in (("one", "8", None), ("two", "4", TWO_PROCESSES)):
-        arguments = ["--method", method, "--per_device_train_batch_size", batch, "--output_dir", str(tmp_path / name)]
+        arguments = ["--method", method, "--per_device_train_batch_size", batch, "--out", str(tmp_path / name)]
         done = run(tmp_path, *arguments, launch=launch)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count(f"Saved {method} to {tmp_path / name}") == 1
@@ -155,7 +155,7 @@ def test_the_result_is_published(tmp_path: Path, hub_url: str) -> None:
         "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
-    arguments = ["--output_dir", "out", "--push_to_hub", "true", "--hub_model_id", "someone/tiny-retromae"]
+    arguments = ["--out", "out", "--push_to_hub", "true", "--hub_model_id", "someone/tiny-retromae"]
     done = run(tmp_path, *arguments, **settings, HF_HOME=str(tmp_path / "home"))
     assert done.returncode == 0, done.stderr
     environment = {**os.environ, **settings, "HF_HOME": str(tmp_path / "other")}

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import Dataset
 from matplotlib.image import imread
 from tiny_retriever import write_dataset, write_encoder
-from transformers import TrainingArguments
 
-import hf_dense.experiments.comparison
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS
-from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
-from hf_dense.experiments.comparison import Settings, pairs_of
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.experiments import comparison
+from hf_dense.experiments.comparison import Settings, Variant, VariantResult, pairs_of
 from hf_dense.experiments.sweep import run_sweep
-from hf_dense.experiments.sweep_plan import UNTRAINED, SweepOptions, masked_at, plan_sweep
+from hf_dense.experiments.sweep_options import SweepOptions
+from hf_dense.experiments.sweep_plan import UNTRAINED, masked_at, plan_sweep
 from hf_dense.experiments.sweep_results import format_rows
-from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
 from hf_dense.hub.loading import load_encoder
 from hf_dense.methods import METHODS, get_method
-from hf_dense.pretraining.pretrain import PretrainingOptions
-from hf_dense.storage.files import write_text
+from hf_dense.storage.output import Output
 
 FEW = {"max_steps": 2, "per_device_train_batch_size": 4, "use_cpu": True, "disable_tqdm": True}
 
@@ -35,12 +32,12 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_dataset(tmp_path_factory.mktemp("sweep") / "data"))
 
 
-def options(data: str, output_dir: Path, **changes: Any) -> SweepOptions:
+def options(data: str, out: Path, **changes: Any) -> SweepOptions:
     given: dict[str, Any] = {
         "sweep": "masking",
         "values": [0.2, 0.8],
-        "dataset": data,
-        "output_dir": str(output_dir),
+        "collection": data,
+        "out": str(out),
         "method": "retromae",
         "hidden": 32,
         "vocabulary": 300,
@@ -52,92 +49,68 @@ def options(data: str, output_dir: Path, **changes: Any) -> SweepOptions:
     return SweepOptions(**{**given, **changes})
 
 
-class Trainings:
-    """Stand for pre-training, export, fine-tuning and evaluation: note what is done, and may fail."""
+class Runs:
+    """Stand for the trainings and evaluations of a sweep, and note which are asked for."""
 
     def __init__(self) -> None:
-        self.pretrained: list[str] = []
-        self.finetuned: list[str] = []
-        self.fails_at = 0
+        self.names: list[str] = []
 
-    def pretrain(self, options: PretrainingOptions, training: TrainingArguments) -> None:
-        decoders: Any = options.decoders
-        self.pretrained.append(decoders["decoder"]["attention"])
-        write_text(f"{training.output_dir}/trainer_state.json", '{"log_history": []}')
-
-    def export(self, checkpoint: Path, output_dir: Path, **_: Any) -> Path:
-        output_dir.mkdir(parents=True, exist_ok=True)
-        return output_dir
-
-    def finetune(self, model: Path, pairs: Dataset, arguments: BiencoderTrainingArguments) -> None:
-        if len(self.finetuned) + 1 == self.fails_at:
-            self.fails_at = 0
-            raise KeyboardInterrupt
-        self.finetuned.append(model.parent.name)
-        assert arguments.output_dir
-        write_text(f"{arguments.output_dir}/trainer_state.json", '{"log_history": []}')
-        Path(arguments.output_dir, "model").mkdir()
-
-    def evaluate(self, model: str, data: str, split: str, *, name: str, output_dir: Path) -> RetrievalResult:
+    def run(self, settings: Settings, variant: Variant, out: Output, start: object = None) -> VariantResult:
         """Queries found at ranks that go by the share masked and by the seed."""
-        _, rate, seed = name.split("-")
+        self.names.append(variant.name)
+        _, rate, seed = variant.name.split("-")
         values = [float(rate) - 0.01 * query - 0.1 * int(seed.removeprefix("seed")) for query in range(10)]
         per_query = {metric: {f"q{at}": value for at, value in enumerate(values)} for metric in METRICS}
-        result = RetrievalResult(name, split, dict.fromkeys(METRICS, sum(values) / 10), per_query, 1.0)
-        write_text(output_dir / RESULT_FILE, json.dumps(asdict(result)))
-        return result
+        result = RetrievalResult(variant.name, "test", dict.fromkeys(METRICS, sum(values) / 10), per_query, 1.0)
+        return VariantResult(variant.name, "model", result, [], [], {})
 
 
 @pytest.fixture
-def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
-    made = Trainings()
-    names = {"export_sentence_transformer": "export", "evaluate_retriever": "evaluate"}
-    for name in ("pretrain", "finetune", *names):
-        monkeypatch.setattr(hf_dense.experiments.comparison, name, getattr(made, names.get(name, name)))
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    made = Runs()
+    monkeypatch.setattr("hf_dense.experiments.sweep.run_variant", made.run)
+    monkeypatch.setattr("hf_dense.experiments.sweep.make_start", made.run)
     return made
 
 
-def test_a_sweep_goes_on_where_it_stopped(dataset: str, tmp_path: Path, trainings: Trainings) -> None:
-    given = options(dataset, tmp_path / "out", seeds=[0, 1])
-    trainings.fails_at = 3
+@pytest.mark.slow
+def test_a_sweep_goes_on_where_it_stopped(dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, calls, real = options(dataset, tmp_path / "out"), [], comparison.finetune
+
+    def fails_at_the_second(*arguments: Any, **named: Any) -> Path:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(comparison, "finetune", fails_at_the_second)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(given)
     assert not (tmp_path / "out" / "sweep.json").exists()
+    logs = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("trainer_state.json")}
+    assert len(logs) == 3
     rows = run_sweep(given)
-    assert trainings.pretrained == ["sampled:0.2", "sampled:0.8"] * 2
-    assert trainings.finetuned == [f"retromae-{rate}-seed{seed}" for seed in (0, 1) for rate in (0.2, 0.8)]
     assert run_sweep(given) == rows
-    assert (len(trainings.pretrained), len(trainings.finetuned)) == (4, 4)
+    assert {path: path.stat().st_mtime_ns for path in logs} == logs
 
 
-def test_a_value_may_be_added_but_nothing_else_changed(dataset: str, tmp_path: Path, trainings: Trainings) -> None:
+def test_a_value_may_be_added_but_nothing_else_changed(dataset: str, tmp_path: Path, runs: Runs) -> None:
     given = options(dataset, tmp_path / "out")
     run_sweep(given)
     rows = run_sweep(replace(given, values=[0.2, 0.5, 0.8]))
     assert [row.point.x for row in rows] == [0.2, 0.5, 0.8]
-    assert trainings.pretrained == ["sampled:0.2", "sampled:0.8", "sampled:0.5"]
     for change, named in (
         ({"part": "encoder"}, "part"),
-        ({"pretraining": {**FEW, "max_steps": 3}}, "pretraining"),
+        ({"pretraining": {**FEW, "max_steps": 3}}, "max_steps"),
         ({"sweep": "steps", "values": [0, 2]}, "sweep"),
-        ({"method_options": {"held_out": 0.1}}, "method_options"),
+        ({"method_options": {"held_out": 0.1}}, "held_out"),
     ):
-        with pytest.raises(InputError, match=f"a sweep with another {named};"):
+        with pytest.raises(InputError, match=f"was made from another {named} .*--overwrite"):
             run_sweep(replace(given, **change))
-    assert len(trainings.pretrained) == 3
+    assert len(runs.names) == 5
 
 
-def test_what_an_earlier_version_did_is_not_done_again(dataset: str, tmp_path: Path, trainings: Trainings) -> None:
-    run_sweep(options(dataset, tmp_path))
-    path = tmp_path / "retromae-0.2-seed0" / "variant.json"
-    described = json.loads(path.read_text())
-    del described["settings"]["fraction"], described["settings"]["backbone"]  # fields that came later
-    path.write_text(json.dumps(described))
-    run_sweep(options(dataset, tmp_path))
-    assert len(trainings.finetuned) == 2
-
-
-def test_the_table_and_the_picture_show_means_over_seeds(dataset: str, tmp_path: Path, trainings: Trainings) -> None:
+def test_the_table_and_the_picture_show_means_over_seeds(dataset: str, tmp_path: Path, runs: Runs) -> None:
     given = options(dataset, tmp_path / "out", seeds=[0, 1])
     first, second = run_sweep(given)
     assert first.by_seed == pytest.approx([0.155, 0.055])
@@ -201,7 +174,7 @@ def test_pre_training_starts_from_the_backbone(dataset: str, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_few_shots_are_compared_with_an_encoder_without_pre_training(dataset: str, tmp_path: Path) -> None:
     encoder = str(write_encoder(tmp_path / "ours"))
-    given = options(dataset, tmp_path / "out", sweep="fraction", values=[0.4, 1], method=None, encoder=encoder)
+    given = options(dataset, tmp_path / "out", sweep="fraction", values=[0.4, 1], method=None, model=encoder)
     rows = run_sweep(given)
     assert [(row.point.curve, row.point.x) for row in rows] == [
         ("ours", 0.4), ("ours", 1), (UNTRAINED, 0.4), (UNTRAINED, 1),
@@ -283,10 +256,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "superset": ({"method": "simlm"}, "above its encoder's 0.3"),
     "part": ({"part": "head"}, "part is 'head'"),
     "metric": ({"metric": "f1"}, "metric is 'f1'"),
-    "encoder": ({"encoder": "somewhere"}, "in place of --method"),
-    "missing encoder": ({"sweep": "fraction", "method": None, "encoder": "no/where", "values": [0.5, 1]}, "no/where"),
+    "model": ({"model": "somewhere"}, "in place of --method"),
+    "missing model": ({"sweep": "fraction", "method": None, "model": "no/where", "values": [0.5, 1]}, "no/where"),
     "split": ({"split": "dev"}, "split 'dev'"),
-    "dataset": ({"dataset": "no/where"}, "is not a directory"),
+    "collection": ({"collection": "no/where"}, "is not a directory"),
     "no JSON": ({"pretraining": "{steps"}, "--pretraining must be JSON"),
     "no mapping": ({"finetuning": "3"}, "--finetuning must be a mapping"),
     "pre-training": ({"pretraining": {"max_step": 3}}, "max_step"),
@@ -298,19 +271,18 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("changes", "sentence"), BAD.values(), ids=BAD.keys())
 def test_bad_input_is_refused_before_any_training(
-    dataset: str, tmp_path: Path, trainings: Trainings, changes: dict[str, Any], sentence: str
+    dataset: str, tmp_path: Path, runs: Runs, changes: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(InputError) as caught:
         run_sweep(options(dataset, tmp_path / "out", **changes))
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
-    assert not trainings.pretrained
-    assert not trainings.finetuned
+    assert not runs.names
 
 
 def test_a_directory_of_something_else_is_left_alone(dataset: str, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("...")
-    with pytest.raises(InputError, match="not an earlier output"):
+    with pytest.raises(InputError, match="was not written by hf_dense"):
         run_sweep(options(dataset, tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
