@@ -27,7 +27,7 @@ KEPT = 100  # passages of a query that are compared
 def ours(folder: Path) -> list[int]:
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "out"
-        evaluate_retriever(LookUp(folder), folder, "test", name="ours", output_dir=out)
+        evaluate_retriever(LookUp(folder), folder, "test", name="ours", out=out)
         found: dict[str, int] = {}
         for row in parquet.read_table(out / RANKINGS_FILE).to_pylist():
             found[row["query-id"]] = found.get(row["query-id"], 0) + int(row["corpus-id"])

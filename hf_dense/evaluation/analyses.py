@@ -149,9 +149,8 @@ def pair_correlation(
 ) -> list[ContextCorrelation]:
     """Measure how many contexts are about the same as their passages, without annotators.
 
-    A passage stands beside its own context and, for comparison, beside the context of another passage drawn, whatever
-    its document. Where the paper's annotators call a pair correlated, here its cosine similarity surpasses that of 95 %
-    of these random pairs.
+    A passage stands beside its own context and beside that of another passage drawn, whatever its document. A pair is
+    correlated where its cosine similarity surpasses that of 95 % of these random pairs.
 
     Args:
         model: an exported retriever.
@@ -175,8 +174,7 @@ def pair_correlation(
         )
     if pairs < 2:
         raise InputError(f"{pairs} pairs cannot be compared with others; draw at least 2.")
-    retriever = load_retriever(model)
-    generator = np.random.default_rng(seed)
+    retriever, generator = load_retriever(model), np.random.default_rng(seed)
     sample = corpus.select(generator.permutation(len(corpus))[:pairs])
     texts = [text or "" for text in sample["text"]]
     passages, passage_words = unit_vectors(retriever, texts), _content_words(texts)

@@ -84,18 +84,14 @@ def evaluate_tasks(
     titles = {label(task): task for task in names}
     if len(titles) < len(names):
         raise InputError("Two tasks have the same name; rename a directory.")
-    with output.occupy("evaluations", {}, claims=(FACTS_FILE, TABLE_FILE, PLOT_FILE), again=True) as folder:
+    reads = [*models.values(), *rerankers.values(), *(local_task(task)[0] or task for task in names)]
+    claims = (FACTS_FILE, TABLE_FILE, PLOT_FILE)
+    with output.occupy("evaluations", {}, claims=claims, reads=reads, again=True) as folder:
         table = _Table(folder, output, [*models], [*titles], batch_size)
         for title, task in titles.items():
             searched = table.attempt([*models], title, partial(_load, task, protocol))
-            for name, model in models.items() if searched else ():
-                measured = table.measure(name, title, model, searched)
-                shallow = f" ({rerank_depth})" if rerank_depth < RANKS_KEPT else ""
-                rows = {f"{name} + {other}{shallow}": given for other, given in rerankers.items()} if measured else {}
-                place = output.at(name, title).path
-                first = table.attempt([*rows], title, partial(_first_passages, place, searched, rerank_depth))
-                for row, reranker in rows.items() if first else ():
-                    table.measure(row, title, reranker, first)
+            if searched is not None:
+                _measure_task(table, title, searched, models, rerankers, rerank_depth)
         if not any(table.found.values()) and not folder.resumed:
             raise InputError(table.failure())
         _write_tables(folder, table.failed)
@@ -150,6 +146,25 @@ class _Table:
         (first, reason), *others = self.failed.items()
         more = f" ({len(others)} more failed: {', '.join(name for name, _ in others)})" if others else ""
         return f"{first}: {reason}{more}"
+
+
+def _measure_task(
+    table: _Table,
+    title: str,
+    searched: Protocol,
+    models: Mapping[str, str | Path],
+    rerankers: Mapping[str, str | Path],
+    depth: int,
+) -> None:
+    """Fill the cells of all models, and of all that order their first passages anew."""
+    for name, model in models.items():
+        if table.measure(name, title, model, searched):
+            shown = f" ({depth})" if depth < RANKS_KEPT else ""
+            rows = {f"{name} + {other}{shown}": reranker for other, reranker in rerankers.items()}
+            load = partial(_first_passages, table.output.at(name, title).path, searched, depth)
+            if (first := table.attempt([*rows], title, load)) is not None:
+                for row, reranker in rows.items():
+                    table.measure(row, title, reranker, first)
 
 
 def _load(task: str, protocol: str) -> Protocol:

@@ -94,8 +94,7 @@ def evaluate_glue(
         tasks: of `TASKS`.
         name: of the encoder, in results and tables.
         out: receives `<task>/result.json` as soon as a task is done, complete or not at all, and `result.json` with
-            all that were asked for. What is done there is not run again; the error of a task that failed is
-            `<task>-error.txt`.
+            all that were asked for; the error of a task that failed is `<task>-error.txt`.
         data_dir: where the Hub's data cannot be had: a folder `<task>` with `train` and `validation` (of MNLI
             `validation_matched` and `validation_mismatched`), `.parquet` or `.jsonl`, columns as GLUE names them.
         max_length: longest input in tokens; longer ones are cut.
@@ -105,11 +104,10 @@ def evaluate_glue(
         `<task>/<metric>` on the split `validation`. Most of these are no means over examples: `per_query` is empty.
 
     Raises:
-        InputError: an unknown task or argument, nothing to load, `out` is not ours or holds the tasks of another
-            encoder or other arguments, or tasks failed; the others are done by then.
+        InputError: an unknown task or argument, nothing to load, `out` is not ours or is of another encoder or of other
+            arguments, or tasks failed; the others are done by then.
     """
-    unknown = [task for task in tasks if task not in TASKS]
-    if unknown or not tasks:
+    if not tasks or not TASKS.keys() >= {*tasks}:
         raise InputError(f"The tasks are {', '.join(tasks) or 'none'}; choose some of {', '.join(TASKS)}.")
     output, encoder, tokenizer = Output.of(out), load_encoder(checkpoint), load_tokenizer(checkpoint)
     _check_length(encoder.config, max_length)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from hf_dense.data.collections import content_hash
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS, title
-from hf_dense.evaluation.plots import plot_losses, plot_metrics
+from hf_dense.evaluation.plots import loss_series, plot_losses, plot_metrics
 from hf_dense.evaluation.reranking import evaluate_reranker
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever
@@ -59,7 +59,9 @@ def measure_stages(pipeline: Pipeline, models: Mapping[str, Path], split: str) -
         write_text(output.path / "results.json", json.dumps(facts, indent=1))
         shown = [{"name": row["name"], **{metric: row["metrics"][metric] for metric in METRICS}} for row in rows]
         plot_metrics(shown, output.path / "metrics.png")
-        plot_losses({name: load_history(output.path / name) for name in models}, output.path / "losses.png")
+        histories = {name: load_history(output.path / name) for name in models}
+        if any(map(loss_series, histories.values())):  # a training shorter than logging_steps logs none
+            plot_losses(histories, output.path / "losses.png")
         work.complete()
     return _table(rows)
 

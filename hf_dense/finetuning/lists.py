@@ -225,7 +225,8 @@ class PassageLists:
 
     def settings(self) -> dict[str, Any]:
         """What decides on the draws beside the sources, as JSON has it."""
-        return {"passages": self.passages, "depth": self.depth, "scored": self.scored, "seed of the lists": self.seed}
+        drawn = {"passages of a list": self.passages, "depth of the lists": self.depth, "seed of the lists": self.seed}
+        return {**drawn, "scored lists": self.scored}
 
     def sources(self) -> dict[str, Source]:
         """The lists as they are, and all passages, with fingerprints."""

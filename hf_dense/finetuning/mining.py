@@ -54,7 +54,7 @@ def mine_negatives(
         split: of the judgements.
         depth: greatest number of negatives of a query.
         skip: leaves out so many of the highest hits that are not positives.
-        kind: of search (see `hf_dense.search.dense.dense_search`).
+        kind: of search (see `hf_dense.search.dense.searcher`).
         margin: leaves out hits whose similarity is above that of the best positive less this margin.
         filter_by: a cross-encoder, by directory or Hub id, which reads the hits that are left; kept are those whose
             raw score is below that of the best positive less `filter_margin` (RocketQA's denoising;

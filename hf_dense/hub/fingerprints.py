@@ -26,11 +26,13 @@ def encoder_fingerprint(encoder: PreTrainedModel, tokenizer: PreTrainedTokenizer
 def retriever_fingerprint(model: SentenceTransformer | CrossEncoder) -> str:
     """Of a retriever or a cross-encoder: its weights and tokenizer, and how it reads, pools and compares texts."""
     facts = ("max_seq_length", "prompts", "default_prompt_name", "similarity_fn_name", "truncate_dim", "activation_fn")
+    tokenizer = getattr(model, "tokenizer", None)
     return fingerprint_values(
         {
             "weights": fingerprint_weights(model),
             "configuration": _configuration(getattr(model[0], "model", None)),
-            "tokenizer": fingerprint_tokenizer(model.tokenizer),
+            "tokenizer": None if tokenizer is None else fingerprint_tokenizer(tokenizer),
+            "lower case": getattr(model[0], "do_lower_case", None),
             "modules": [(type(module).__name__, getattr(module, "get_config_dict", dict)()) for module in model],
             **{fact: getattr(model, fact, None) for fact in facts},
         }

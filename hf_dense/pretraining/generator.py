@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.models.auto import CONFIG_MAPPING
 
 from hf_dense.errors import InputError
@@ -47,11 +47,14 @@ def add_generator(model: BottleneckForPreTraining, generator: str | dict[str, An
         raise InputError(str(error)) from error
 
 
-def _load(generator: str | dict[str, Any], vocab_size: int) -> Any:
+def _load(generator: str | dict[str, Any], vocab_size: int) -> PreTrainedModel:
+    model: PreTrainedModel
     if isinstance(generator, str):
-        return AutoModelForMaskedLM.from_pretrained(generator)
+        model = AutoModelForMaskedLM.from_pretrained(generator)
+        return model
     values = {"model_type": "electra", "vocab_size": vocab_size, **generator}
     kind = values.pop("model_type")
     if kind not in CONFIG_MAPPING:
         raise InputError(f"The generator has the model_type {kind!r}, which transformers does not know.")
-    return AutoModelForMaskedLM.from_config(CONFIG_MAPPING[kind](**values))
+    model = AutoModelForMaskedLM.from_config(CONFIG_MAPPING[kind](**values))
+    return model

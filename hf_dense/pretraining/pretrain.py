@@ -33,7 +33,7 @@ from hf_dense.pretraining.keywords import Keywords, table_of
 from hf_dense.pretraining.options import PretrainingOptions
 from hf_dense.pretraining.start import start_from
 from hf_dense.pretraining.stream import PassageStream
-from hf_dense.pretraining.trainer import PreTrainer
+from hf_dense.pretraining.trainer import PreTrainer, check_arguments
 from hf_dense.pretraining.vocabulary import Vocabulary
 from hf_dense.storage.checkpoints import checkpoint_to_resume, occupy_training, train
 from hf_dense.storage.fingerprints import (
@@ -49,6 +49,7 @@ from hf_dense.storage.process_group import decide_together, is_main_process
 __all__ = ["PretrainingOptions", "PretrainingResult", "pretrain"]
 
 _TOKENIZER_ROWS: Final = 100_000  # at the head of a stream
+_HEAD: Final = 100  # rows, among which one that can be used is looked for
 _READ: Final = {"text", "title", "document", "position", "neighbour", "query", "queries", "continuation"}  # of a corpus
 _BY_THE_WAY: Final = {"_name_or_path", "architectures", "auto_map", "dtype", "transformers_version"}
 _CLAIMS: Final = (
@@ -117,7 +118,7 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
     set_seed(training.seed)
     with training.main_process_first(local=False, desc="corpus and tokenizer"):
         corpus = (stream_passages if options.streaming else load_passages)(options.corpus, options.text_column)
-        start = _start(method, options, corpus, training.seed)
+        start = _start(method, options, corpus, training)
     output = Output(Path(training.output_dir), options.overwrite, command, options.license)
     sources = decide_together(lambda: _sources(options, corpus, start))
     settings, publish = _settings(options, start.model.config), training.push_to_hub
@@ -132,24 +133,37 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
             private=training.hub_private_repo,
             revision=training.hub_revision,
         )
-    state = decide_together((output.path / "trainer_state.json").read_text)
-    return PretrainingResult(output.path, json.loads(state)["log_history"], work.done)
+    return PretrainingResult(output.path, decide_together(lambda: _history(output.path)), work.done)
 
 
-def _start(method: Method, options: PretrainingOptions, corpus: Dataset | IterableDataset, seed: int) -> _Start:
-    """Model, tokenizer and texts, checked against each other."""
+def _history(path: Path) -> list[dict[str, Any]]:
+    """What the training in a directory logged."""
+    state = path / "trainer_state.json"
+    if not state.is_file():
+        raise InputError(f"{state} is gone, although the training is complete; remove {path}, and train anew.")
+    found: list[dict[str, Any]] = json.loads(state.read_text(encoding="utf-8"))["log_history"]
+    return found
+
+
+def _start(
+    method: Method, options: PretrainingOptions, corpus: Dataset | IterableDataset, training: TrainingArguments
+) -> _Start:
+    """Model, tokenizer and texts, checked against each other and against the Trainer's arguments."""
     tokenizer = _tokenizer(options, corpus)
     vocabulary = Vocabulary.of(tokenizer)
     model = _model(method, options, tokenizer)
     add_generator(model, _generator(options.generator), options.generator_weight)
+    check_arguments(model, training, options.chunk, options.streaming)
     config = model.config
     if isinstance(corpus, IterableDataset):
-        rows: Dataset | PassageStream = PassageStream(corpus, config.sources, options.held_out, seed)
+        rows: Dataset | PassageStream = PassageStream(corpus, config.sources, options.held_out, training.seed)
         held = None  # found by reading the head of the stream
     else:
-        read, kept_out = hold_out(corpus, options.held_out, seed)
+        read, kept_out = hold_out(corpus, options.held_out, training.seed)
         rows = add_sources(read, config.sources, config.siblings)
         held = None if kept_out is None else add_sources(kept_out, config.sources, config.siblings)
+        if not tokenize(rows.select(range(min(len(rows), _HEAD))), tokenizer) and not tokenize(rows, tokenizer):
+            raise InputError(f"No row of {options.corpus} can be used: {NOTHING_LEFT}")
     keywords = None
     if config.needs_keywords and options.keywords is not None:
         keywords = Keywords.load(options.keywords, vocabulary)
@@ -210,7 +224,7 @@ def _train(work: Occupied, options: PretrainingOptions, training: TrainingArgume
     clock = time.perf_counter()
     checkpoint = checkpoint_to_resume(work, training.resume_from_checkpoint)
     with training.main_process_first(local=False, desc="tokens"):
-        start = _tokenized(options, start)
+        start = _tokenized(start)
     trainer = _trainer(options, training, start)
     train(trainer, checkpoint)
     if start.held is not None:
@@ -245,15 +259,13 @@ def _trainer(options: PretrainingOptions, training: TrainingArguments, start: _S
     )
 
 
-def _tokenized(options: PretrainingOptions, start: _Start) -> _Start:
+def _tokenized(start: _Start) -> _Start:
     """The same with token ids in place of texts, and with word counts where the method needs them."""
     rows, held, keywords, tokenizer = start.rows, start.held, start.keywords, start.tokenizer
     if isinstance(rows, PassageStream):
         held = rows.held_out()
     else:
         rows = tokenize(rows, tokenizer)
-        if not rows:
-            raise InputError(f"No row of {options.corpus} can be used: {NOTHING_LEFT}")
         if start.model.config.needs_keywords and keywords is None:
             keywords = Keywords.of(rows["text"], Vocabulary.of(tokenizer))
     held = tokenize(held, tokenizer) or None if held else None

@@ -9,7 +9,7 @@ from transformers.utils import logging
 
 from hf_dense.errors import InputError
 from hf_dense.methods import METHODS, Method
-from hf_dense.modeling.configuration_bottleneck import merge
+from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, merge
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 
 logger = logging.get_logger("transformers")
@@ -47,7 +47,7 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
     return method.pretraining.from_backbone(name_or_path, **changes)
 
 
-def _continue(method: Method, name: str, found: Any, changes: dict[str, Any]) -> BottleneckForPreTraining:
+def _continue(method: Method, name: str, found: BottleneckConfig, changes: dict[str, Any]) -> BottleneckForPreTraining:
     """The checkpoint `name` of this very method, decoders included."""
     overlaid: dict[str, Any] = {
         part: merge(getattr(found, part), changes.get(part) or {}) for part in ("encoders", "decoders")

@@ -62,9 +62,8 @@ class PreTrainer(Trainer):
         chunk: int | None = None,
         **kwargs: Any,
     ) -> None:
-        _check(model, args, chunk)
+        check_arguments(model, args, chunk, isinstance(train_dataset, PassageStream))
         if isinstance(train_dataset, PassageStream):
-            _check_streaming(model, args)
             args.ignore_data_skip = True  # the stream passes over what was read, without tokenizing it
         super().__init__(
             model=model,
@@ -286,8 +285,10 @@ class PreTrainer(Trainer):
         return 6 * tokens * parameters
 
 
-def _check(model: BottleneckForPreTraining, args: TrainingArguments, chunk: int | None) -> None:
-    """Raise `InputError` for settings that would give silently wrong results."""
+def check_arguments(
+    model: BottleneckForPreTraining, args: TrainingArguments, chunk: int | None, streaming: bool
+) -> None:
+    """Raise `InputError` for settings that would give silently wrong results, or that a stream cannot have."""
     name, contrasts = model.config.model_type, model.config.contrasts
     if args.n_gpu > 1:
         raise InputError("One process would drive several GPUs; start with `accelerate launch`, one process per GPU.")
@@ -303,6 +304,8 @@ def _check(model: BottleneckForPreTraining, args: TrainingArguments, chunk: int 
     if chunk is not None and (not contrasts or chunk < 2 or chunk % 2):
         which = "" if contrasts else f", which {name} does not"
         raise InputError(f"chunk is {chunk}: it is an even number of texts, for methods that contrast them{which}.")
+    if streaming:
+        _check_streaming(model, args)
 
 
 def _check_streaming(model: BottleneckForPreTraining, args: TrainingArguments) -> None:

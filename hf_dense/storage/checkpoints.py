@@ -98,8 +98,8 @@ def checkpoint_to_resume(work: Occupied, wanted: str | bool | None) -> str | Non
 
     Args:
         work: the directory of the training; all its checkpoints are of the same run.
-        wanted: `resume_from_checkpoint`: None for the newest complete one, if there is one; `last` or `true` for the
-            newest, which must be there; `false` for none; or a path.
+        wanted: `resume_from_checkpoint`: None (or the word) for the newest complete one, if there is one; `last` or
+            `true` for the newest, which must be there; `false` to start anew; or a path.
 
     Returns:
         Its path, or None to start anew.
@@ -166,14 +166,15 @@ def _is_finished(state: Any) -> bool:
 
 
 def _is_asked_for(wanted: str | bool | None) -> bool:
-    return wanted is not None and str(wanted).lower() != "false"
+    return str(wanted).lower() not in ("none", "false")
 
 
 def _find(directory: Path, wanted: str | bool | None) -> Path | None:
     """The checkpoint that is wanted of a run in `directory`."""
-    if not _is_asked_for(wanted):
-        return newest_checkpoint(directory) if wanted is None else None
-    if str(wanted).lower() in ("true", "last"):
+    word = str(wanted).lower()
+    if word in ("none", "false"):
+        return newest_checkpoint(directory) if word == "none" else None
+    if word in ("true", "last"):
         newest = newest_checkpoint(directory)
         if newest is None:
             raise InputError(f"There is no complete checkpoint in {directory} to resume from; start without resuming.")

@@ -108,8 +108,8 @@ class Output:
                 made from something else, or another run is writing it. Nothing is touched then.
         """
         wanted = self._manifest(kind, settings, sources or {}, seed)
-        check_place(self.path, sources or {})
         with plain_errors(self.path):
+            check_place(self.path, sources or {})
             return decide_together(lambda: Staged(self, wanted, resumable))
 
     def occupy(
@@ -120,12 +120,14 @@ class Output:
         *,
         seed: int | None = None,
         claims: Iterable[str] = (),
+        reads: Iterable[str | os.PathLike[str]] = (),
         again: bool = False,
     ) -> Occupied:
         """Begin, or go on with, a directory that is worked in; see `Occupied`.
 
         Args:
             claims: names in the directory, `*` is any text, that the work has to itself.
+            reads: names (paths, Hub ids) of what is read beside the sources; none of it may lie in the directory.
             again: whether a complete directory is worked in again, as a folder of evaluations is.
 
         The other arguments and the errors are those of `stage`.
@@ -133,8 +135,8 @@ class Output:
         wanted = replace(self._manifest(kind, settings, sources or {}, seed), claims=tuple(claims))
         if again:  # a folder outlives the version that made it; each of its parts names its own
             del wanted.made_from[_VERSION]
-        check_place(self.path, sources or {})
         with plain_errors(self.path):
+            check_place(self.path, sources or {}, reads)
             return decide_together(lambda: Occupied(self, wanted, again))
 
     def _manifest(
@@ -158,7 +160,9 @@ class Output:
         )
 
 
-def check_place(path: Path, sources: Mapping[str, Source] | None = None) -> None:
+def check_place(
+    path: Path, sources: Mapping[str, Source] | None = None, reads: Iterable[str | os.PathLike[str]] = ()
+) -> None:
     """Refuse places that no output may take.
 
     Raises:
@@ -172,10 +176,11 @@ def check_place(path: Path, sources: Mapping[str, Source] | None = None) -> None
     target = path.resolve()
     places = {"the working directory": Path.cwd(), "the home directory": Path.home()}
     places |= {f"the {what}": Path(source.name) for what, source in (sources or {}).items()}
+    places |= {f"{name}, which is read": Path(name) for name in map(str, reads)}
     for what, place in places.items():
         if place.exists() and (found := place.resolve()) and (found == target or target in found.parents):
             relation = "is" if found == target else "holds"
-            raise InputError(f"{path} {relation} {what}, which would be lost; name another directory.")
+            raise InputError(f"{path} {relation} {what}, and would replace it; name another directory.")
 
 
 def _state(path: Path, wanted: Manifest, overwrite: bool) -> str:

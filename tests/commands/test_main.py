@@ -34,20 +34,6 @@ def dataset(tmp_path: Path) -> Path:
     return write_dataset(tmp_path / "dataset", passages=50, queries=10)
 
 
-def test_search_builds_the_index_once_and_answers(
-    model: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(["search", str(model), "abc def", "--corpus", str(dataset), "--top_k", "3"])
-    first = capsys.readouterr().out
-    assert [line.split(".")[0].strip() for line in first.splitlines() if ". " in line[:4]] == ["1", "2", "3"]
-    assert "50 passages ready in" in first
-
-    built = (model / "index" / "vectors.faiss").stat().st_mtime_ns
-    main(["search", str(model), "abc def", "--top-k", "3"])
-    assert (model / "index" / "vectors.faiss").stat().st_mtime_ns == built
-    assert capsys.readouterr().out.splitlines()[:-1] == first.splitlines()[:-1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

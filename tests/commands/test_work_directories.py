@@ -106,12 +106,12 @@ VERBS = {
     "evaluate": Verb("evaluate bm25 mine={retriever} --tasks {collection}", "retriever", folder=True),
     "glue": Verb("glue {encoder} --tasks cola --data_dir {glue} --max_length 16", "encoder", folder=True),
     "report": Verb("report mine={evaluation}/mine/collection-test --collection {collection}", "evaluation"),
-    "analyse": Verb("analyse lengths {retriever} {collection} --lengths 4 8 --pairs 5", "retriever"),
+    "analyse": Verb("analyse lengths {retriever} {collection} --lengths 16 32 --pairs 5", "retriever"),
     "search": Verb("search {retriever} question --corpus {collection}", "retriever", out="--index"),
     "sweep": Verb(
         "sweep --config {stages}/sweep.yaml --model {encoder} --collection {collection}", "encoder", folder=True
     ),
-    "python_docs": Verb("--packages sentencex --length 20 --processes 1", "", script="dataset_scripts/python_docs.py"),
+    "python_docs": Verb("--packages filelock --length 20 --processes 1", "", script="dataset_scripts/python_docs.py"),
 }  # fmt: skip
 
 

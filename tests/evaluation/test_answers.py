@@ -153,7 +153,7 @@ def test_bad_input_leaves_nothing(collection: Path, retriever: Path, tmp_path: P
     for model, folder, split, depths, message in cases:
         with pytest.raises(InputError, match=message):
             evaluate_answers(model, folder, split, name="bad", out=tmp_path / "out", depths=depths)
-    with pytest.raises(InputError, match="is the model, which would be lost"):
+    with pytest.raises(InputError, match="is the model, and would replace it"):
         evaluate_answers(retriever, collection, "test", name="bad", out=retriever)
     assert [path.name for path in tmp_path.iterdir()] == ["beir"]
 

@@ -173,7 +173,7 @@ def test_bad_input_leaves_nothing(retriever: Path, collection: Path, tmp_path: P
         evaluate_candidates(retriever, collection, "test", name="bad", out=tmp_path / "out")
     with pytest.raises(InputError, match="no model directory"):
         evaluate_candidates(tmp_path / "model", collection, "dev", name="bad", out=tmp_path / "out")
-    with pytest.raises(InputError, match="is the model, which would be lost"):
+    with pytest.raises(InputError, match="is the model, and would replace it"):
         evaluate_candidates(retriever, collection, "dev", name="bad", out=retriever)
     assert not list(tmp_path.iterdir())
 

@@ -168,7 +168,7 @@ def test_bad_input_leaves_nothing(collection: Path, retriever: Path, tmp_path: P
         evaluate_documents(retriever, collection, "dev", name="bad", out=tmp_path / "out")
     with pytest.raises(InputError, match="no model directory"):
         evaluate_documents(tmp_path / "model", collection, "test", name="bad", out=tmp_path / "out")
-    with pytest.raises(InputError, match="is the model, which would be lost"):
+    with pytest.raises(InputError, match="is the model, and would replace it"):
         evaluate_documents(retriever, collection, "test", name="bad", out=retriever)
     assert not list(tmp_path.iterdir())
 

@@ -282,6 +282,6 @@ def test_bad_input_leaves_nothing(encoder: Path, data: Path, tmp_path: Path) -> 
             run(encoder, tasks, out, data, **options)
     with pytest.raises(InputError, match="no model directory"):
         run(tmp_path / "nosuch", ["cola"], out, data)
-    with pytest.raises(InputError, match="is the encoder, which would be lost"):
+    with pytest.raises(InputError, match="is the encoder, and would replace it"):
         run(encoder, ["cola"], encoder, data)
     assert not out.exists()

@@ -237,6 +237,9 @@ def test_a_foreign_directory_is_not_touched(given: dict[str, Any], tmp_path: Pat
         with pytest.raises(InputError, match="was not written by hf_dense"):
             run_pipeline(Pipeline.of({**given, "out": str(tmp_path / place)}))
         assert files(tmp_path / place) == before
+    Manifest("pipeline", "complete", claims=("*",)).save(tmp_path)  # as if all that is there were ours
+    with pytest.raises(InputError, match="holds the collection, which would be lost"):
+        run_pipeline(Pipeline.of({**given, "out": str(tmp_path)}))
     run_pipeline(Pipeline.of(given))
     (tmp_path / "run" / "retriever1" / "thesis.tex").write_text("mine")
     with pytest.raises(InputError, match=r"thesis\.tex is not as hf_dense wrote it"):

@@ -228,6 +228,7 @@ def test_the_same_again_is_done_and_something_else_refused(encoder: Path, still:
     for base, made, changes, length, difference in [
         (still, lists(), {}, 32, "base"),
         (encoder, other, {}, 32, "lists"),
+        (encoder, lists(passages=3), {}, 32, "passages of a list"),
         (encoder, lists(), {}, 31, "base|max_length"),
         (encoder, lists(), {"kept": None}, 32, r"kept \(3, now none\)"),
         (encoder, lists(), {"learning_rate": 1e-3}, 32, "learning_rate"),

@@ -165,7 +165,7 @@ def test_what_hf_dense_did_not_write_is_not_touched(overwrite: bool, tmp_path: P
     (foreign / "checkpoint-5").mkdir()
     (foreign / "checkpoint-5" / "optimizer.pt").write_text("days of work")
     before = sorted(foreign.rglob("*"))
-    for place, message in ((foreign, "was not written by hf_dense"), (encoder, "the checkpoint, which would be lost")):
+    for place, message in ((foreign, "was not written by hf_dense"), (encoder, "the checkpoint, and would replace it")):
         with pytest.raises(InputError, match=message):
             export_sentence_transformer(encoder, Output(place, overwrite=overwrite), max_length=16)
     assert sorted(foreign.rglob("*")) == before

@@ -152,7 +152,7 @@ def test_an_encoder_is_no_cross_encoder_and_lengths_are_checked(tmp_path: Path) 
 def test_nothing_foreign_is_replaced_and_the_same_is_done(export: Callable[..., Path], tmp_path: Path) -> None:
     base = classifier(tmp_path / "base")
     before = (base / "model.safetensors").read_bytes()
-    with pytest.raises(InputError, match="the checkpoint, which would be lost"):
+    with pytest.raises(InputError, match="the checkpoint, and would replace it"):
         export(base, Output(base, overwrite=True))
     with pytest.raises(InputError, match="was not written by hf_dense"):
         export(base, Output(classifier(tmp_path / "other", labels=2), overwrite=True))

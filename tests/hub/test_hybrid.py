@@ -218,7 +218,7 @@ def test_the_same_is_done_and_another_is_refused_or_replaces(exported: Path, tmp
     export_hybrid(checkpoint, Output(out, overwrite=True), max_length=22, sparse=7)
     assert load_hybrid(out)[1].sparse == 7
     retriever = write_retriever(tmp_path / "retriever")
-    for place, message in ((checkpoint, "which would be lost"), (retriever, r"another kind of output \(retriever")):
+    for place, message in ((checkpoint, "and would replace it"), (retriever, r"another kind of output \(retriever")):
         with pytest.raises(InputError, match=message):
             export_hybrid(checkpoint, Output(place, overwrite=True), max_length=22, sparse=SPARSE)
 

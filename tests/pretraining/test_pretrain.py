@@ -371,6 +371,29 @@ def test_other_weights_under_the_same_name_are_another_backbone(tmp_path: Path) 
                 pretrain(options, tiny_arguments(tmp_path / "out", max_steps=1, seed=7))
 
 
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"chunk": 4}, "chunk is 4"),
+        ({"corpus": "{tmp}/short.jsonl"}, "shorter than 2 tokens"),
+        ({"streaming": True, "method": "cocondenser"}, "leave out --streaming"),
+    ],
+)
+def test_a_run_that_cannot_be_replaces_nothing(finished: Path, changes: dict[str, Any], sentence: str) -> None:
+    (finished / "short.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
+    before = contents(finished / "out")
+    with pytest.raises(InputError, match=sentence):
+        again(finished, overwrite=True, **changes)
+    assert contents(finished / "out") == before
+
+
+def test_a_result_that_is_gone_is_not_done(tmp_path: Path) -> None:
+    pretrain(tiny_options(tmp_path), tiny_arguments(tmp_path / "out", max_steps=1))
+    (tmp_path / "out" / "trainer_state.json").unlink()
+    with pytest.raises(InputError, match="is gone, although the training is complete"):
+        pretrain(tiny_options(tmp_path), tiny_arguments(tmp_path / "out", max_steps=1))
+
+
 def test_a_second_run_at_the_same_time_is_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     second, first = (tiny_arguments(tmp_path / "out", max_steps=1) for _ in range(2))
 
@@ -391,7 +414,7 @@ def test_what_is_not_ours_is_not_written_to(tmp_path: Path) -> None:
     before = contents(tmp_path)
     with pytest.raises(InputError, match="was not written by hf_dense"):
         pretrain(options, tiny_arguments(tmp_path / "thesis"))
-    with pytest.raises(InputError, match="holds the corpus, which would be lost"):
+    with pytest.raises(InputError, match="holds the corpus, and would replace it"):
         pretrain(options, tiny_arguments(tmp_path))
     assert contents(tmp_path) == before
 

@@ -54,7 +54,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(corpus: Dataset, tmp_path:
         with pytest.raises(InputError, match=message):
             build_index(model, bad, tmp_path / "index")
     assert not (tmp_path / "index").exists()
-    with pytest.raises(InputError, match="is the model, which would be lost"):
+    with pytest.raises(InputError, match="is the model, and would replace it"):
         build_index(model, corpus, model)
     with pytest.raises(InputError, match="gives hybrid vectors"):
         build_index(write_hybrid(tmp_path / "dupmae", 8, 20), corpus, tmp_path / "index")

@@ -243,7 +243,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize("word", [None, "last", "true", "True"])
+@pytest.mark.parametrize("word", [None, "none", "last", "true", "True"])
 def test_a_run_goes_on_from_its_newest_complete_checkpoint(run: Path, word: str | None) -> None:
     assert chosen(run, word) == str(run / "checkpoint-10")
 

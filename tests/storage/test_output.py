@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hf_dense.errors import InputError
+from hf_dense.storage import output as output_module
 from hf_dense.storage.fingerprints import fingerprint_path
 from hf_dense.storage.manifest import MANIFEST, Manifest
 from hf_dense.storage.output import Output, Source
@@ -138,7 +139,7 @@ def test_another_kind_is_not_replaced(tmp_path: Path) -> None:
 def test_a_source_or_what_holds_it_is_not_replaced(tmp_path: Path, place: str) -> None:
     (tmp_path / "data" / "in").mkdir(parents=True)
     source = {"corpus": Source(str(tmp_path / "data" / "in"), "f")}
-    with pytest.raises(InputError, match="the corpus, which would be lost"):
+    with pytest.raises(InputError, match="the corpus, and would replace it"):
         Output(tmp_path / place, overwrite=True).stage("corpus", {}, source)
 
 
@@ -146,9 +147,9 @@ def test_a_source_or_what_holds_it_is_not_replaced(tmp_path: Path, place: str) -
 def test_the_working_directory_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     make(tmp_path / "work" / "out")
     monkeypatch.chdir(tmp_path / "work" / "out")
-    with pytest.raises(InputError, match="the working directory, which would be lost"):
+    with pytest.raises(InputError, match="the working directory, and would replace it"):
         make(Path(place), "b", overwrite=True)
-    with pytest.raises(InputError, match="the working directory, which would be lost"):
+    with pytest.raises(InputError, match="the working directory, and would replace it"):
         Output(Path(place), overwrite=True).occupy("corpus", {})
 
 
@@ -337,6 +338,18 @@ def test_a_folder_is_worked_in_again(tmp_path: Path) -> None:
     (tmp_path / "run" / "results.md").write_text("what somebody wrote")
     with pytest.raises(InputError, match=r"results\.md is not as hf_dense wrote it"):
         out.occupy("evaluations", {}, claims=["results.md"], again=True)
+
+
+def test_a_folder_outlives_versions_and_keeps_its_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Output(tmp_path / "run")
+    with out.occupy("evaluations", {}, again=True) as work:
+        work.facts["rows"] = ["a"]
+        work.complete()
+    monkeypatch.setattr(output_module, "__version__", "99")
+    with out.occupy("evaluations", {}, again=True) as work:  # and is killed
+        assert work.facts == {"rows": ["a"]}
+    with out.occupy("evaluations", {}, again=True) as work:
+        assert work.facts == {"rows": ["a"]}
 
 
 def test_fingerprints_are_of_contents(tmp_path: Path) -> None:
