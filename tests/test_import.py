@@ -68,11 +68,13 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         "import hf_dense",
         "from transformers import AutoModel; import hf_dense",
         "import hf_dense; from transformers import AutoModel",
-        "import hf_dense; import transformers.modeling_layers",  # imports the Auto classes half way through itself
-        "import hf_dense; from transformers import AutoTokenizer",
-        "import hf_dense; import sentence_transformers",
-        "from hf_dense import RetroMAEConfig",
-        "from hf_dense.modeling.bottleneck_attention import near",
+        pytest.param(
+            "import hf_dense; import transformers.modeling_layers", marks=pytest.mark.slow
+        ),  # imports the Auto classes half way through itself
+        pytest.param("import hf_dense; from transformers import AutoTokenizer", marks=pytest.mark.slow),
+        pytest.param("import hf_dense; import sentence_transformers", marks=pytest.mark.slow),
+        pytest.param("from hf_dense import RetroMAEConfig", marks=pytest.mark.slow),
+        pytest.param("from hf_dense.modeling.bottleneck_attention import near", marks=pytest.mark.slow),
     ],
 )
 def test_checkpoints_load_without_remote_code(first: str, checkpoint: Path) -> None:

@@ -96,7 +96,7 @@ def _run_stages(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Non
     from hf_dense.evaluation.retrieval import build_task
     from hf_dense.experiments.pipeline_results import measure_stages
     from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
-    from hf_dense.storage.process_group import is_main_process
+    from hf_dense.storage.process_group import alone, is_main_process, wait_for_everyone
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("hf_dense").setLevel(logging.INFO)
@@ -110,7 +110,9 @@ def _run_stages(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Non
     build_task(pipeline.collection, measure_on)  # raises where nothing can be measured
     models = run_pipeline(pipeline, command_line(arguments))
     if is_main_process():
-        print(measure_stages(pipeline, models, measure_on))
+        with alone():
+            print(measure_stages(pipeline, models, measure_on))
+    wait_for_everyone()
 
 
 def _run_single(arguments: argparse.Namespace, values: Mapping[str, Any]) -> None:

@@ -44,7 +44,7 @@ from hf_dense.hub.loading import load_retriever
 from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.dense import check_kind
 from hf_dense.storage.manifest import Manifest
-from hf_dense.storage.output import Output, Source, check_place
+from hf_dense.storage.output import Output
 
 logger = logging.getLogger(__name__)
 
@@ -156,7 +156,9 @@ def run_pipeline(pipeline: Pipeline, command: str = "") -> dict[str, Path]:
     """
     run = _Run(pipeline, Output(Path(pipeline.out), pipeline.overwrite, command))
     run.check()
-    with run.output.occupy(KIND, {}, reads=(pipeline.collection, pipeline.model), again=True) as work:
+    others = [pipeline.mined.get("filter_by"), (pipeline.reranker or {}).get("base")]
+    reads = [pipeline.collection, pipeline.model, *filter(None, others)]
+    with run.output.occupy(KIND, {}, reads=reads, again=True) as work:
         models = run.run()
         work.complete()
     return models
@@ -179,11 +181,7 @@ class _Run:
 
     def check(self) -> None:
         """Raise `InputError` where a stage, were it the last one, could not use what it is given."""
-        given = self.given
-        read = {"collection": given.collection, "model": given.model, "cross-encoder": given.mined.get("filter_by", "")}
-        read["base of the re-ranker"] = (given.reranker or {}).get("base", "")
-        check_place(self.output.path, {what: Source(name, "") for what, name in read.items() if name})
-        passages = len(self.judged.ids)
+        given, passages = self.given, len(self.judged.ids)
         check_kind(given.mined.get("kind", "exact"), passages)
         if given.mined.get("filter_by"):
             load_reranker(given.mined["filter_by"])

@@ -235,7 +235,8 @@ def _train(work: Occupied, options: PretrainingOptions, training: TrainingArgume
     if is_main_process():
         lineage = lineage_of(options.backbone) if options.backbone else []
         work.facts |= {"steps": trainer.state.global_step, "seconds": time.perf_counter() - clock, "lineage": lineage}
-        write_model_card(work.path, replace(work.manifest, facts=work.facts))
+        if work.claim("README.md"):
+            write_model_card(work.path, replace(work.manifest, facts=work.facts))
     work.complete()
 
 

@@ -31,7 +31,7 @@ class Manifest:
         made_from: all that the result depends on, by name: fingerprints of what was read, settings, our version.
         sources: the names (paths, Hub ids) of what was read, for people; they do not decide anything.
         files: paths from the directory, and bytes, of the files that are ours.
-        claims: names in the directory that a running work has to itself, with all that is below them; `*` is any text.
+        claims: names in the directory that work has to itself while it runs, with all below them; `*` is any text.
         command: what wrote it.
         licence: of the content.
         seed: of all draws.
@@ -121,13 +121,18 @@ def remove_ours(directory: Path) -> None:
             Path(place).rmdir()
 
 
+def is_claimed(name: str, manifest: Manifest) -> bool:
+    """Whether a file, by its path from the directory, is below a name that the manifest claims."""
+    return any(Path(Path(name).parts[0]).match(claim) for claim in manifest.claims)
+
+
 def _is_ours(path: Path, owner: Path, manifest: Manifest | None) -> bool:
     if manifest is None:
         return False
     if path.name == MANIFEST or path.name.startswith(OWN_PREFIX):
         return path.parent == owner
     name = path.relative_to(owner)
-    if any(Path(name.parts[0]).match(claim) for claim in manifest.claims):
+    if manifest.state == RUNNING and is_claimed(name.as_posix(), manifest):
         return True
     listed = manifest.files.get(name.as_posix())
     return listed is not None and (manifest.state == RUNNING or listed == path.lstat().st_size)

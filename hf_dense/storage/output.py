@@ -31,6 +31,7 @@ from hf_dense.storage.manifest import (
     Manifest,
     difference,
     foreign_file,
+    is_claimed,
     list_files,
     remove_ours,
 )
@@ -464,24 +465,37 @@ class Occupied:
                 with plain_errors(self.path):
                     raise error
 
+    def claim(self, name: str) -> bool:
+        """Whether a file may be written that was not claimed at the start; not where somebody's is in its place."""
+        if (self.path / name).exists() and not is_claimed(name, self.manifest):
+            return False
+        self.manifest = replace(self.manifest, claims=(*self.manifest.claims, name))
+        self.record()
+        return True
+
     def record(self) -> None:
-        """Name in the manifest what is here by now as ours; to be called after what is written that is not claimed."""
+        """Keep facts and claims for a run that goes on if this one is killed."""
         self._save(RUNNING)
 
     def complete(self) -> None:
-        """Mark the work as complete, when all processes are done with it."""
+        """Mark the work as complete, when all processes are done with it; what is claimed is listed as ours."""
         wait_for_everyone()
         self._save(COMPLETE)
         wait_for_everyone()
 
     def _save(self, state: str) -> None:
         if is_main_process():
-            replace(self.manifest, state=state, files=list_files(self.path), facts=self.facts).save(self.path)
+            before, there = Manifest.load(self.path), list_files(self.path)
+            known = {} if before is None else before.files
+            files = {name: size for name, size in there.items() if name in known or is_claimed(name, self.manifest)}
+            replace(self.manifest, state=state, files=files, facts=self.facts).save(self.path)
 
     def _check(self) -> str:
         """What is to be done; raises where the directory, or a file that we would write over, is not ours."""
         state = _state(self.path, self.manifest, self.output.overwrite)
         found = Manifest.load(self.path)
+        if state == RESUMED and not self.again and (foreign := foreign_file(self.path)):
+            raise InputError(f"{foreign} was not written by hf_dense; move it away, so that the work can go on.")
         if self.again and found is not None and found.state == COMPLETE and state == DONE:
             claimed = [file for name in self.manifest.claims for file in self.path.glob(name) if file.is_file()]
             for file in claimed:

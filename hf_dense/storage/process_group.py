@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from accelerate import PartialState
 
 Found = TypeVar("Found")
+
+_is_alone = False
 
 
 def process_state() -> PartialState:
@@ -33,13 +36,28 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """Let one process decide and write by itself, inside of this, while the others do something else or wait."""
+    global _is_alone
+    _is_alone = True
+    try:
+        yield
+    finally:
+        _is_alone = False
+
+
+def _are_several() -> bool:
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _is_alone
+
+
 def decide_together(decide: Callable[[], Found]) -> Found:
     """What `decide` gives on the first process, on every process.
 
     Raises:
         InputError: it raised one; so do all processes then, and none waits for another.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
+    if not _are_several():
         return decide()
     from accelerate.utils import broadcast_object_list
 
@@ -57,7 +75,7 @@ def decide_together(decide: Callable[[], Found]) -> Found:
 
 def wait_for_everyone() -> None:
     """Wait until all processes are here."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if _are_several():
         process_state().wait_for_everyone()
 
 

@@ -67,6 +67,7 @@ print(json.dumps([[row["id"], row["title"], row["text"]] for row in parquet.read
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "dataset"),
     [

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "extending.md"
 BLOCK = re.compile(r"(?:<!-- (file|row): (\S+) -->\n)?```(python|bash)\n(.*?)```", re.DOTALL)
@@ -36,6 +38,7 @@ def run(command: list[str], directory: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_page_adds_a_method(tmp_path: Path) -> None:
     copy(tmp_path)
     printed = []

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from tiny_retriever import write_dataset, write_encoder, write_retriever
 
@@ -21,6 +22,7 @@ def run(*words: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_stage_by_stage(tmp_path: Path) -> None:
     data = write_dataset(tmp_path / "data")
     retriever, encoder = write_retriever(tmp_path / "retriever"), write_encoder(tmp_path / "encoder")

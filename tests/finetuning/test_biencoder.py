@@ -164,7 +164,7 @@ def test_a_foreign_directory_is_not_touched(retriever: Path, pairs: Dataset, tmp
     (tmp_path / "run" / "checkpoint-4" / "thesis.tex").write_text("years of work")
     with pytest.raises(InputError, match="was not written by hf_dense"):
         finetune(retriever, pairs, arguments(tmp_path / "run", overwrite=True))
-    with pytest.raises(InputError, match="would be lost"):
+    with pytest.raises(InputError, match=r"would replace it"):
         finetune(retriever, pairs, arguments(retriever, overwrite=True))
     assert (tmp_path / "run" / "checkpoint-4" / "thesis.tex").exists()
 

@@ -97,6 +97,7 @@ def of_half(rank: int, directory: str) -> None:
     distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_loss_and_gradients_of_one(tmp_path: Path) -> None:
     multiprocessing.spawn(of_half, (str(tmp_path),), nprocs=2)
     sides = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]

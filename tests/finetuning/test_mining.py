@@ -259,7 +259,7 @@ def test_what_is_read_and_what_is_foreign_is_not_replaced(
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "README.md").write_text("years of work")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(InputError, match=r"would be lost|was not written by hf_dense"):
+    with pytest.raises(InputError, match=r"would replace it|was not written by hf_dense"):
         mine_negatives(tmp_path / "model", collection, Output(tmp_path / place, overwrite=True))
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 

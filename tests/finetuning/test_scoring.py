@@ -210,7 +210,7 @@ def test_what_is_no_teacher_is_refused(collection: Path, mined: Path, tmp_path: 
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     for place in (tmp_path / "mine", mined, collection):
         before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
-        with pytest.raises(InputError, match=r"was not written by hf_dense|would be lost"):
+        with pytest.raises(InputError, match=r"was not written by hf_dense|would replace it"):
             score_lists(tmp_path / "teacher", mined, collection, Output(place, overwrite=True))
         assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
 

@@ -269,6 +269,7 @@ print(json.dumps([vectors, ModelCard.load("someone/hybrid").text, list_repo_file
 """
 
 
+@pytest.mark.slow
 def test_what_is_pushed_loads_from_the_hub(hub_client: Callable[..., Any], tmp_path: Path) -> None:
     torch.manual_seed(0)
     DupMAEForPreTraining(DupMAEConfig(backbone_config=tiny_config())).save_pretrained(tmp_path / "dupmae")

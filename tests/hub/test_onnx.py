@@ -30,7 +30,12 @@ TEXTS = ["a b c", "some longer words here", "zz", "x y z " * 30]
 @needs_onnx
 @pytest.mark.parametrize(
     ("backbone", "pooling", "normalize"),
-    [("bert", "cls", True), ("distilbert", "mean", False), ("mpnet", "cls", False), ("modernbert", "mean", True)],
+    [
+        ("bert", "cls", True),
+        ("distilbert", "mean", False),
+        pytest.param("mpnet", "cls", False, marks=pytest.mark.slow),
+        pytest.param("modernbert", "mean", True, marks=pytest.mark.slow),
+    ],
 )
 def test_the_file_gives_the_models_vectors(backbone: str, pooling: str, normalize: bool, tmp_path: Path) -> None:
     import onnxruntime

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, distributed, multiprocessing
 
@@ -27,6 +28,7 @@ def run_process(rank: int, directory: str) -> None:
     distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_loss_and_gradient_of_one(tmp_path: Path) -> None:
     multiprocessing.spawn(run_process, args=(str(tmp_path),), nprocs=2)
     parts = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]

@@ -118,8 +118,14 @@ def test_a_batch_is_what_the_mapped_corpus_gives(tmp_path: Path) -> None:
     assert all(torch.equal(left[key], right[key]) for left, right in pairs for key in left | right)
 
 
-@pytest.mark.parametrize("method", ["retromae", "cotmae", "query_cotmae", "simlm", "dupmae"])
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("method", "workers"),
+    [
+        ("retromae", 0),
+        ("simlm", 1),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ("cotmae", "query_cotmae", "dupmae")),
+    ],
+)
 def test_an_interrupted_run_ends_with_the_weights_of_an_uninterrupted_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, workers: int
 ) -> None:

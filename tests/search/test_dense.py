@@ -56,7 +56,9 @@ def test_a_corpus_smaller_than_k_is_found_whole() -> None:
     assert (np.sort(indices, axis=1) == np.arange(5)).all()
 
 
-@pytest.mark.parametrize(("kind", "least"), [("flat", 1.0), ("hnsw", 0.9), ("ivfpq", 0.3)])
+@pytest.mark.parametrize(
+    ("kind", "least"), [("flat", 1.0), ("hnsw", 0.9), pytest.param("ivfpq", 0.3, marks=pytest.mark.slow)]
+)
 def test_indexes_find_what_exact_search_finds(tmp_path: Path, kind: str, least: float) -> None:
     vectors, queries = write_blocks(tmp_path, random_vectors(1500, 0), 400), random_vectors(20, 1)
     scores, indices = searcher(vectors)(queries, 10)

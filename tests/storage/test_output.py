@@ -295,13 +295,15 @@ def test_a_killed_replacement_is_finished_or_undone_by_the_next_run(tmp_path: Pa
 
 def test_work_in_a_directory_goes_on_and_is_done(tmp_path: Path) -> None:
     out = Output(tmp_path / "run")
-    with out.occupy("training", {"rate": 1}, claims=["checkpoint-*"]) as work:  # and stops before it is complete
+    with out.occupy(
+        "training", {"rate": 1}, claims=["checkpoint-*", "weights"]
+    ) as work:  # and stops before it is complete
         assert not work.resumed
         (work.path / "checkpoint-1").mkdir()
         (work.path / "checkpoint-1" / "weights").write_text("1")
     with pytest.raises(InputError, match=r"unfinished work made from another rate \(1, now 2\)"):
         out.occupy("training", {"rate": 2})
-    with out.occupy("training", {"rate": 1}, claims=["checkpoint-*"]) as work:
+    with out.occupy("training", {"rate": 1}, claims=["checkpoint-*", "weights"]) as work:
         assert work.resumed
         (work.path / "weights").write_text("2")
         work.complete()
@@ -310,6 +312,15 @@ def test_work_in_a_directory_goes_on_and_is_done(tmp_path: Path) -> None:
         out.occupy("training", {"rate": 2})
     with Output(tmp_path / "run", overwrite=True).occupy("training", {"rate": 2}) as work:
         assert [entry.name for entry in work.path.iterdir() if not entry.name.startswith(".")] == [MANIFEST]
+
+
+def test_what_was_changed_in_complete_work_is_not_deleted(tmp_path: Path) -> None:
+    with Output(tmp_path / "run").occupy("training", {"rate": 1}, claims=["config.json"]) as work:
+        (work.path / "config.json").write_text("1")
+        work.complete()
+    (tmp_path / "run" / "config.json").write_text("what somebody wrote")
+    with pytest.raises(InputError, match=r"config\.json is not as hf_dense wrote it"):
+        Output(tmp_path / "run", overwrite=True).occupy("training", {"rate": 2}, claims=["config.json"])
 
 
 def test_work_that_fails_before_it_writes_leaves_nothing(tmp_path: Path) -> None:
@@ -368,3 +379,32 @@ def test_fingerprints_are_of_contents(tmp_path: Path) -> None:
     before = fingerprint_path(documents)
     (documents / "README.md").write_text("b")  # where we did not write it, it is a text like others
     assert fingerprint_path(documents) != before
+
+
+def test_what_comes_into_work_is_never_taken_for_ours(tmp_path: Path) -> None:
+    out = Output(tmp_path / "run", overwrite=True)
+    for again in (False, True):
+        path = tmp_path / f"run-{again}"
+        out = Output(path, overwrite=True)
+        with out.occupy("training", {"rate": 1}, claims=["weights"], again=again) as work:
+            (path / "weights").write_text("1")
+            (path / "thesis.tex").write_text("years of work")
+            (path / "README.md").write_text("a card that somebody wrote")
+            assert not work.claim("README.md")
+            assert work.claim("log.txt")
+            (path / "log.txt").write_text("ours")
+            work.complete()
+        manifest = Manifest.load(path)
+        assert manifest is not None
+        assert sorted(manifest.files) == ["log.txt", "weights"]
+        with pytest.raises(InputError, match=r"README\.md|thesis"):
+            out.occupy("training", {"rate": 2}, again=again)
+
+
+def test_work_does_not_go_on_beside_what_somebody_put_there(tmp_path: Path) -> None:
+    out = Output(tmp_path / "run")
+    with out.occupy("training", {}, claims=["weights"]) as work:  # and stops before it is complete
+        (work.path / "weights").write_text("1")
+    (tmp_path / "run" / "README.md").write_text("a card that somebody wrote")
+    with pytest.raises(InputError, match=r"README\.md was not written by hf_dense; move it away"):
+        out.occupy("training", {}, claims=["weights"])
