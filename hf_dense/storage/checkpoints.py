@@ -191,5 +191,5 @@ def _check_origin(checkpoint: Path, manifest: Manifest) -> None:
     if run is None or run.kind != manifest.kind:
         what = "nothing says what run it is of" if run is None else f"it is of another kind of run ({run.kind})"
         raise InputError(f"{checkpoint} cannot be resumed from: {what}; name a checkpoint of this {manifest.kind}.")
-    if other := difference(run.made_from, manifest.made_from):
+    if other := difference(run.made_from, manifest.made_from, (run.sources, manifest.sources)):
         raise InputError(f"{checkpoint} is of a run with {other}; name a checkpoint of the same run, or start anew.")

@@ -66,8 +66,15 @@ class Manifest:
             return None
 
 
-def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+def difference(
+    before: Mapping[str, Any], now: Mapping[str, Any], names: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+) -> str | None:
     """The first thing in which two `made_from` differ, as a sentence has it; None where nothing does.
+
+    Args:
+        before: of an output that is there.
+        now: of the one that is wanted.
+        names: of the sources of both, which are shown in place of fingerprints.
 
     >>> difference({"corpus": "aa", "length": 128}, {"corpus": "aa", "length": 64})
     'another length (128, now 64)'
@@ -77,8 +84,11 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             if inner := difference(old, new):
                 return inner
+        elif old != new and name in names[0] and names[0][name] == names[1].get(name):
+            return f"another {name} ({names[0][name]}, whose content has changed)"
         elif old != new:
-            return f"another {name} ({_shown(old)}, now {_shown(new)})"
+            shown = [sources.get(name) or _shown(value) for sources, value in zip(names, (old, new), strict=True)]
+            return f"another {name} ({shown[0]}, now {shown[1]})"
     return None
 
 

@@ -196,7 +196,7 @@ def _state(path: Path, wanted: Manifest, overwrite: bool) -> str:
         raise InputError(
             f"{path} holds another kind of output ({found.kind}, not {wanted.kind}); name another directory."
         )
-    other = difference(found.made_from, wanted.made_from)
+    other = difference(found.made_from, wanted.made_from, (found.sources, wanted.sources))
     if other is None:
         return DONE if found.state == COMPLETE else RESUMED
     if not overwrite:

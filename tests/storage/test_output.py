@@ -408,3 +408,16 @@ def test_work_does_not_go_on_beside_what_somebody_put_there(tmp_path: Path) -> N
     (tmp_path / "run" / "README.md").write_text("a card that somebody wrote")
     with pytest.raises(InputError, match=r"README\.md was not written by hf_dense; move it away"):
         out.occupy("training", {}, claims=["weights"])
+
+
+def test_what_differs_is_said_by_its_name(tmp_path: Path) -> None:
+    def made_of(name: str, fingerprint: str) -> None:
+        with Output(tmp_path / "out").stage("corpus", {}, {"model": Source(name, fingerprint)}):
+            pass
+
+    made_of("me/one", "1")
+    made_of("me/moved", "1")  # a name decides nothing
+    with pytest.raises(InputError, match=r"made from another model \(me/one, now me/two\)"):
+        made_of("me/two", "2")
+    with pytest.raises(InputError, match=r"another model \(me/one, whose content has changed\)"):
+        made_of("me/one", "2")
