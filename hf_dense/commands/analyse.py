@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hf_dense.commands.output import add_output_arguments, output_of
 from hf_dense.errors import InputError
-from hf_dense.storage.output import Source
+from hf_dense.storage.places import Source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ from typing import Any, Final
 from huggingface_hub import DatasetCard, DatasetCardData
 
 from hf_dense.storage.files import write_text
-from hf_dense.storage.output import Staged
+from hf_dense.storage.staged import Staged
 
 _SIZES: Final = (
     ("n<1K", 10**3),

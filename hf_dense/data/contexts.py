@@ -25,7 +25,9 @@ from hf_dense.data.sentences import split_sentences
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_rows
-from hf_dense.storage.output import Output, Source, Staged
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
+from hf_dense.storage.staged import Staged
 
 CONTEXTS: Final = ("neighbour", "near", "overlap", "random")
 _REACH = 100  # spans to either side among which a random one is drawn

@@ -23,7 +23,7 @@ from hf_dense.data.corpus import table_files
 from hf_dense.data.pages import PAGES, UnreadableError, read_page
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_files, fingerprint_values
-from hf_dense.storage.output import Source
+from hf_dense.storage.places import Source
 
 MAX_BYTES: Final = 10_000_000  # of one document; books are below 5 million characters
 

@@ -40,8 +40,10 @@ from hf_dense.storage.fingerprints import (
     fingerprint_values,
     fingerprint_weights,
 )
-from hf_dense.storage.output import Output, Source, Staged
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import is_main_process, process_state, wait_for_everyone
+from hf_dense.storage.staged import Staged
 
 Kind = Literal["queries", "continuation"]
 

@@ -28,7 +28,8 @@ from hf_dense.data.tokenizers import train_tokenizer
 from hf_dense.errors import InputError
 from hf_dense.storage.checkpoints import decisive, newest_checkpoint, train
 from hf_dense.storage.fingerprints import fingerprint_rows
-from hf_dense.storage.output import Output, Source
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import is_main_process
 
 _COLUMNS = {"queries": ("passage", "query"), "continuation": ("text",)}

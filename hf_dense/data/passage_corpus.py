@@ -36,7 +36,8 @@ from hf_dense.data.passages import (
 )
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
-from hf_dense.storage.output import Output, Staged
+from hf_dense.storage.output import Output
+from hf_dense.storage.staged import Staged
 
 Titles = Literal["column", "text"]
 Repeats = Literal["keep", "exact", "near"]

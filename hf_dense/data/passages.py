@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from hf_dense.data.sentences import split_sentences
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_tokenizer
-from hf_dense.storage.output import Source
+from hf_dense.storage.places import Source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -23,7 +23,9 @@ from hf_dense.data.schemas import ANSWERED, CORPUS, QRELS, QUERIES, TRAINING
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_files
-from hf_dense.storage.output import Output, Source, Staged
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
+from hf_dense.storage.staged import Staged
 
 _BATCH = 10_000
 _COLUMNS: Final = ("id", "title", "text", "document", "position")

@@ -24,7 +24,8 @@ from hf_dense.evaluation.tasks import expand, label, local_task, public_task
 from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_path
 from hf_dense.storage.manifest import Manifest
-from hf_dense.storage.output import Occupied, Output
+from hf_dense.storage.occupied import Occupied
+from hf_dense.storage.output import Output
 
 logger = logging.getLogger(__name__)
 

@@ -32,7 +32,9 @@ from hf_dense.hub.loading import load_encoder, load_tokenizer, quiet_loading
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
 from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_values
-from hf_dense.storage.output import Output, Source, Staged
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
+from hf_dense.storage.staged import Staged
 
 HUB_NAME: Final = "nyu-mll/glue"
 SCHEDULE: Final[dict[str, Any]] = {

@@ -31,7 +31,8 @@ from hf_dense.evaluation.significance import compare_paired
 from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_path
 from hf_dense.storage.manifest import Manifest
-from hf_dense.storage.output import Output, Source
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 from hf_dense.storage.provenance import describe_run
 
 _CASES: Final = 5

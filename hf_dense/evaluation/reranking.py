@@ -19,7 +19,8 @@ from hf_dense.evaluation.runner import Found, Protocol, Rankings, run_protocol
 from hf_dense.search.candidates import candidate_texts, rank_candidates
 from hf_dense.storage.fingerprints import fingerprint_path
 from hf_dense.storage.manifest import Manifest
-from hf_dense.storage.output import Output, Source
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 
 
 class FirstPassages(Protocol):

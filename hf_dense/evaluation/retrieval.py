@@ -28,7 +28,8 @@ from hf_dense.evaluation.runner import (
     run_protocol,
 )
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_values
-from hf_dense.storage.output import Output, Source
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 
 _SUBSET: Final = "default"  # of a local task
 _SCORES_FILE: Final = "scores.json"

@@ -21,7 +21,9 @@ from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.search.candidates import load_ranker
 from hf_dense.search.fingerprints import model_source
 from hf_dense.search.first_stage import BM25, Search
-from hf_dense.storage.output import Output, Source, Staged
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
+from hf_dense.storage.staged import Staged
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,8 @@ from hf_dense.pretraining.pretrain import PretrainingOptions, pretrain
 from hf_dense.search.first_stage import BM25
 from hf_dense.storage.fingerprints import fingerprint_tokenizer
 from hf_dense.storage.manifest import Manifest
-from hf_dense.storage.output import Output, Source
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 
 PRETRAINING: dict[str, Any] = {  # of small encoders from random weights; docs/evidence.md
     "max_steps": 4000,

@@ -32,7 +32,9 @@ from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer
 from hf_dense.pretraining.pretrain import PretrainingOptions
 from hf_dense.storage.fingerprints import fingerprint_tokenizer, fingerprint_values, fingerprint_weights
 from hf_dense.storage.manifest import COMPLETE, Manifest
-from hf_dense.storage.output import Occupied, Output, Source
+from hf_dense.storage.occupied import Occupied
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 
 _WRITTEN = ("sweep.md", "sweep.png", "sweep.json", "logs")
 
@@ -58,7 +60,7 @@ def run_sweep(options: SweepOptions, command: Sequence[str] = ()) -> list[Row]:
     _check(options, runs)
     some = next(iter(runs.values())).settings
     with _occupy(options, some) as work:
-        out = work.output
+        out = Output(work.path, options.overwrite)
         if options.model and not options.backbone:
             for seed in options.seeds:
                 _untrained_like(options.model, seed, out.at(f"untrained-seed{seed}"))

@@ -42,7 +42,8 @@ from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.loading import load_retriever
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.storage.fingerprints import fingerprint_rows
-from hf_dense.storage.output import Output, Source
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 
 Features = Mapping[str, Any]
 

@@ -20,7 +20,7 @@ from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_texts
-from hf_dense.storage.output import Source
+from hf_dense.storage.places import Source
 
 logger = logging.getLogger(__name__)
 

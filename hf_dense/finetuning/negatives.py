@@ -27,8 +27,10 @@ from hf_dense.errors import InputError
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.dense import Floats, Indices
 from hf_dense.search.fingerprints import model_source
-from hf_dense.storage.output import Output, Source, Staged
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import is_main_process
+from hf_dense.storage.staged import Staged
 
 KIND: Final = "training lists"  # of output
 DEPTH: Final = 200

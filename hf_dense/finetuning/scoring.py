@@ -27,8 +27,10 @@ from hf_dense.finetuning.negatives import DEPTH, KIND, Origin, write_lists_card
 from hf_dense.search.cross_encoder import _check_batch, _scores, load_reranker
 from hf_dense.search.fingerprints import cross_encoder_source
 from hf_dense.storage.files import replaced_file
-from hf_dense.storage.output import Output, Source, Staged
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import process_state
+from hf_dense.storage.staged import Staged
 
 _PIECE: Final = 100  # queries
 

@@ -20,7 +20,8 @@ from hf_dense.hub.lineage import lineage_of
 from hf_dense.storage.checkpoints import checkpoint_to_resume, decisive, occupy_training, train
 from hf_dense.storage.fingerprints import fingerprint_values
 from hf_dense.storage.manifest import MANIFEST
-from hf_dense.storage.output import Output, Source
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import is_main_process
 
 _CLAIMS: Final = ("refresh-*", "eval")

@@ -20,8 +20,10 @@ from hf_dense.hub.lineage import lineage_of
 from hf_dense.hub.loading import drop_pooler, is_cross_encoder, load_encoder, load_tokenizer, quiet_loading
 from hf_dense.methods import METHODS
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
-from hf_dense.storage.output import Output, Source, Staged
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import is_main_process
+from hf_dense.storage.staged import Staged
 
 PoolingMode = Literal["cls", "mean"]
 Similarity = Literal["dot", "cosine"]

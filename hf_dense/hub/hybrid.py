@@ -26,7 +26,8 @@ from hf_dense.hub.loading import drop_pooler, load_tokenizer, quiet_loading
 from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.modeling.modeling_dupmae import DupMAEConfig, DupMAEForPreTraining
-from hf_dense.storage.output import Output, Staged
+from hf_dense.storage.output import Output
+from hf_dense.storage.staged import Staged
 
 logger = logging.getLogger(__name__)
 

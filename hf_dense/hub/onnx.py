@@ -18,7 +18,8 @@ from hf_dense.errors import InputError
 from hf_dense.hub.export import write_export
 from hf_dense.hub.fingerprints import retriever_fingerprint
 from hf_dense.hub.loading import load_retriever
-from hf_dense.storage.output import Output, Staged
+from hf_dense.storage.output import Output
+from hf_dense.storage.staged import Staged
 
 _FILE, _OUTPUT = "model.onnx", "sentence_embedding"
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")

@@ -43,7 +43,9 @@ from hf_dense.storage.fingerprints import (
     fingerprint_tokenizer,
     fingerprint_weights,
 )
-from hf_dense.storage.output import Occupied, Output, Source
+from hf_dense.storage.occupied import Occupied
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import decide_together, is_main_process
 
 __all__ = ["PretrainingOptions", "PretrainingResult", "pretrain"]

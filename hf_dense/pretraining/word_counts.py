@@ -19,7 +19,8 @@ from hf_dense.errors import InputError
 from hf_dense.pretraining.keywords import TABLE, Keywords, spell
 from hf_dense.pretraining.vocabulary import Vocabulary
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_tokenizer
-from hf_dense.storage.output import Output, Source
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 
 _ROWS: Final = 2000  # read at once
 

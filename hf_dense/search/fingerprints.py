@@ -12,7 +12,7 @@ from hf_dense.hub.fingerprints import retriever_fingerprint
 from hf_dense.hub.loading import load_retriever
 from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.storage.fingerprints import fingerprint_values
-from hf_dense.storage.output import Source
+from hf_dense.storage.places import Source
 
 _BM25: Final = {"stop words": "en", "stemmer": "english", "k1": 1.5, "b": 0.75, "method": "lucene"}
 

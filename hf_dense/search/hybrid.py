@@ -22,7 +22,8 @@ from hf_dense.search.dense import Floats, Indices
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_texts
-from hf_dense.storage.output import Output, Source
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 
 PRECISIONS: Final = ("float16", "float32")
 _BLOCK: Final = 20_000  # passages compared at once

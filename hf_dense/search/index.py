@@ -22,7 +22,8 @@ from hf_dense.search.dense import encode_corpus, encode_queries
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.storage.fingerprints import fingerprint_rows
 from hf_dense.storage.manifest import Manifest
-from hf_dense.storage.output import Output, Source
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 
 _COLUMNS = ("id", "title", "text")
 _KIND, _VECTORS, _PASSAGES = "index", "vectors.faiss", "passages.parquet"

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.errors import InputError
 from hf_dense.storage.manifest import Manifest, difference
-from hf_dense.storage.output import Occupied, Output, Source
+from hf_dense.storage.occupied import Occupied
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import decide_together
 
 if TYPE_CHECKING:

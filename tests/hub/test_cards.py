@@ -18,7 +18,8 @@ from hf_dense.errors import InputError
 from hf_dense.hub.cards import CARD_TEMPLATE, render_model_card, write_model_card
 from hf_dense.hub.lineage import Step, lineage_of
 from hf_dense.storage.manifest import COMPLETE, Manifest
-from hf_dense.storage.output import Output, Source
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 
 CARDS = Path(__file__).parents[2] / "model_cards"
 RUN = {

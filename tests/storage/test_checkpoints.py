@@ -34,7 +34,9 @@ from transformers import (
 
 from hf_dense.errors import InputError
 from hf_dense.storage.checkpoints import checkpoint_to_resume, decisive, newest_checkpoint, occupy_training, train
-from hf_dense.storage.output import Occupied, Output, Source
+from hf_dense.storage.occupied import Occupied
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 
 KINDS = ("transformers", "sentence", "cross")
 ARGUMENTS: dict[str, Any] = {

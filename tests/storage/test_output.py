@@ -15,7 +15,8 @@ from hf_dense.errors import InputError
 from hf_dense.storage import output as output_module
 from hf_dense.storage.fingerprints import fingerprint_path
 from hf_dense.storage.manifest import MANIFEST, Manifest
-from hf_dense.storage.output import Output, Source
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 
 
 def make(path: Path, text: str = "a", kind: str = "corpus", overwrite: bool = False, pieces: bool = False) -> bool:

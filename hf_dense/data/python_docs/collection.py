@@ -42,7 +42,9 @@ from hf_dense.data.python_docs.prose import letter_share
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES, SPLITS
 from hf_dense.errors import InputError
 from hf_dense.storage.files import write_text
-from hf_dense.storage.output import Output, Source, Staged
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
+from hf_dense.storage.staged import Staged
 
 MIN_QUERY_WORDS: Final = 3
 MAX_QUERY_WORDS: Final = 32

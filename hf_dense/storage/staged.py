@@ -1,0 +1,177 @@
+"""Outputs that are complete or absent."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from hf_dense.errors import InputError
+from hf_dense.storage.files import plain_errors
+from hf_dense.storage.manifest import COMPLETE, MANIFEST, OWN_PREFIX, Manifest, difference, list_files, remove_ours
+from hf_dense.storage.places import DONE, NEW, RESUMED, Lock, check_place, state_of
+from hf_dense.storage.process_group import is_main_process, wait_for_everyone
+
+_RESULT, _PIECES, _OLD = "result", "pieces", "old"  # in the directory of unfinished work
+
+
+@dataclass
+class Staged:
+    """An output that is made beside its place and put there when it is complete; used in a `with` statement.
+
+        with output.stage("corpus", settings, sources) as work:
+            if not work.done:
+                write(work.result)
+
+    Unfinished work stands in `<path>.partial`: the `result`, begun anew by every run, and `pieces`, with which a run
+    goes on that was killed. An output that is replaced stays in its place until the new one is complete.
+
+    Args:
+        path: where it belongs.
+        overwrite: whether an output that was made from something else is replaced.
+        manifest: of the output.
+        resumable: whether unfinished work is gone on with.
+
+    Attributes:
+        done: whether the same output is there already; nothing is to be written then.
+        resumed: whether there is unfinished work to go on with.
+        facts: to be put into the manifest.
+    """
+
+    path: Path
+    overwrite: bool
+    manifest: Manifest
+    resumable: bool
+    done: bool = False
+    resumed: bool = False
+    facts: dict[str, Any] = field(default_factory=dict)
+    _lock: Lock | None = None
+
+    def __post_init__(self) -> None:
+        check_place(self.partial)
+        self.done = self._check() == DONE
+        if self.done and not self.partial.exists():
+            return
+        self.partial.mkdir(parents=True, exist_ok=True)
+        self._lock = Lock(self.partial, self.path)
+        try:
+            self._restore()
+            state = self._check()
+            self.done, self.resumed = state == DONE, state == RESUMED
+            if self.done:
+                self._clear_up()
+            else:
+                self._begin()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For the other processes, which hold no lock."""
+        return {**vars(self), "_lock": None}
+
+    @property
+    def partial(self) -> Path:
+        """The directory of the unfinished work."""
+        return self.path.with_name(f"{self.path.name}.partial")
+
+    @property
+    def result(self) -> Path:
+        """The directory to fill."""
+        return self.partial / _RESULT
+
+    @property
+    def pieces(self) -> Path:
+        """A directory for what the next run goes on with if this one is killed."""
+        return self.partial / _PIECES
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.done:
+            return
+        if error is None:
+            wait_for_everyone()
+        try:
+            if is_main_process():
+                with plain_errors(self.path):
+                    if error is None:
+                        self._finish()
+                    else:
+                        self._give_up()
+                        if isinstance(error, OSError):
+                            raise error
+        finally:
+            if self._lock:
+                self._lock.release()
+        if error is None:
+            wait_for_everyone()
+
+    def _check(self) -> str:
+        """What is to be done, by what is there; raises where that is not ours."""
+        place = self._old if self._was_cut_off() else self.path
+        state = state_of(place, self.manifest, self.overwrite)
+        if self.partial.is_dir():
+            parts = (MANIFEST, _RESULT, _PIECES, _OLD)
+            known = parts if self._is_ours(self.partial) else ()
+            names = sorted(entry.name for entry in self.partial.iterdir() if not entry.name.startswith(OWN_PREFIX))
+            if strange := [name for name in names if name not in known]:
+                raise InputError(f"{self.partial} was not written by hf_dense: it holds {strange[0]!r}; move it away.")
+            if state == NEW and self.resumable and names:
+                state = state_of(self.partial, self.manifest, self.overwrite)
+        return state
+
+    @property
+    def _old(self) -> Path:
+        return self.partial / _OLD
+
+    def _is_ours(self, directory: Path) -> bool:
+        return Manifest.load(directory) is not None
+
+    def _was_cut_off(self) -> bool:
+        """Whether a run was killed after the old output was moved away and before the new one took its place."""
+        return not self.path.exists() and self._is_ours(self.partial) and self._is_ours(self._old)
+
+    def _restore(self) -> None:
+        """Put the old output back, or finish its removal, where a run was killed that replaced it."""
+        if self._was_cut_off():
+            os.rename(self._old, self.path)
+        elif self._old.is_dir():
+            remove_ours(self._old)
+
+    def _clear_up(self) -> None:
+        """Remove what a run left that was killed when its output was in place; other unfinished work is kept."""
+        found = Manifest.load(self.partial)
+        if found is None or not self.resumable or not difference(found.made_from, self.manifest.made_from):
+            shutil.rmtree(self.partial)
+        if self._lock:
+            self._lock.release()
+
+    def _begin(self) -> None:
+        shutil.rmtree(self.result, ignore_errors=True)
+        if not self.resumed:
+            shutil.rmtree(self.pieces, ignore_errors=True)
+        replace(self.manifest, claims=(_RESULT, _PIECES, _OLD)).save(self.partial)
+        self.result.mkdir()
+        self.pieces.mkdir(exist_ok=True)
+
+    def _give_up(self) -> None:
+        shutil.rmtree(self.result, ignore_errors=True)
+        if not (self.resumable and any(self.pieces.iterdir())):
+            shutil.rmtree(self.partial, ignore_errors=True)
+
+    def _finish(self) -> None:
+        replace(self.manifest, state=COMPLETE, files=list_files(self.result), facts=self.facts).save(self.result)
+        if self.path.exists():
+            state_of(self.path, self.manifest, overwrite=True)  # raises where something foreign has come into it
+            os.rename(self.path, self._old)
+        os.rename(self.result, self.path)
+        if self._old.is_dir():
+            remove_ours(self._old)
+        shutil.rmtree(self.partial)
