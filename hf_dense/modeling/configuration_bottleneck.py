@@ -128,6 +128,10 @@ class BottleneckConfig(PreTrainedConfig):
             of an encoder's changes takes it out.
         decoders: changes to the method's decoders, by name, e.g. `{"decoder": {"layers": 1}}`.
         crop: which part of a text longer than the model's length is read: its `head`, or a `random` window.
+        bottleneck: the vector of a text: `cls`, the last hidden state of its first token, or `mean`, the mean of the
+            last hidden states of all its tokens, [CLS] and [SEP] included.
+        retriever: how the embedder that pre-training started from makes its vectors (`pooling`, `normalize`,
+            `similarity`, `prompts`, `max_length`); a record, which the model does not read.
 
     `encoders` and `decoders` are stored complete, as dictionaries (None for what was taken out); `encoder_specs`
     and `decoder_specs` give them as `Encoder` and `Decoder`. Raises `ValueError` for anything outside the vocabulary,
@@ -147,6 +151,8 @@ class BottleneckConfig(PreTrainedConfig):
     encoders: Json | None = None
     decoders: Json | None = None
     crop: str | None = None
+    bottleneck: str = "cls"
+    retriever: Json | None = None
 
     def __post_init__(self, **kwargs: object) -> None:
         self._refuse_slips(kwargs)
@@ -198,6 +204,8 @@ class BottleneckConfig(PreTrainedConfig):
         encoders, decoders = self.encoder_specs, self.decoder_specs
         if self.crop not in ("head", "random"):
             raise ValueError(f"crop is {self.crop!r}; allowed: head, random.")
+        if self.bottleneck not in ("cls", "mean"):
+            raise ValueError(f"bottleneck is {self.bottleneck!r}; allowed: cls, mean.")
         if not self.has_generator and any(view.fill == "generator" for view in self.views.values()):
             raise ValueError(f"View.fill='generator' needs a generator, which {self.model_type} has not; simlm has.")
         layers = int(self.backbone.num_hidden_layers)
