@@ -10,6 +10,7 @@ CORPUS: Final = Features(
     {
         "id": Value("string"),
         "title": Value("string"),
+        "section": Value("string"),  # headings that the passage stands under, below the title: "Install > Windows"
         "text": Value("string"),
         "document": Value("string"),  # the document the passage was cut from
         "position": Value("int32"),  # place of the passage in its document, from 0

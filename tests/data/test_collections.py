@@ -11,8 +11,8 @@ from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
 from hf_dense.errors import InputError
 
 PASSAGES = [
-    {"id": "d#0", "title": "T", "text": "zero", "document": "d", "position": 0, "split": "train"},
-    {"id": "d#1", "title": "", "text": "one", "document": "d", "position": 1, "split": "train"},
+    {"id": "d#0", "title": "T", "section": "", "text": "zero", "document": "d", "position": 0, "split": "train"},
+    {"id": "d#1", "title": "", "section": "A > B", "text": "one", "document": "d", "position": 1, "split": "train"},
 ]
 QUESTIONS = [{"id": "q1", "text": "first?"}, {"id": "q2", "text": "second?"}]
 JUDGEMENTS = [("q2", "d#1", 2), ("q1", "d#0", 1), ("q1", "d#1", 0)]

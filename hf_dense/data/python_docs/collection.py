@@ -265,7 +265,8 @@ def _judge(
 
 
 def _write_tables(folder: Path, collection: Collection) -> None:
-    _write_table(folder / "corpus" / "part-00000.parquet", collection.corpus, CORPUS)
+    columns = Features({name: feature for name, feature in CORPUS.items() if name != "section"})
+    _write_table(folder / "corpus" / "part-00000.parquet", collection.corpus, columns)
     _write_table(folder / "queries" / "part-00000.parquet", collection.queries, QUERIES)
     for split in SPLITS:
         _write_table(folder / "qrels" / f"{split}.parquet", collection.qrels[split], QRELS)
