@@ -15,15 +15,12 @@ by side, one thread each.
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 
-import torch
-from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerBase
+from operations import BATCHES, finetuning_operations, pretraining_operations
+from transformers import AutoTokenizer, BertConfig, BertModel
 
 from hf_dense.data.collections import content_hash
 from hf_dense.data.corpus import load_passages
@@ -47,10 +44,6 @@ from hf_dense.experiments.comparison import (
 )
 from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.methods import get_method
-from hf_dense.modeling.modeling_bottleneck import PreTrainingOutput
-from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.corpus import add_sources, tokenize
-from hf_dense.pretraining.vocabulary import Vocabulary
 from hf_dense.storage.files import write_text
 from hf_dense.storage.output import Output
 from hf_dense.storage.provenance import provenance
@@ -122,56 +115,18 @@ def run_one(settings: Settings, variant: Variant, seed: int, out: Output) -> Var
 
 def measure_costs(settings: Settings, tokenizer_dir: Path) -> dict[str, float]:
     """Floating-point operations of one step (forward and backward) of each method and of fine-tuning."""
-    tokenizer = AutoTokenizer.from_pretrained(str(tokenizer_dir))
-    costs = {name: pretraining_cost(variant, settings, tokenizer) for name, variant in METHODS.items()}
-    return {**costs, "finetuning": finetuning_cost(settings, tokenizer)}
-
-
-def pretraining_cost(variant: Variant, settings: Settings, tokenizer: PreTrainedTokenizerBase) -> float:
-    """Mean over ten batches. The counter does not know the chunked vocabulary projection, which is added by hand."""
-    assert variant.method is not None
-    method, size = get_method(variant.method), {**PRETRAINING, **variant.pretraining}["per_device_train_batch_size"]
-    config = method.config(backbone_config={"vocab_size": len(tokenizer), **encoder_shape(settings)})
-    corpus = add_sources(load_passages(settings.collection).select(range(3000)), config.sources)
-    rows = tokenize(corpus, tokenizer).remove_columns("length")
-    collator = ViewCollator(config, Vocabulary.of(tokenizer), settings.max_length, seed=0)
-    model = method.pretraining(config)
-    total = 0.0
-    for at in range(0, 10 * size, size):
-        batch = collator(list(rows.select(range(at, at + size))))
-        counts = model.count_scored(batch["views"])
-        scored = sum(int(counts[name]) for name in config.scored)
-        total += count_operations(partial(model, **batch)) + 6 * scored * config.vocab_size * config.hidden_size
-    return total / 10
-
-
-def finetuning_cost(settings: Settings, tokenizer: PreTrainedTokenizerBase) -> float:
-    """Mean over ten batches; the similarities of a batch cost next to nothing and are not counted."""
-    size = int(FINETUNING["per_device_train_batch_size"])
-    encoder = BertModel(BertConfig(vocab_size=len(tokenizer), **encoder_shape(settings)), add_pooling_layer=False)
-    pairs = pairs_of(settings).shuffle(seed=0).select(range(10 * size))
-    total = 0.0
-    for at in range(0, 10 * size, size):
-        for column in ("query", "passage"):
-            total += count_operations(partial(encode, encoder, tokenizer, pairs[at : at + size][column], settings))
-    return total / 10
-
-
-def encode(
-    encoder: torch.nn.Module, tokenizer: PreTrainedTokenizerBase, texts: list[str], settings: Settings
-) -> PreTrainingOutput:
-    """The encoder's pass over texts, with a scalar that its backward pass can start from."""
-    tokens = tokenizer(texts, padding=True, truncation=True, max_length=settings.max_length, return_tensors="pt")
-    return PreTrainingOutput(loss=encoder(**tokens).last_hidden_state[:, 0].square().sum())
-
-
-def count_operations(step: Callable[[], PreTrainingOutput]) -> float:
-    """Floating-point operations of a forward and backward pass."""
-    with FlopCounterMode(display=False) as counter:
-        loss = step().loss
-        assert loss is not None
-        loss.backward()
-    return float(counter.get_total_flops())
+    tokenizer, length = AutoTokenizer.from_pretrained(str(tokenizer_dir)), settings.max_length
+    sizes = {"vocab_size": len(tokenizer), **encoder_shape(settings)}
+    corpus = load_passages(settings.collection).select(range(3000))
+    costs = {}
+    for name, variant in METHODS.items():
+        assert variant.method is not None
+        method, size = get_method(variant.method), {**PRETRAINING, **variant.pretraining}["per_device_train_batch_size"]
+        model = method.pretraining(method.config(backbone_config=sizes))
+        costs[name] = pretraining_operations(model, corpus, tokenizer, size, length)
+    encoder, size = BertModel(BertConfig(**sizes), add_pooling_layer=False), FINETUNING["per_device_train_batch_size"]
+    pairs = pairs_of(settings).shuffle(seed=0).select(range(BATCHES * size))
+    return {**costs, "finetuning": finetuning_operations(encoder, pairs, tokenizer, size, length)}
 
 
 def report(

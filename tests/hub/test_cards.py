@@ -128,7 +128,7 @@ def test_lineage_is_of_models_that_we_wrote(tmp_path: Path) -> None:
     sources = {"corpus": Source("passages", "f1"), "backbone": Source("me/model", "f2")}
     out = Output(tmp_path / "run", command="pretrain", licence="mit")
     settings = {"method": "retromae"}
-    with out.occupy("pre-training", settings, sources, seed=1, claims=["checkpoint-*"]) as work:
+    with out.occupy("pre-training", settings, sources, seed=1, claims=["checkpoint-*", "final"]) as work:
         work.facts |= {"steps": 9, "lineage": lineage_of("me/model")}
         (work.path / "checkpoint-4").mkdir()
         (work.path / "checkpoint-4" / "trainer_state.json").write_text(json.dumps({"global_step": 4}))

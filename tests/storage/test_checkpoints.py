@@ -272,7 +272,7 @@ def test_a_checkpoint_that_is_not_there_is_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"text": "b"}, r"is of a run with another corpus \(a, now b\)"),
+        ({"text": "b"}, r"is of a run with another corpus \(c, whose content has changed\)"),
         ({"learning_rate": 1e-4}, r"another learning_rate \(0.001, now 0.0001\)"),
         ({"seed": 7}, r"another seed \(42, now 7\)"),
         ({"max_steps": 50}, r"another max_steps \(5, now 50\)"),
@@ -294,7 +294,7 @@ def test_a_checkpoint_that_nothing_is_known_of_is_refused(tmp_path: Path) -> Non
 
 def test_a_run_is_not_replaced_where_its_checkpoint_is_asked_for(run: Path) -> None:
     for word in ("last", str(run / "checkpoint-9")):
-        with pytest.raises(InputError, match=r"unfinished work made from another corpus \(a, now b\)"):
+        with pytest.raises(InputError, match=r"unfinished work made from another corpus \(c, whose content has changed\)"):
             chosen(run, word, text="b", overwrite=True)
     assert (run / "checkpoint-9").exists()
     shutil.rmtree(run / "checkpoint-best")
