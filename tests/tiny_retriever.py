@@ -7,8 +7,11 @@ import random
 from pathlib import Path
 
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from tiny_backbones import BACKBONES
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from torch import nn
 from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedTokenizerFast
 
 from hf_dense import DupMAEConfig, DupMAEForPreTraining
@@ -97,6 +100,21 @@ def write_retriever(directory: Path, seed: int = 0, similarity: str = "dot") -> 
     """Write a random retriever in the form of Sentence-Transformers."""
     encoder = write_encoder(directory.with_name(directory.name + "-encoder"), seed)
     return export_sentence_transformer(encoder, directory, max_length=32, similarity=similarity)
+
+
+def write_embedder(directory: Path, *more: nn.Module, seed: int = 0, pooling: str = "mean") -> Path:
+    """Write a ready embedder, which is none of ours: mean pooling, vectors of length 1, cosine, a prompt, 20 tokens.
+
+    `more` are modules behind the norm.
+    """
+    encoder = write_encoder(directory.with_name(directory.name + "-encoder"), seed)
+    first = Transformer(str(encoder), max_seq_length=20)
+    modules = [first, Pooling(first.get_embedding_dimension(), pooling_mode=pooling), Normalize(), *more]
+    model = SentenceTransformer(modules=modules, prompts={"query": "ask "}, similarity_fn_name="cosine", device="cpu")
+    model.save_pretrained(str(directory), create_model_card=False)
+    card = "---\nlicense: mit\n---\n\n# Somebody's embedder\n"
+    (directory / "README.md").write_text(card)
+    return directory
 
 
 def random_words(count: int, seed: int = 0) -> list[str]:

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import dataclass
 from importlib import import_module
 
+from hf_dense.commands.options import read_boolean
 from hf_dense.commands.output import add_output_arguments, output_of
 from hf_dense.errors import InputError
 from hf_dense.storage.manifest import Manifest
@@ -37,7 +38,6 @@ KINDS = {
         "for SentenceTransformer",
         "export.export_sentence_transformer",
         (*_LENGTH, "pooling", "normalize", "similarity", *_PROMPTS),
-        needed=_LENGTH,
     ),
     "encoder": Kind("for AutoModel", "export.export_encoder"),
     "cross-encoder": Kind("for CrossEncoder", "export.export_cross_encoder", _LENGTH),
@@ -55,22 +55,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     forms = "; ".join(f"{name}, {kind.summary}" for name, kind in KINDS.items())
     parser.add_argument("--kind", choices=KINDS, default="retriever", help=f"(default: retriever) {forms}")
     options = parser.add_argument_group("of some kinds", argument_default=argparse.SUPPRESS)
-    options.add_argument("--max_length", type=int, help="longest input in tokens")
+    options.add_argument("--max_length", type=int, help="longest input in tokens; a plain encoder's must be said")
     options.add_argument("--dense", type=int, help="hybrid: numbers of the dense part (default: 384)")
     options.add_argument("--sparse", type=int, help="hybrid: words that a document keeps (default: 384)")
-    options.add_argument("--pooling", choices=("cls", "mean"), help="retriever: (default: cls)")
-    options.add_argument("--similarity", choices=("dot", "cosine"), help="retriever: (default: dot)")
-    options.add_argument("--normalize", action="store_true", help="retriever: vectors of length 1")
+    own = "(default: the model's own"
+    options.add_argument("--pooling", choices=("cls", "mean"), help=f"retriever: {own}, else cls)")
+    options.add_argument("--similarity", choices=("dot", "cosine"), help=f"retriever: {own}, else dot)")
+    options.add_argument(
+        "--normalize",
+        type=read_boolean,
+        nargs="?",
+        const=True,
+        metavar="true",
+        help=f"retriever: vectors of length 1, or with false as they are {own}, else false)",
+    )
     for name in _PROMPTS:
         options.add_argument(f"--{name}", metavar="TEXT", help=f"retriever: put before every {name.split('_')[0]}")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Export what the arguments name, and publish it where a name on the Hub is given.
+    """Export what the arguments name, say what that changes, and publish it where a name on the Hub is given.
 
     Raises:
         InputError: an option that the kind does not take, or one absent that it needs; or what the export raises.
     """
+    import logging
+
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
     kind = KINDS[arguments.kind]
     every = {option for form in KINDS.values() for option in form.options}
     given = {name: value for name, value in vars(arguments).items() if name in every}

@@ -186,13 +186,18 @@ def _reading(hint: Any) -> dict[str, Any]:
     """How argparse reads a type; mappings stay JSON."""
     kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
     if bool in kinds:
-        return {"nargs": "?", "const": True, "type": _boolean, "metavar": "true"}
+        return {"nargs": "?", "const": True, "type": read_boolean, "metavar": "true"}
     kind = next((kind for kind in (int, float) if kind in kinds), str)
     named = {"metavar": "N"} if kind is not str else {}
     return {"type": kind, **named, **({"nargs": "+"} if get_origin(hint) is list else {})}
 
 
-def _boolean(word: str) -> bool:
+def read_boolean(word: str) -> bool:
+    """The value of a flag that is true or false.
+
+    Raises:
+        argparse.ArgumentTypeError: the word is neither.
+    """
     if word.lower() not in _BOOLEANS:
         raise argparse.ArgumentTypeError(f"{word!r} is neither true nor false")
     return _BOOLEANS[word.lower()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,9 @@ from sentence_transformers import SentenceTransformer
 from hf_dense.data.contexts import CONTEXTS
 from hf_dense.errors import InputError
 from hf_dense.evaluation.result import RetrievalResult
-from hf_dense.hub.export import export_sentence_transformer
-from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.loading import is_retriever, load_retriever
+from hf_dense.hub.retriever_settings import RetrieverSettings
+from hf_dense.hub.retrievers import build_retriever
 
 CONTEXT_COLUMNS: Final = (*CONTEXTS, "queries")
 _ALIKE: Final = 0.95  # share of the random pairs that a pair must surpass to count as correlated
@@ -102,8 +102,8 @@ def similarity_by_length(
     An encoder that tells long texts apart badly gives them all nearly the same vector.
 
     Args:
-        model: an exported retriever, or the directory of an encoder or pre-training checkpoint, whose vectors are the
-            states at [CLS].
+        model: an exported retriever, a pre-training checkpoint, whose vectors are its bottlenecks, or an encoder,
+            whose vectors are the states at [CLS].
         texts: of any length; those above the last of `lengths` are left out.
         lengths: greatest number of tokens of each bucket. Tokens are counted as the model reads them: with [CLS] and
             [SEP], and cut at its longest input, which for an encoder is the last of `lengths`.
@@ -262,18 +262,14 @@ def unit_vectors(retriever: SentenceTransformer, texts: Sequence[str], *, querie
 
 
 def as_retriever(model: str | Path | SentenceTransformer, max_length: int) -> SentenceTransformer:
-    """A retriever; the directory of an encoder becomes one, which reads texts of `max_length` tokens.
+    """A retriever; an encoder, or a pre-training checkpoint, becomes one that reads texts of `max_length` tokens.
 
     Raises:
         InputError: nothing to load.
     """
-    if isinstance(model, SentenceTransformer):
+    if isinstance(model, SentenceTransformer) or is_retriever(model):
         return load_retriever(model)
-    is_encoder = (Path(model) / "config.json").is_file() and not (Path(model) / "modules.json").is_file()
-    if not is_encoder:
-        return load_retriever(model)
-    with tempfile.TemporaryDirectory() as folder:
-        return load_retriever(export_sentence_transformer(model, Path(folder) / "retriever", max_length=max_length))
+    return build_retriever(model, RetrieverSettings(max_length=max_length))
 
 
 def _one_of(value: str | list[str] | None, generator: np.random.Generator) -> str:

@@ -27,8 +27,8 @@ from hf_dense.experiments.sweep_options import SweepOptions
 from hf_dense.experiments.sweep_plan import Run, given_mapping, plan_sweep, shown
 from hf_dense.experiments.sweep_results import Row, make_rows, write_rows
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
-from hf_dense.hub.export import check_fit
 from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer
+from hf_dense.hub.retrievers import check_fit
 from hf_dense.pretraining.pretrain import PretrainingOptions
 from hf_dense.storage.fingerprints import fingerprint_tokenizer, fingerprint_values, fingerprint_weights
 from hf_dense.storage.manifest import COMPLETE, Manifest

@@ -2,56 +2,62 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
-from sentence_transformers import CrossEncoder, SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
-from torch import nn
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from sentence_transformers import CrossEncoder
 
 from hf_dense.errors import InputError
 from hf_dense.hub.cards import write_model_card
-from hf_dense.hub.fingerprints import encoder_fingerprint, retriever_fingerprint
+from hf_dense.hub.fingerprints import encoder_fingerprint, parts_fingerprint, retriever_fingerprint
 from hf_dense.hub.lineage import lineage_of
-from hf_dense.hub.loading import drop_pooler, is_cross_encoder, load_encoder, load_tokenizer, quiet_loading
+from hf_dense.hub.loading import is_cross_encoder, load_config, load_encoder, load_tokenizer, quiet_loading
+from hf_dense.hub.retriever_settings import (
+    PoolingMode,
+    RetrieverSettings,
+    Similarity,
+    own_settings,
+    settings_of,
+)
+from hf_dense.hub.retrievers import build_retriever, check_fit, check_vocabulary
 from hf_dense.methods import METHODS
-from hf_dense.modeling.bottleneck_backbones import FAMILIES
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import is_main_process
 from hf_dense.storage.staged import Staged
 
-PoolingMode = Literal["cls", "mean"]
-Similarity = Literal["dot", "cosine"]
-
-_ROLES = ("query", "document")
+logger = logging.getLogger(__name__)
 
 
 def export_sentence_transformer(
     checkpoint: str | Path,
     out: str | os.PathLike[str] | Output,
     *,
-    max_length: int,
-    pooling: PoolingMode = "cls",
-    normalize: bool = False,
-    similarity: Similarity = "dot",
+    max_length: int | None = None,
+    pooling: PoolingMode | None = None,
+    normalize: bool | None = None,
+    similarity: Similarity | None = None,
     prompts: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write the encoder of `checkpoint` as a Sentence-Transformers directory that holds no custom code.
+    """Write a model as a Sentence-Transformers directory that holds no custom code.
+
+    What is not given is the model's own: that of a retriever, whose modules are kept; of a pre-training checkpoint the
+    place of its bottleneck, and what the embedder had that it started from. Else it is as said below. A log line names
+    each choice that differs from the model's own.
 
     Args:
-        checkpoint: directory or Hub id of an hf_dense pre-training checkpoint, or of a plain encoder;
-            its tokenizer is beside it.
+        checkpoint: directory or Hub id of a Sentence-Transformers model, of an hf_dense pre-training checkpoint, or of
+            a plain encoder; its tokenizer is beside it.
         out: where the directory appears, complete or not at all.
-        max_length: longest input in tokens, special tokens included; longer texts are cut.
-        pooling: `cls`, the bottleneck that pre-training trained, or `mean` over the tokens.
-        normalize: divide each vector by its norm, as a part of the model.
-        similarity: what the model's `similarity` computes, and what fine-tuning and search follow.
-        prompts: text put before each `query` or `document`; none by default.
+        max_length: longest input in tokens, special tokens included; longer texts are cut. A plain encoder needs it.
+        pooling: `cls` (where the model says nothing) or `mean`, over the tokens.
+        normalize: divide each vector by its norm, as a part of the model; else not.
+        similarity: what the model's `similarity` computes, and what fine-tuning and search follow; else `dot`.
+        prompts: text put before each `query` or `document`; else none.
 
     Returns:
         The directory; `SentenceTransformer` loads it without hf_dense and without remote code.
@@ -61,35 +67,29 @@ def export_sentence_transformer(
             checkpoint's vocabulary, a length the encoder cannot take, an option outside its values, or `out` holds
             something else (see `Output.stage`).
     """
-    _check_options(pooling, similarity, prompts or {})
-    tokenizer, encoder = load_tokenizer(checkpoint), load_encoder(checkpoint)
-    check_fit(tokenizer, encoder.config, checkpoint, max_length, pooling)
-    every_prompt = {role: (prompts or {}).get(role, "") for role in _ROLES}
+    given = RetrieverSettings(pooling, normalize, similarity, prompts, max_length)
+    retriever = build_retriever(checkpoint, given)
+    if type(retriever[-1]).__name__ == "HybridHead":
+        raise InputError(f"{checkpoint} is a model of hybrid vectors already, which others load; publish it as it is.")
+
+    chosen = settings_of(retriever)
 
     def write(work: Staged) -> None:
-        transformer = as_module(encoder, tokenizer, work.pieces, max_length)
-        modules: list[nn.Module] = [transformer, Pooling(transformer.get_embedding_dimension(), pooling_mode=pooling)]
-        if normalize:
-            modules.append(Normalize())
-        model = SentenceTransformer(modules=modules, similarity_fn_name=similarity, prompts=every_prompt, device="cpu")
-        model.save_pretrained(str(work.result), create_model_card=False)
+        work.facts["remarks"] = [chosen.in_words()]
+        retriever.save_pretrained(str(work.result), create_model_card=False)
 
-    settings = {
-        "max_length": max_length,
-        "pooling": pooling,
-        "normalize": normalize,
-        "similarity": similarity,
-        "prompts": every_prompt,
-    }
-    return write_export(out, "retriever", checkpoint, encoder_fingerprint(encoder, tokenizer), write, settings)
+    fingerprint, settings = parts_fingerprint(retriever), asdict(chosen)
+    return write_export(out, "retriever", checkpoint, fingerprint, write, settings)
 
 
 def export_encoder(checkpoint: str | Path, out: str | os.PathLike[str] | Output) -> Path:
     """Write the encoder of `checkpoint`, without pooler, as a plain transformers directory.
 
+    How a retriever or a pre-training checkpoint makes its vectors is no part of that; the card says it, and a log line.
+
     Args:
-        checkpoint: directory or Hub id of an hf_dense pre-training checkpoint, or of a plain encoder; its tokenizer is
-            beside it.
+        checkpoint: directory or Hub id of an hf_dense pre-training checkpoint, of a retriever, or of a plain encoder;
+            its tokenizer is beside it.
         out: where the directory appears, complete or not at all.
 
     Returns:
@@ -100,9 +100,13 @@ def export_encoder(checkpoint: str | Path, out: str | os.PathLike[str] | Output)
             else (see `Output.stage`).
     """
     tokenizer, encoder = load_tokenizer(checkpoint), load_encoder(checkpoint)
-    _check_vocabulary(tokenizer, encoder.config, checkpoint)
+    check_vocabulary(tokenizer, encoder.config, checkpoint)
+    lost = own_settings(checkpoint)
 
     def write(work: Staged) -> None:
+        if lost != RetrieverSettings():
+            work.facts["remarks"] = [f"It does not hold what made it a retriever. {lost.in_words()}"]
+            logger.warning("A plain encoder does not hold what makes %s a retriever. %s", checkpoint, lost.in_words())
         encoder.save_pretrained(work.result)
         tokenizer.save_pretrained(work.result)
 
@@ -133,7 +137,7 @@ def export_cross_encoder(
     with quiet_loading():
         model = CrossEncoder(str(checkpoint), device="cpu")
     if max_length is None:
-        _check_vocabulary(tokenizer, model.config, checkpoint)
+        check_vocabulary(tokenizer, model.config, checkpoint)
     else:
         check_fit(tokenizer, model.config, checkpoint, max_length, "mean")
     fingerprint = retriever_fingerprint(model)
@@ -186,69 +190,5 @@ def write_export(
 
 def _method(checkpoint: str | Path) -> dict[str, str]:
     """The method that a checkpoint was pre-trained with, where its configuration says so."""
-    try:
-        name = AutoConfig.from_pretrained(str(checkpoint), trust_remote_code=False).model_type
-    except (OSError, ValueError):  # a retriever without an encoder of transformers
-        return {}
+    name = getattr(load_config(checkpoint), "model_type", None)
     return {"method": name} if name in METHODS else {}
-
-
-def as_module(
-    encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, scratch: Path, max_length: int, **options: Any
-) -> Transformer:
-    """An encoder as the first module of a Sentence-Transformers model, without pooler.
-
-    Args:
-        encoder: of transformers.
-        tokenizer: of the encoder.
-        scratch: an empty directory.
-        max_length: longest input in tokens.
-        options: of `Transformer`.
-    """
-    encoder.save_pretrained(scratch)
-    tokenizer.save_pretrained(scratch)
-    with quiet_loading():
-        module: Transformer = Transformer(str(scratch), max_seq_length=max_length, **options)
-    drop_pooler(module)
-    return module
-
-
-def _check_options(pooling: str, similarity: str, prompts: Mapping[str, str]) -> None:
-    for name, value, allowed in (
-        ("pooling", pooling, get_args(PoolingMode)),
-        ("similarity", similarity, get_args(Similarity)),
-        *(("A prompt's role", role, _ROLES) for role in prompts),
-    ):
-        if value not in allowed:
-            raise InputError(f"{name} is {value!r}; it must be one of: {', '.join(allowed)}.")
-
-
-def check_fit(
-    tokenizer: PreTrainedTokenizerBase,
-    config: PreTrainedConfig,
-    checkpoint: str | Path,
-    max_length: int,
-    pooling: str,
-) -> None:
-    """Pass when tokenizer, encoder, length and pooling go together.
-
-    Raises:
-        InputError: they do not.
-    """
-    if max_length < 2:
-        raise InputError(f"max_length is {max_length}; it must be at least 2 tokens.")
-    if pooling == "cls" and tokenizer("a")["input_ids"][:1] != [tokenizer.cls_token_id]:
-        raise InputError(f"The tokenizer of {checkpoint} does not put [CLS] first; cls pooling needs it.")
-    _check_vocabulary(tokenizer, config, checkpoint)
-    longest = max_length
-    if config.model_type in FAMILIES:
-        longest = FAMILIES[config.model_type].shape(config).positions
-    if max_length > longest:
-        raise InputError(f"max_length is {max_length} tokens; the encoder of {checkpoint} takes at most {longest}.")
-
-
-def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, checkpoint: str | Path) -> None:
-    if len(tokenizer) > config.vocab_size:
-        raise InputError(
-            f"The tokenizer of {checkpoint} has {len(tokenizer)} tokens, its encoder only {config.vocab_size}."
-        )

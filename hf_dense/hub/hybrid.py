@@ -19,10 +19,11 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 
 from hf_dense.errors import InputError
-from hf_dense.hub.export import as_module, check_fit, write_export
+from hf_dense.hub.export import write_export
 from hf_dense.hub.fingerprints import encoder_fingerprint
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.loading import drop_pooler, load_tokenizer, quiet_loading
+from hf_dense.hub.retrievers import as_module, check_fit
 from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.modeling.modeling_dupmae import DupMAEConfig, DupMAEForPreTraining

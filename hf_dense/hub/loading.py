@@ -9,11 +9,20 @@ from pathlib import Path
 from typing import TypeGuard
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.util import is_sentence_transformer_model
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers import logging as transformers_logging
 
 from hf_dense.errors import InputError
+from hf_dense.methods import METHODS
 
 
 def load_encoder(checkpoint: str | Path) -> PreTrainedModel:
@@ -55,7 +64,9 @@ def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
 
 
 def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransformer:
-    """Load a Sentence-Transformers model without the pooler that nothing reads; a loaded one is passed through.
+    """Load a model that says how it makes vectors, without the pooler that nothing reads; a loaded one passes through.
+
+    That is a Sentence-Transformers model, or a pre-training checkpoint, by its bottleneck and the embedder before it.
 
     Raises:
         InputError: nothing there, no tokenizer, or a bare encoder, which Sentence-Transformers would give mean pooling
@@ -63,6 +74,10 @@ def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransform
     """
     if isinstance(model, SentenceTransformer):
         retriever = model
+    elif is_checkpoint(model):
+        from hf_dense.hub.retrievers import build_retriever  # which needs this module
+
+        return build_retriever(model)
     else:
         _check_directory(model, marker="modules.json", remedy="; make one with export_sentence_transformer")
         modules = Path(model, "modules.json")
@@ -70,16 +85,56 @@ def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransform
             from hf_dense.hub.hybrid import load_hybrid  # which needs this module
 
             return load_hybrid(model)
-        try:
-            with quiet_loading():
-                retriever = SentenceTransformer(str(model), trust_remote_code=False)
-        except (OSError, ValueError) as error:
-            raise InputError(f"Cannot load a retriever from {model}: {_first_line(error)}") from error
-        _check_vocabulary(retriever.tokenizer, model)
+        retriever = _load_sentence_transformer(str(model))
     drop_pooler(retriever)
     # Else saving asks the Hub whether the name of our directory is a model there, and cites it as the base model.
     retriever.model_card_data.local_files_only = True
     return retriever
+
+
+def _load_sentence_transformer(model: str) -> SentenceTransformer:
+    if not is_retriever(model):
+        raise InputError(
+            f"There is no Sentence-Transformers model {model}, on the Hub or in its cache; an encoder becomes one by "
+            "hf-dense export, which says how it pools."
+        )
+    try:
+        with quiet_loading():
+            retriever = SentenceTransformer(model, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"Cannot load a retriever from {model}: {_first_line(error)}") from error
+    _check_vocabulary(retriever.tokenizer, model)
+    return retriever
+
+
+def is_retriever(model: str | Path) -> bool:
+    """Whether a directory or Hub id is a model of Sentence-Transformers.
+
+    Raises:
+        InputError: the Hub refuses to say.
+    """
+    try:
+        return is_sentence_transformer_model(str(model))
+    except OSError as error:
+        raise InputError(f"Cannot load a model from {model}: {_first_line(error)}") from error
+
+
+def is_checkpoint(model: str | Path) -> bool:
+    """Whether a directory or Hub id is a pre-training checkpoint of ours.
+
+    Raises:
+        InputError: the Hub refuses to say.
+    """
+    return not is_retriever(model) and getattr(load_config(model), "model_type", None) in METHODS
+
+
+def load_config(model: str | Path) -> PreTrainedConfig | None:
+    """The configuration of a directory or Hub id; None where there is none of transformers."""
+    try:
+        config: PreTrainedConfig = AutoConfig.from_pretrained(str(model), trust_remote_code=False)
+    except (OSError, ValueError):
+        return None
+    return config
 
 
 def is_cross_encoder(
@@ -88,11 +143,8 @@ def is_cross_encoder(
     """Whether a model, loaded or by directory or Hub id, is a classifier of sequences, which reads pairs."""
     if not isinstance(model, str | Path):
         return isinstance(model, CrossEncoder)
-    try:
-        config = AutoConfig.from_pretrained(str(model), trust_remote_code=False)
-    except (OSError, ValueError):
-        return False
-    return any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
+    config = load_config(model)
+    return any(name.endswith("ForSequenceClassification") for name in (config and config.architectures) or ())
 
 
 def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, origin: str | Path) -> None:

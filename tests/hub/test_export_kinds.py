@@ -230,7 +230,7 @@ def test_the_verb_is_light_until_it_runs() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--kind", "retriever"], "--kind retriever needs --max_length"),
+        (["--kind", "retriever"], "does not say how long its texts are; name it: hf-dense export --max_length N"),
         (["--kind", "hybrid", "--dense", "5"], "--kind hybrid needs --max_length"),
         (["--kind", "encoder", "--normalize"], "--normalize does not belong to --kind encoder"),
         (["--kind", "onnx", "--max_length", "9"], "--max_length does not belong to --kind onnx"),

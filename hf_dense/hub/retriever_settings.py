@@ -1,0 +1,156 @@
+"""How a retriever makes vectors and compares them: what a model says of that, and what is chosen in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+from hf_dense.errors import InputError
+from hf_dense.hub.loading import is_retriever, load_config, load_retriever, load_tokenizer
+from hf_dense.methods import METHODS
+from hf_dense.modeling.bottleneck_backbones import FAMILIES
+
+PoolingMode = Literal["cls", "mean"]
+Similarity = Literal["dot", "cosine"]
+
+ROLES: Final = ("query", "document")
+_LONGEST: Final = 10**6  # tokens; a tokenizer that names more names no length
+
+
+@dataclass(frozen=True)
+class RetrieverSettings:
+    """How texts become vectors that are compared; what is None is not said.
+
+    Attributes:
+        pooling: of the states of a text's tokens: `cls`, `mean`, or what else Sentence-Transformers' `Pooling` knows.
+        normalize: whether each vector is divided by its norm, as a part of the model.
+        similarity: `dot`, `cosine`, or what else Sentence-Transformers knows.
+        prompts: what is put before texts, by their role (`query`, `document`).
+        max_length: longest text in tokens, special tokens included; longer ones are cut.
+    """
+
+    pooling: str | None = None
+    normalize: bool | None = None
+    similarity: str | None = None
+    prompts: Mapping[str, str] | None = None
+    max_length: int | None = None
+
+    def updated(self, given: RetrieverSettings) -> RetrieverSettings:
+        """These with what `given` says in their place; of prompts each role."""
+        said = {each.name: value for each in fields(self) if (value := getattr(given, each.name)) is not None}
+        if given.prompts is not None:
+            said["prompts"] = {**(self.prompts or {}), **given.prompts}
+        return replace(self, **said)
+
+    def changes(self, given: RetrieverSettings) -> list[str]:
+        """What `given` says otherwise, each in a few words.
+
+        >>> RetrieverSettings("mean", similarity="dot").changes(RetrieverSettings("cls", True, "dot"))
+        ['pooling cls in place of mean']
+        """
+        own, new = self._named(), given._named()
+        return [f"{name} {new[name]} in place of {own[name]}" for name in own if new.get(name, own[name]) != own[name]]
+
+    def in_words(self) -> str:
+        """What is said, as a sentence for people.
+
+        >>> RetrieverSettings("mean", True, "cosine", {"query": ""}, 256).in_words()
+        'How it makes vectors: pooling mean; normalize True; similarity cosine; max_length 256.'
+        """
+        said = [f"{name} {value}" for name, value in self._named().items() if value != "''"]
+        return f"How it makes vectors: {'; '.join(said)}."
+
+    def _named(self) -> dict[str, Any]:
+        """What is said, by name; prompts by their role."""
+        named = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "prompts"}
+        named |= {f"{role} prompt": repr(text) for role, text in (self.prompts or {}).items()}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+DEFAULTS: Final = RetrieverSettings("cls", False, "dot", dict.fromkeys(ROLES, ""))
+"""Of models that do not say them."""
+
+
+def check_choices(given: RetrieverSettings) -> None:
+    """Raise `InputError` for a choice that is none of those that are offered."""
+    for name, value, allowed in (
+        ("pooling", given.pooling, get_args(PoolingMode)),
+        ("similarity", given.similarity, get_args(Similarity)),
+        *(("A prompt's role", role, ROLES) for role in given.prompts or {}),
+    ):
+        if value is not None and value not in allowed:
+            raise InputError(f"{name} is {value!r}; it must be one of: {', '.join(allowed)}.")
+
+
+def own_settings(model: str | Path) -> RetrieverSettings:
+    """What a model says of itself: a Sentence-Transformers model all, a plain encoder nothing.
+
+    Args:
+        model: directory or Hub id of one of these, or of a pre-training checkpoint.
+
+    Raises:
+        InputError: nothing to load.
+    """
+    if is_retriever(model):
+        return settings_of(load_retriever(model))
+    config = load_config(model)
+    return checkpoint_settings(config, load_tokenizer(model)) if config else RetrieverSettings()
+
+
+def settings_of(model: SentenceTransformer) -> RetrieverSettings:
+    """The settings of a retriever of Sentence-Transformers."""
+    poolings = [module.pooling_mode for module in model if isinstance(module, Pooling)]
+    pooling = poolings[0] if poolings and isinstance(poolings[0], str) else "+".join(poolings[0]) if poolings else None
+    prompts = {role: text or "" for role, text in model.prompts.items()}
+    length = model.max_seq_length
+    return RetrieverSettings(
+        pooling,
+        isinstance(model[-1], Normalize),
+        model.similarity_fn_name,
+        prompts,
+        length if length and length < _LONGEST else None,
+    )
+
+
+def checkpoint_settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> RetrieverSettings:
+    """The settings that a pre-training checkpoint says: where its bottleneck is, and what its embedder's were.
+
+    Args:
+        config: of the checkpoint; that of a plain encoder says nothing.
+        tokenizer: beside it, which knows the length that was trained on.
+    """
+    if config.model_type not in METHODS:
+        return RetrieverSettings()
+    backbone: Any = config.backbone_config
+    length = tokenizer.model_max_length
+    if backbone.model_type in FAMILIES:
+        length = min(length, FAMILIES[backbone.model_type].shape(backbone).positions) if length < _LONGEST else length
+    own = RetrieverSettings(max_length=length if length < _LONGEST else None)
+    own = own.updated(RetrieverSettings(**(config.retriever or {})))
+    return own.updated(RetrieverSettings(pooling=config.bottleneck))
+
+
+def embedder_settings(model: str | Path) -> RetrieverSettings:
+    """The settings of a retriever that pre-training is to start from.
+
+    Args:
+        model: directory or Hub id of a Sentence-Transformers model.
+
+    Raises:
+        InputError: nothing to load, or it has parts that an encoder alone would lose.
+    """
+    loaded = load_retriever(model)
+    kinds = [type(module) for module in loaded]
+    if kinds not in ([Transformer, Pooling], [Transformer, Pooling, Normalize]):
+        others = [kind.__name__ for kind in kinds if kind not in (Transformer, Pooling, Normalize)]
+        raise InputError(
+            f"{model} makes its vectors by more than pooling and a norm ({', '.join(others) or 'in another order'}), "
+            "which pre-training would lose; start from the encoder that it was made of, or fine-tune it as it is."
+        )
+    return settings_of(loaded)

@@ -1,0 +1,157 @@
+"""Retrievers in memory, from a model at any point of its making; its own settings stay unless others are given."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from hf_dense.errors import InputError
+from hf_dense.hub.loading import (
+    drop_pooler,
+    is_retriever,
+    load_config,
+    load_encoder,
+    load_retriever,
+    load_tokenizer,
+    quiet_loading,
+)
+from hf_dense.hub.retriever_settings import (
+    DEFAULTS,
+    RetrieverSettings,
+    check_choices,
+    checkpoint_settings,
+    settings_of,
+)
+from hf_dense.modeling.bottleneck_backbones import FAMILIES
+
+logger = logging.getLogger(__name__)
+
+_NOTHING: Final = RetrieverSettings()
+
+
+def build_retriever(model: str | Path, given: RetrieverSettings = _NOTHING) -> SentenceTransformer:
+    """A retriever with its model's own settings, but for those that are given; a log line names each that differs.
+
+    Args:
+        model: directory or Hub id of a Sentence-Transformers model, whose modules are kept, of a pre-training
+            checkpoint, or of a plain encoder, which is pooled at [CLS] and compared by the dot product.
+        given: what is chosen.
+
+    Raises:
+        InputError: nothing to load, a choice that the model cannot follow, or no length is known.
+    """
+    check_choices(given)
+    if is_retriever(model):
+        retriever = load_retriever(model)
+        own = settings_of(retriever)
+        _change(retriever, own, given, model)
+    else:
+        tokenizer, encoder = load_tokenizer(model), load_encoder(model)
+        own = checkpoint_settings(load_config(model) or encoder.config, tokenizer)
+        retriever = _assemble(encoder, tokenizer, DEFAULTS.updated(own).updated(given), model)
+    for change in own.changes(given):
+        logger.warning("%s: %s, which is its own.", model, change)
+    return retriever
+
+
+def as_module(
+    encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, scratch: Path, max_length: int, **options: Any
+) -> Transformer:
+    """An encoder as the first module of a Sentence-Transformers model, without pooler.
+
+    Args:
+        encoder: of transformers.
+        tokenizer: of the encoder.
+        scratch: an empty directory.
+        max_length: longest input in tokens.
+        options: of `Transformer`.
+    """
+    encoder.save_pretrained(scratch)
+    tokenizer.save_pretrained(scratch)
+    with quiet_loading():
+        module: Transformer = Transformer(str(scratch), max_seq_length=max_length, **options)
+    drop_pooler(module)
+    return module
+
+
+def check_fit(
+    tokenizer: PreTrainedTokenizerBase,
+    config: PreTrainedConfig,
+    checkpoint: str | Path,
+    max_length: int,
+    pooling: str,
+) -> None:
+    """Pass when tokenizer, encoder, length and pooling go together.
+
+    Raises:
+        InputError: they do not.
+    """
+    if max_length < 2:
+        raise InputError(f"max_length is {max_length}; it must be at least 2 tokens.")
+    if pooling == "cls" and tokenizer("a")["input_ids"][:1] != [tokenizer.cls_token_id]:
+        raise InputError(f"The tokenizer of {checkpoint} does not put [CLS] first; cls pooling needs it.")
+    check_vocabulary(tokenizer, config, checkpoint)
+    longest = max_length
+    if config.model_type in FAMILIES:
+        longest = FAMILIES[config.model_type].shape(config).positions
+    if max_length > longest:
+        raise InputError(f"max_length is {max_length} tokens; the encoder of {checkpoint} takes at most {longest}.")
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, checkpoint: str | Path) -> None:
+    """Raise `InputError` for a tokenizer with more tokens than its encoder has."""
+    if len(tokenizer) > config.vocab_size:
+        raise InputError(
+            f"The tokenizer of {checkpoint} has {len(tokenizer)} tokens, its encoder only {config.vocab_size}."
+        )
+
+
+def _assemble(
+    encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: RetrieverSettings, model: str | Path
+) -> SentenceTransformer:
+    """An encoder with pooling, and a norm where the settings have one."""
+    length, pooling = settings.max_length, str(settings.pooling)
+    if length is None:
+        raise InputError(f"{model} does not say how long its texts are; name it: hf-dense export --max_length N.")
+    check_fit(tokenizer, encoder.config, model, length, pooling)
+    with tempfile.TemporaryDirectory() as scratch:
+        transformer = as_module(encoder, tokenizer, Path(scratch), length)
+    modules: list[nn.Module] = [transformer, Pooling(transformer.get_embedding_dimension(), pooling_mode=pooling)]
+    if settings.normalize:
+        modules.append(Normalize())
+    retriever = SentenceTransformer(
+        modules=modules,
+        similarity_fn_name=settings.similarity,  # type: ignore[arg-type]
+        prompts=dict(settings.prompts or {}),
+    )
+    retriever.model_card_data.local_files_only = True  # as in load_retriever
+    return retriever
+
+
+def _change(retriever: SentenceTransformer, own: RetrieverSettings, given: RetrieverSettings, name: str | Path) -> None:
+    """Set what is given, in place; all other modules stay."""
+    if given.pooling not in (None, own.pooling):
+        at = next((at for at, module in enumerate(retriever) if isinstance(module, Pooling)), None)
+        if at is None:
+            raise InputError(f"{name} has no pooling that could be another; leave the choice of pooling out.")
+        width = retriever[at].embedding_dimension
+        retriever[at] = Pooling(width, given.pooling, include_prompt=retriever[at].include_prompt)
+    if given.normalize and not own.normalize:
+        retriever.append(Normalize())
+    elif given.normalize is False and own.normalize:
+        del retriever[-1]
+    if given.similarity is not None:
+        retriever.similarity_fn_name = given.similarity  # type: ignore[assignment]
+    retriever.prompts.update(given.prompts or {})
+    if given.max_length is not None:
+        encoder: Any = retriever.transformers_model
+        if encoder is not None:
+            check_fit(retriever.tokenizer, encoder.config, name, given.max_length, str(given.pooling or own.pooling))
+        retriever.max_seq_length = given.max_length

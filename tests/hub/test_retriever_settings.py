@@ -1,0 +1,131 @@
+"""A model's own pooling, norm, similarity, prompts and length stay through every step, unless others are given."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense
+from tiny_retriever import tiny_config, tiny_tokenizer, write_embedder, write_encoder, write_hybrid
+
+from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
+from hf_dense.hub.export import export_encoder, export_sentence_transformer
+from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.retriever_settings import RetrieverSettings, settings_of
+from hf_dense.hub.retrievers import build_retriever
+from hf_dense.storage.manifest import Manifest
+
+TEXTS = ["a b c", "some longer words here", "zz", "x y z " * 30]
+RECORD = {"pooling": "mean", "normalize": True, "similarity": "cosine", "prompts": {"query": "ask "}, "max_length": 20}
+
+
+def vectors(model: str | Path | SentenceTransformer) -> np.ndarray:
+    loaded = model if isinstance(model, SentenceTransformer) else SentenceTransformer(str(model), device="cpu")
+    return np.stack([loaded.encode_query(TEXTS), loaded.encode_document(TEXTS)])
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name.startswith("hf_dense")]
+
+
+def write_checkpoint(directory: Path, length: int | None = None, **config: object) -> Path:
+    """A pre-training checkpoint; with the texts' length that it was trained on."""
+    torch.manual_seed(0)
+    RetroMAEForPreTraining(RetroMAEConfig(backbone_config=tiny_config(), **config)).save_pretrained(directory)
+    tokenizer = tiny_tokenizer()
+    if length:
+        tokenizer.model_max_length = length
+    tokenizer.save_pretrained(directory)
+    return directory
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_an_export_of_an_embedder_is_that_embedder(
+    dense: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    embedder = write_embedder(tmp_path / "embedder", *([Dense(32, 8)] if dense else []))
+    out = export_sentence_transformer(embedder, tmp_path / "out")
+    np.testing.assert_array_equal(vectors(out), vectors(embedder))
+    found, before = (SentenceTransformer(str(path)) for path in (out, embedder))
+    assert settings_of(found) == settings_of(before)
+    assert (found.max_seq_length, found.similarity_fn_name, found.prompts["query"]) == (20, "cosine", "ask ")
+    assert [type(module).__name__ for module in found] == [type(module).__name__ for module in before]
+    assert not lines(caplog)
+    remark = "pooling mean; normalize False; similarity" if dense else "pooling mean; normalize True; similarity"
+    assert remark in (out / "README.md").read_text()
+
+
+def test_what_is_given_changes_it_and_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    embedder = write_embedder(tmp_path / "embedder")
+    out = export_sentence_transformer(
+        embedder,
+        tmp_path / "out",
+        max_length=9,
+        pooling="cls",
+        normalize=False,
+        similarity="dot",
+        prompts={"query": "", "document": "say "},
+    )
+    expected = RetrieverSettings("cls", False, "dot", {"query": "", "document": "say "}, 9)
+    assert settings_of(SentenceTransformer(str(out))) == expected
+    assert sorted(lines(caplog)) == [
+        f"{embedder}: {change}, which is its own."
+        for change in (
+            "document prompt 'say ' in place of ''",
+            "max_length 9 in place of 20",
+            "normalize False in place of True",
+            "pooling cls in place of mean",
+            "query prompt '' in place of 'ask '",
+            "similarity dot in place of cosine",
+        )
+    ]
+    plain = export_sentence_transformer(write_encoder(tmp_path / "encoder"), tmp_path / "plain", max_length=9)
+    caplog.clear()
+    export_sentence_transformer(plain, tmp_path / "again", normalize=True, similarity="dot")
+    assert lines(caplog) == [f"{plain}: normalize True in place of False, which is its own."]
+    np.testing.assert_allclose(np.linalg.norm(vectors(tmp_path / "again"), axis=-1), 1, atol=1e-6)
+
+
+def test_a_checkpoint_remembers_its_embedder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    checkpoint = write_checkpoint(tmp_path / "retromae", bottleneck="mean", retriever=RECORD)
+    out = export_sentence_transformer(checkpoint, tmp_path / "out")
+    found = SentenceTransformer(str(out), device="cpu")
+    own = settings_of(found)
+    assert own == RetrieverSettings("mean", True, "cosine", {"query": "ask ", "document": ""}, 20)
+    np.testing.assert_array_equal(vectors(load_retriever(checkpoint)), vectors(found))
+    assert not lines(caplog)
+    assert settings_of(build_retriever(checkpoint, RetrieverSettings("cls"))).pooling == "cls"
+    assert lines(caplog) == [f"{checkpoint}: pooling cls in place of mean, which is its own."]
+    export_encoder(checkpoint, tmp_path / "plain")
+    assert "pooling mean; normalize True" in lines(caplog)[-1]
+    assert "similarity cosine" in ModelCard.load(tmp_path / "plain" / "README.md").text
+
+
+@pytest.mark.parametrize("bottleneck", ["cls", "mean"])
+def test_a_checkpoint_from_scratch_is_pooled_where_its_bottleneck_is(bottleneck: str, tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "retromae", length=16, bottleneck=bottleneck)
+    own = settings_of(load_retriever(checkpoint))
+    assert own == RetrieverSettings(bottleneck, False, "dot", {"query": "", "document": ""}, 16)
+    export_sentence_transformer(checkpoint, tmp_path / "out")
+    assert Manifest.load(tmp_path / "out").made_from["pooling"] == bottleneck
+
+
+def test_what_cannot_be(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "retromae")
+    for given, message in (
+        (checkpoint, "does not say how long its texts are; name it: hf-dense export --max_length"),
+        (write_encoder(tmp_path / "encoder"), "does not say how long its texts are"),
+        (write_hybrid(tmp_path / "dupmae", 4, 8), "is a model of hybrid vectors already"),
+    ):
+        with pytest.raises(InputError, match=message):
+            export_sentence_transformer(given, tmp_path / "out")
+    with pytest.raises(InputError, match="max_length is 65 tokens; the encoder of .* takes at most 64"):
+        export_sentence_transformer(write_embedder(tmp_path / "embedder"), tmp_path / "out", max_length=65)
+    with pytest.raises(InputError, match="There is no Sentence-Transformers model someone/nothing"):
+        load_retriever("someone/nothing")
+    assert not (tmp_path / "out").exists()
