@@ -29,7 +29,7 @@ class PositionSimilarity:
     Attributes:
         position: in the text, from 0, which is [CLS].
         decoder: mean cosine similarity of the bottleneck and the decoder's last state.
-        encoder: of the bottleneck and the encoder's last state; at position 0 they are one.
+        encoder: of the bottleneck and the encoder's last state; at position 0 they are one, unless it is a mean.
         texts: how many reach so far.
     """
 
@@ -75,8 +75,9 @@ def similarity_by_position(
         read = tokenizer(batch, truncation=True, max_length=max_length, padding=True, return_tensors="pt")
         view = {key: read[key].to(model.device) for key in ("input_ids", "attention_mask")}
         layout = PaddedRows(view)
-        states = model.encode(dict.fromkeys(model.encoder_specs, view))[encoder]
-        bottleneck = layout.first(states[-1])
+        views = dict.fromkeys(model.encoder_specs, view)
+        encoded = model.encode(views)
+        states, bottleneck = encoded[encoder], model.bottlenecks(views, encoded)[encoder]
         counted = layout.inner()
         counted[:, 0] = True
         for row, hidden in enumerate((model.decode(name, layout, bottleneck, states), states[-1])):

@@ -86,7 +86,7 @@ FORMS: Final = {
         _RETRIEVER_USE.replace("{options}", ""),
     ),
     "hybrid retriever": Form(
-        "A retriever of DupMAE's hybrid vectors: a projection of [CLS], and a score for every token of the vocabulary.",
+        "A retriever of DupMAE's hybrid vectors: a dense projection, and a score for every token of the vocabulary.",
         "sentence-transformers",
         "sentence-similarity",
         _RETRIEVER_USE.replace("{options}", ", trust_remote_code=True"),

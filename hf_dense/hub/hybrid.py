@@ -46,13 +46,13 @@ def export_hybrid(
 ) -> Path:
     """Write a DupMAE pre-training checkpoint as a model of hybrid vectors, to be fine-tuned.
 
-    The projection of [CLS] is new, which a log line says: the paper introduces it with fine-tuning.
+    The projection of the bottleneck is new, which a log line says: the paper introduces it with fine-tuning.
 
     Args:
         checkpoint: directory or Hub id of a DupMAE pre-training checkpoint, its tokenizer beside it.
         out: where the directory appears, complete or not at all.
         max_length: longest input in tokens, special tokens included; longer texts are cut.
-        dense: length d' of the projection of [CLS].
+        dense: length d' of the projection of the bottleneck.
         sparse: entries of the vocabulary vector that a document keeps.
         seed: of the projection.
 
@@ -70,12 +70,14 @@ def export_hybrid(
         raise InputError(f"dense is {dense}; it must be at least 1.")
     tokenizer, source = load_tokenizer(checkpoint), _load_source(checkpoint)
     vocabulary = source.config.vocab_size
-    check_fit(tokenizer, source.config.backbone, checkpoint, max_length, "cls")
+    check_fit(tokenizer, source.config.backbone, checkpoint, max_length, source.config.bottleneck)
     if not 1 <= sparse <= vocabulary:
         raise InputError(f"sparse is {sparse}; it must be from 1 to {vocabulary}, the size of the vocabulary.")
 
     def write(work: Staged) -> None:
-        logger.warning("Newly initialised, not in %s: the projection of [CLS]; fine-tuning trains it.", checkpoint)
+        logger.warning(
+            "Newly initialised, not in %s: the projection of the bottleneck; fine-tuning trains it.", checkpoint
+        )
         head = _make_head(source, dense, sparse, seed)
         encoder = source.encoder.backbone if head.own_words else _masked_language_model(source)
         transformer = as_module(
@@ -87,7 +89,7 @@ def export_hybrid(
             config_kwargs={"output_hidden_states": not head.own_words},
         )
         save_hybrid(_as_retriever([transformer, head], {"query": "", "document": ""}), work.result)
-        work.facts["limitations"] = ["The projection of [CLS] is random: fine-tune it before searching with it."]
+        work.facts["limitations"] = ["The dense projection is random: fine-tune it before searching with it."]
 
     settings = {"max_length": max_length, "dense": dense, "sparse": sparse}
     fingerprint = encoder_fingerprint(source, tokenizer)
@@ -172,7 +174,7 @@ def _make_head(source: BottleneckForPreTraining, dense: int, sparse: int, seed: 
     own_words = len(source.bag_heads) > 0
     config = source.config
     hidden = family_of(config.backbone).shape(config.backbone).hidden
-    head = HybridHead(hidden, config.vocab_size, dense, sparse, own_words)
+    head = HybridHead(hidden, config.vocab_size, dense, sparse, own_words, config.bottleneck)
     deviation = getattr(config, "initializer_range", 0.02)
     nn.init.normal_(head.projection.weight, std=deviation, generator=torch.Generator().manual_seed(seed))
     if head.words is not None:

@@ -11,11 +11,12 @@ from typing import Any, Self
 
 import torch
 from sentence_transformers.base.modules import Module
+from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import nn
 
 
 class HybridHead(Module):
-    """[CLS] projected to fewer dimensions, and behind it a score for every token of the vocabulary.
+    """The bottleneck projected to fewer dimensions, and behind it a score for every token of the vocabulary.
 
     A token's score is its greatest logit over the positions of the text, [CLS] left out. Documents keep the `sparse`
     greatest scores and 0 elsewhere, in training too; queries keep all. So the inner product of a query and a document
@@ -30,15 +31,25 @@ class HybridHead(Module):
         sparse: scores that a document keeps.
         own_words: whether the logits are a linear map of the states that belongs to this module; else they are those
             of the model before it, a masked language model that gives its hidden states too.
+        bottleneck: what is projected: `cls`, the state at [CLS], or `mean`, the mean of the states of all tokens.
     """
 
-    config_keys = ["hidden", "vocabulary", "dense", "sparse", "own_words"]
+    config_keys = ["hidden", "vocabulary", "dense", "sparse", "own_words", "bottleneck"]
     forward_kwargs = {"task"}
 
-    def __init__(self, hidden: int, vocabulary: int, dense: int, sparse: int, own_words: bool = False) -> None:
+    def __init__(
+        self,
+        hidden: int,
+        vocabulary: int,
+        dense: int,
+        sparse: int,
+        own_words: bool = False,
+        bottleneck: str = "cls",
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.hidden, self.vocabulary, self.dense, self.sparse = hidden, vocabulary, dense, sparse
-        self.own_words = own_words
+        self.own_words, self.bottleneck = own_words, bottleneck
+        self.pooling = Pooling(hidden, pooling_mode="mean" if bottleneck == "mean" else "cls")
         self.projection = nn.Linear(hidden, dense, bias=False)
         self.words = nn.Linear(hidden, vocabulary) if own_words else None
 
@@ -59,13 +70,14 @@ class HybridHead(Module):
             states, logits = features["all_layer_embeddings"][-1], features["token_embeddings"]
         else:
             states, logits = features["token_embeddings"], self.words(features["token_embeddings"])
+        pooled = self.pooling({"token_embeddings": states, "attention_mask": features["attention_mask"]})
         readable = features["attention_mask"].bool().clone()
         readable[:, 0] = False
         words = logits.masked_fill(~readable[:, :, None], torch.finfo(logits.dtype).min).max(dim=1).values
         if task == "document":
             kept = words.topk(self.sparse, dim=1)
             words = torch.zeros_like(words).scatter(1, kept.indices, kept.values)
-        features["sentence_embedding"] = torch.cat([self.projection(states[:, 0]), words], dim=1)
+        features["sentence_embedding"] = torch.cat([self.projection(pooled["sentence_embedding"]), words], dim=1)
         return features
 
     def get_embedding_dimension(self) -> int:

@@ -140,7 +140,8 @@ class Bag:
 
 @dataclass(frozen=True)
 class Encoder:
-    """The deep encoder reading a view; its last hidden state at [CLS] is the bottleneck.
+    """The deep encoder reading a view; the bottleneck is its last hidden state at [CLS], or the mean of its last
+    hidden states (`BottleneckConfig.bottleneck`).
 
     Args:
         view: what it reads.

@@ -1,6 +1,6 @@
-"""Padding: how the texts of a batch lie in its tensors, and the attention masks that follow.
+"""Padding: how the texts of a batch lie in its tensors, and the vectors and attention masks that follow.
 
-The only file of the model that knows about padding. The engine asks a layout for first positions, masks and
+The only file of the model that knows about padding. The engine asks a layout for vectors of texts, masks and
 positions; texts packed into one row can come in as a second layout with the same methods.
 """
 
@@ -33,6 +33,28 @@ def join_views(views: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     }
 
 
+def pool(hidden: Tensor, attention_mask: Tensor | None, bottleneck: str) -> Tensor:
+    """The vector of every text, from its states.
+
+    Args:
+        hidden: (batch, length, dim) last hidden states.
+        attention_mask: (batch, length), 1 = token, 0 = padding; None = no padding.
+        bottleneck: `cls`, the state at the first position, or `mean`, the mean over all tokens, the first and last
+            included: Sentence-Transformers' mean pooling. Sums are of float32 at least.
+
+    Returns:
+        (batch, dim), of the states' type.
+    """
+    if bottleneck == "cls":
+        return hidden[:, 0]
+    single = hidden.dtype if hidden.dtype == torch.float64 else torch.float32
+    if attention_mask is None:
+        return hidden.mean(dim=1, dtype=single).to(hidden.dtype)
+    tokens = attention_mask.bool()[:, :, None]
+    total = hidden.masked_fill(~tokens, 0.0).sum(dim=1, dtype=single)
+    return (total / tokens.sum(dim=1).clamp(min=1)).to(hidden.dtype)
+
+
 class PaddedRows:
     """One text per row, padded at the end.
 
@@ -53,9 +75,9 @@ class PaddedRows:
         """Length of the rows, in tokens, padding included."""
         return self.input_ids.shape[1]
 
-    def first(self, hidden: Tensor) -> Tensor:
-        """(batch, length, dim) -> (batch, dim): the state at the first position of every text."""
-        return hidden[:, 0]
+    def pool(self, hidden: Tensor, bottleneck: str) -> Tensor:
+        """(batch, length, dim) -> (batch, dim): the vector of every text, of the kind `bottleneck` (`cls`, `mean`)."""
+        return pool(hidden, self.attention_mask, bottleneck)
 
     def replace_first(self, hidden: Tensor, vectors: Tensor) -> Tensor:
         """`hidden` (batch, length, dim) with `vectors` (batch, dim) at the first position of every text."""

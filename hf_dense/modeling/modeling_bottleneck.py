@@ -21,7 +21,7 @@ from .bottleneck_backbones import Backbone, build_backbone, family_of, has_token
 from .bottleneck_declaration import Bag, Decoder
 from .bottleneck_decoder import DecoderStack, LayerMask, ResidualLinear, VocabularyHead
 from .bottleneck_gather import gather_rows
-from .bottleneck_layout import PaddedRows, join_views
+from .bottleneck_layout import PaddedRows, join_views, pool
 from .bottleneck_losses import IGNORED, bag_loss, pair_loss, token_loss
 from .configuration_bottleneck import BottleneckConfig
 
@@ -46,7 +46,8 @@ class PreTrainingOutput(ModelOutput):
 
 
 class BottleneckModel(PreTrainedModel):
-    """The encoder alone; `pooler_output` is the bottleneck, the last hidden state at the first position.
+    """The encoder alone; `pooler_output` is the bottleneck: the last hidden state at the first position, or the mean
+    over all tokens where the configuration has `bottleneck="mean"`.
 
     A checkpoint's decoders, heads and whatever else stands beside the encoder are left out in silence.
     """
@@ -89,7 +90,7 @@ class BottleneckModel(PreTrainedModel):
         hidden = output.last_hidden_state
         return BaseModelOutputWithPooling(
             last_hidden_state=hidden,
-            pooler_output=hidden[:, 0],
+            pooler_output=pool(hidden, attention_mask, self.config.bottleneck),
             hidden_states=output.get("hidden_states"),
             attentions=output.get("attentions"),
         )
@@ -131,7 +132,7 @@ class BottleneckForPreTraining(PreTrainedModel):
 
         Args:
             name_or_path: directory or Hub id of an encoder checkpoint.
-            config: changes to the method's configuration (`encoders`, `decoders`, `crop`).
+            config: changes to the method's configuration (`encoders`, `decoders`, `crop`, `bottleneck`).
 
         Returns:
             The model; every tensor that had to be initialised at random is named in a log line.
@@ -223,7 +224,7 @@ class BottleneckForPreTraining(PreTrainedModel):
         self._check(views)
         counts = self.count_scored(views) if counts is None else counts
         states = self.encode(views)
-        bottlenecks = {name: PaddedRows(views[name]).first(layers[-1]) for name, layers in states.items()}
+        bottlenecks = self.bottlenecks(views, states)
         sums = {name: self.score_view(name, layers[-1], views[name], "mlm") for name, layers in states.items()}
         scored = self.config.scored
         for name, spec in self.decoder_specs.items():
@@ -268,6 +269,13 @@ class BottleneckForPreTraining(PreTrainedModel):
         return {
             name: tuple(part[at][:, : shapes[at][1]] for part in parts) for at, name in enumerate(self.encoder_specs)
         }
+
+    def bottlenecks(
+        self, views: Mapping[str, Mapping[str, Tensor]], states: Mapping[str, tuple[Tensor, ...]]
+    ) -> dict[str, Tensor]:
+        """The bottlenecks (batch, dim) by encoder, from the states that `encode` gave of the same views."""
+        kind = self.config.bottleneck
+        return {name: PaddedRows(views[name]).pool(layers[-1], kind) for name, layers in states.items()}
 
     def decode(self, name: str, layout: PaddedRows, bottleneck: Tensor, states: tuple[Tensor, ...]) -> Tensor:
         """Last hidden states (batch, length, dim) of a decoder reading `layout` through `bottleneck` (batch, dim).

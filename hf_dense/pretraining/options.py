@@ -36,6 +36,9 @@ class PretrainingOptions:
     decoders: dict | str | None = field(  # type: ignore[type-arg]
         default=None, metadata={"help": "changes to the method's decoders, e.g. {decoder: {layers: 1}}"}
     )
+    bottleneck: str | None = field(
+        default=None, metadata={"help": "a text's vector: cls, or mean of the states; default the backbone's, or cls"}
+    )
     keywords: str | None = field(
         default=None,
         metadata={"help": "master: table of word counts (hf-dense data keywords); default the corpus's own"},

@@ -293,6 +293,7 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
     changes: dict[str, Any] = {
         "encoders": _mapping(options.encoders, "encoders"),
         "decoders": _mapping(options.decoders, "decoders"),
+        **({} if options.bottleneck is None else {"bottleneck": options.bottleneck}),
     }
     try:
         if options.backbone is None:

@@ -22,7 +22,8 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
         method: the method to train.
         name_or_path: a checkpoint of the method (decoders included: training continues), of another method (its encoder
             and head are taken), or any supported encoder.
-        changes: changes to the method's `encoders` and `decoders`.
+        changes: changes to the method's `encoders`, `decoders` and `bottleneck`; where they do not name the last, it is
+            that of a checkpoint of any method.
 
     Returns:
         The model.
@@ -37,6 +38,7 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
         return _continue(method, name_or_path, found, changes)
     if found.model_type in METHODS:
         other = AutoModelForPreTraining.from_pretrained(name_or_path)
+        changes = {"bottleneck": found.bottleneck, **changes}
         model = method.pretraining(method.config(backbone_config=found.backbone_config, **changes))
         model.encoder.load_state_dict(other.encoder.state_dict())
         model.head.load_state_dict(other.head.state_dict())
@@ -52,7 +54,7 @@ def _continue(method: Method, name: str, found: BottleneckConfig, changes: dict[
     overlaid: dict[str, Any] = {
         part: merge(getattr(found, part), changes.get(part) or {}) for part in ("encoders", "decoders")
     }
-    config = method.config.from_dict({**found.to_dict(), **overlaid})
+    config = method.config.from_dict({**found.to_dict(), **changes, **overlaid})
     loaded: Any = method.pretraining.from_pretrained(
         name, config=config, output_loading_info=True, ignore_mismatched_sizes=True
     )

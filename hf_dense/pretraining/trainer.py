@@ -202,8 +202,7 @@ class PreTrainer(Trainer):
         states, parts = [], []
         for chunk in chunks:
             states.append(_random_state())
-            encoded = self.model.encode(chunk)
-            parts.append({name: PaddedRows(chunk[name]).first(encoded[name][-1]) for name in encoded})
+            parts.append(self.model.bottlenecks(chunk, self.model.encode(chunk)))
         return states, {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def _contrast(

@@ -19,7 +19,7 @@ class Vocabulary:
 
     Args:
         size: number of tokens.
-        first: id of the token that heads every text ([CLS]); the bottleneck is read there.
+        first: id of the token that heads every text ([CLS]).
         last: id of the token that ends every text ([SEP]).
         mask: id of [MASK].
         pad: id of the padding token.

@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
+from sentence_transformers.sentence_transformer.modules import Pooling
 from tiny_backbones import BACKBONES, CLS, HIDDEN, MASK, PAD, SEP, VOCABULARY
 from torch import Tensor
 from transformers import (
@@ -48,7 +50,7 @@ class Case(NamedTuple):
 
     def config(self, dropout: float = 0.1, **changes: Any) -> BottleneckConfig:
         """The declaration, with further changes to its encoders and decoders."""
-        changes = merge(VARIANTS.get((self.method, self.variant), {}), changes)
+        changes = merge({"bottleneck": "mean"} if self.variant == "mean" else changes_of(self), changes)
         return METHODS[self.method].config(backbone_config=BACKBONES[self.backbone](dropout), **changes)
 
 
@@ -91,7 +93,12 @@ EVERY = [Case(method, backbone) for method in METHODS for backbone in BACKBONES]
 CASES = [case for case in EVERY if case not in REFUSED]
 CASES += [Case(method, backbone, variant) for method, variant in VARIANTS for backbone in ("bert", "modernbert")]
 
+# Every method with the mean as its bottleneck, on one family of backbones after the other.
+CARRYING = [name for name in BACKBONES if not any(case.backbone == name for case in REFUSED)]
+MEAN = [Case(method, backbone, "mean") for method, backbone in zip(METHODS, cycle(CARRYING), strict=False)]
+
 each_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+each_mean = pytest.mark.parametrize("case", MEAN, ids=[case.name for case in MEAN])
 
 
 def make_model(case: Case, dropout: float = 0.1) -> BottleneckForPreTraining:
@@ -344,6 +351,19 @@ class TestBottleneck:
             assert not torch.isclose(first[name], before[name])
 
 
+def final_states(model: BottleneckForPreTraining, views: Views) -> tuple[PreTrainingOutput, Tensor, dict[str, slice]]:
+    """A step, the last states (all rows, longest length, dim) that it was made from, and each encoder's rows."""
+    seen: list[Tensor] = []
+    handle = model.encoder.register_forward_hook(lambda _module, _inputs, output: seen.append(output.last_hidden_state))
+    try:
+        output = model(views)
+    finally:
+        handle.remove()
+    (hidden,) = seen
+    size = len(LENGTHS)
+    return output, hidden, {name: slice(at * size, (at + 1) * size) for at, name in enumerate(model.encoder_specs)}
+
+
 @each_case
 class TestPadding:
     def test_more_padding_changes_nothing(self, case: Case) -> None:
@@ -418,7 +438,7 @@ def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     ]
     tested = {case for case in given if isinstance(case, Case)}
     root = tmp_path_factory.mktemp("checkpoints")
-    paths = {case: root / case.name for case in CASES if case in tested}
+    paths = {case: root / case.name for case in [*CASES, *MEAN] if case in tested}
     for case, path in paths.items():
         make_model(case).save_pretrained(path)
     return paths
@@ -480,10 +500,66 @@ class TestSaving:
     def test_loads_where_the_package_is_not_installed(self, case: Case, remote: dict[str, Any]) -> None:
         model, result = make_model(case), remote[case.name]
         assert result["loss"] == model(make_batch(case)).loss.item()
+        (first, *_) = make_batch(case).values()
+        pooled = model.encoder(first["input_ids"], first["attention_mask"]).pooler_output
+        assert result["pooler_output"] == pooled.tolist()
         assert result["encoder_sum"] == sum(p.abs().sum().item() for p in model.encoder.parameters())
         assert result["saved_again_loss"] == result["loss"]
         assert result["classes"] == [METHODS[case.method].config.__name__, METHODS[case.method].encoder.__name__]
         assert all(module.startswith("transformers_modules.") for module in result["modules"])
+
+
+@each_mean
+class TestMean:
+    """What differs where the mean of a text's states is its bottleneck."""
+
+    def test_bottleneck_is_mean_pooling_of_sentence_transformers(self, case: Case) -> None:
+        model, views = make_model(case), make_batch(case, extra=3)
+        output, hidden, rows = final_states(model, views)
+        for name, bottleneck in output.bottlenecks.items():
+            mask = views[name]["attention_mask"]
+            read = {"token_embeddings": hidden[rows[name]], "attention_mask": mask}
+            expected = Pooling(HIDDEN, pooling_mode="mean")(read)["sentence_embedding"]
+            torch.testing.assert_close(bottleneck, expected, rtol=1e-14, atol=1e-14)
+            alone = model.encoder(views[name]["input_ids"], mask)
+            torch.testing.assert_close(alone.pooler_output, bottleneck)
+            row = model.encoder(views[name]["input_ids"][:1, : LENGTHS[0]])  # no mask: no padding
+            torch.testing.assert_close(row.pooler_output[0], bottleneck[0])
+
+    def test_every_token_and_no_padding_sends_the_bottlenecks_gradient_on(self, case: Case) -> None:
+        model, views = make_model(case), make_batch(case)
+        output, hidden, rows = final_states(model, views)
+        reading = {name: spec.encoder for name, spec in model.config.decoder_specs.items()} | model.config.contrasts
+        for name, encoder in reading.items():
+            mask = views[encoder]["attention_mask"].double()
+            wanted = [output.bottlenecks[encoder], hidden]
+            whole, each = torch.autograd.grad(output.losses[name], wanted, retain_graph=True)
+            assert (whole.norm(dim=-1) > 0).all()
+            share = (mask / mask.sum(dim=1, keepdim=True))[:, :, None]
+            torch.testing.assert_close(each[rows[encoder]], whole[:, None] * share)
+
+    def test_decoders_see_the_encoder_through_the_mean_only(self, case: Case) -> None:
+        model, views = make_model(case), make_batch(case)
+        before = model(views).losses
+
+        def swap(hidden: Tensor) -> None:  # between two tokens that every text has; the mean stays
+            hidden[:, 1:3] += torch.stack([torch.ones(HIDDEN), -torch.ones(HIDDEN)])
+
+        same = perturbed(model, views, swap).losses
+        other = perturbed(model, views, lambda hidden: hidden[:, 2].normal_()).losses
+        for name in [*model.config.decoder_specs, *model.config.contrasts]:
+            torch.testing.assert_close(same[name], before[name], rtol=1e-12, atol=0)
+            assert not torch.isclose(other[name], before[name])
+        for name in model.config.encoder_specs:
+            assert not torch.isclose(same[name], before[name])
+
+    test_more_padding_changes_nothing = TestPadding.test_more_padding_changes_nothing
+    test_what_stands_at_padding_is_never_read = TestPadding.test_what_stands_at_padding_is_never_read
+    test_every_parameter_is_trained = TestLosses.test_every_parameter_is_trained
+    test_bfloat16_autocast = TestLosses.test_bfloat16_autocast_gives_about_the_same_losses
+    test_pretraining_model_comes_back_equal = TestSaving.test_pretraining_model_comes_back_equal
+    test_configuration_comes_back_equal = TestSaving.test_configuration_comes_back_equal
+    test_loads_where_the_package_is_not_installed = TestSaving.test_loads_where_the_package_is_not_installed
 
 
 LOAD_WITHOUT_PACKAGE = """
@@ -502,10 +578,12 @@ for name in names:
     model.save_pretrained(f"{again}/{name}")
     copy = AutoModelForPreTraining.from_pretrained(f"{again}/{name}", trust_remote_code=True)
     views = torch.load(f"{path}/views.pt", weights_only=True)
+    first, *_ = views.values()
     results[name] = {
         "classes": [type(config).__name__, type(encoder).__name__],
         "modules": [type(thing).__module__ for thing in (config, encoder, model, copy)],
         "encoder_sum": sum(p.abs().sum().item() for p in encoder.parameters()),
+        "pooler_output": encoder(first["input_ids"], first["attention_mask"]).pooler_output.tolist(),
         "loss": model(views).loss.item(),
         "saved_again_loss": copy(views).loss.item(),
     }

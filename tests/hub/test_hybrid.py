@@ -44,10 +44,10 @@ print("RESULT" + json.dumps([vectors.tolist() for vectors in found]))
 """
 
 
-def pretrained(directory: Path, backbone: str = "bert", encoders: dict[str, Any] | None = None) -> Path:
+def pretrained(directory: Path, backbone: str = "bert", **config: Any) -> Path:
     """A pre-training checkpoint with every bias random."""
     torch.manual_seed(0)
-    model = DupMAEForPreTraining(DupMAEConfig(backbone_config=BACKBONES[backbone](0.1), encoders=encoders))
+    model = DupMAEForPreTraining(DupMAEConfig(backbone_config=BACKBONES[backbone](0.1), **config))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
@@ -83,7 +83,7 @@ def expected_vectors(model: SentenceTransformer, checkpoint: Path, texts: list[s
 def test_vectors_and_scores_are_those_of_the_pre_trained_parts(
     backbone: str, encoders: dict[str, Any] | None, tmp_path: Path
 ) -> None:
-    checkpoint = pretrained(tmp_path / "dupmae", backbone, encoders)
+    checkpoint = pretrained(tmp_path / "dupmae", backbone, encoders=encoders)
     model = load_hybrid(export_hybrid(checkpoint, tmp_path / "out", max_length=22, dense=DENSE, sparse=SPARSE))
     model.to("cpu")
     asked, read = (expected_vectors(model, checkpoint, texts) for texts in (QUERIES, PASSAGES))
@@ -93,6 +93,20 @@ def test_vectors_and_scores_are_those_of_the_pre_trained_parts(
     scores = asked[0] @ read[0].T + (asked[1][:, kept.indices] * kept.values).sum(-1)
     np.testing.assert_allclose(model.similarity(queries, passages), scores, rtol=1e-5)
     assert (np.count_nonzero(passages[:, DENSE:], axis=1) == SPARSE).all()
+
+
+def test_the_dense_part_is_of_the_mean_where_that_is_the_bottleneck(tmp_path: Path) -> None:
+    checkpoint = pretrained(tmp_path / "dupmae", bottleneck="mean")
+    out = export_hybrid(checkpoint, tmp_path / "out", max_length=22, dense=DENSE, sparse=SPARSE)
+    local = load_hybrid(out).to("cpu")
+    remote = SentenceTransformer(str(out), trust_remote_code=True, device="cpu")
+    batch = tiny_tokenizer()(PASSAGES, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        encoder = DupMAEForPreTraining.from_pretrained(checkpoint).eval().encoder
+        bottleneck = encoder(batch["input_ids"], batch["attention_mask"]).pooler_output
+        expected = bottleneck @ local[1].projection.weight.T
+    for model in (local, remote):
+        np.testing.assert_allclose(model.encode_document(PASSAGES)[:, :DENSE], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_scores_are_equation_12_in_loops(exported: Path) -> None:
@@ -159,7 +173,7 @@ def test_the_projection_is_new_and_said_to_be_and_follows_the_seed(
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         with caplog.at_level(logging.WARNING):
             out = export_hybrid(checkpoint, tmp_path / name, max_length=22, sparse=SPARSE, seed=seed)
-        assert "the projection of [CLS]; fine-tuning trains it" in caplog.text
+        assert "the projection of the bottleneck; fine-tuning trains it" in caplog.text
         weights.append(load_file(out / "1_HybridHead" / "model.safetensors")["projection.weight"])
         assert weights[-1].shape == (384, 32), "the paper's length"
     assert torch.equal(weights[0], weights[1])
@@ -227,7 +241,7 @@ def test_the_card_says_that_the_projection_is_random(exported: Path) -> None:
     card = ModelCard.load(exported / "README.md")
     assert "dupmae" in card.data.tags
     assert "trust_remote_code=True" in card.text
-    assert "The projection of [CLS] is random" in card.text
+    assert "The dense projection is random" in card.text
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ def test_declarations_are_complete_without_overrides() -> None:
     assert config.decoder_specs["decoder"].attention == "sampled:0.5"
     assert isinstance(config.backbone_config, BertConfig)
     assert config.crop == "head"
+    assert (config.bottleneck, config.retriever) == ("cls", None)
 
 
 def test_overrides_change_what_they_name_and_nothing_else() -> None:
@@ -66,6 +67,8 @@ def test_json_round_trip(method: str) -> None:
         encoders={"encoder": {"view": {"rate": 0.25, "fill": "mask"}, "weight": 2.0}},
         decoders={first_decoder(method): {"weight": 0.5}},
         crop="random",
+        bottleneck="mean",
+        retriever={"pooling": "mean", "prompts": {"query": "query: "}},
     )
     again = cls.from_dict(json.loads(config.to_json_string(use_diff=False)))
     assert again.to_dict() == config.to_dict()
@@ -73,6 +76,8 @@ def test_json_round_trip(method: str) -> None:
     assert again.decoder_specs == config.decoder_specs
     assert again.encoder_specs["encoder"].view.rate == 0.25
     assert again.crop == "random"
+    assert again.bottleneck == "mean"
+    assert again.retriever == {"pooling": "mean", "prompts": {"query": "query: "}}
     assert again.backbone_config.to_dict() == config.backbone_config.to_dict()
 
 
@@ -145,6 +150,7 @@ def test_bad_declarations_are_refused(cls: Any, values: dict[str, Any], message:
         ({"decoders": {"decoder": {"layers": "1"}}}, "layers is '1'"),
         ({"encoders": {"encoder": {"view": None}}}, "View of 'encoder' is None"),
         ({"crop": "tail"}, "crop is 'tail'; allowed: head, random"),
+        ({"bottleneck": "max"}, "bottleneck is 'max'; allowed: cls, mean"),
         ({"encoders": {"encoder": {"depth": 3}}}, "Encoder of 'encoder' has no field 'depth'; it has: view, weight"),
         ({"decoders": {"decoder": {"rate": 0.3}}}, "Decoder of 'decoder' has no field 'rate'; it has: view, encoder, "),
         ({"decoders": {"decoder": {"view": {"mask": 1}}}}, "View of 'decoder' has no field 'mask'; it has: sources, "),

@@ -322,6 +322,7 @@ def test_the_same_run_again_is_done(finished: Path, monkeypatch: pytest.MonkeyPa
         ({"max_length": 16}, r"another max_length \(32, now 16\)"),
         ({"held_out": 0.2}, r"another held_out \(0.1, now 0.2\)"),
         ({"decoders": {"decoder": {"weight": 0.5}}}, r"another weight \(1.0, now 0.5\)"),
+        ({"bottleneck": "mean"}, r"another bottleneck \(cls, now mean\)"),
         ({"tokenizer": None, "vocab_size": 120}, "another tokenizer"),
     ],
 )
@@ -478,6 +479,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"decoders": '{"decoder": {"stream": "river"}}'}, "stream is 'river'; allowed: inputs, bottleneck"),
     ({"decoders": {"decoder": 3}}, "decoder"),
     ({"encoders": {"encoder": {"view": {"rate": 1.5}}}}, "rate is 1.5"),
+    ({"bottleneck": "max"}, "bottleneck is 'max'; allowed: cls, mean"),
+    ({"backbone": "{tmp}/plain", "bottleneck": "max"}, "bottleneck is 'max'; allowed: cls, mean"),
 ]
 
 
@@ -491,6 +494,8 @@ def test_bad_input_is_refused_before_anything_is_written(
         tokenizer = tiny_tokenizer()
         tokenizer.mask_token = None
         tokenizer.save_pretrained(tmp_path / "unmasked")
+    if "{tmp}/plain" in changes.values():
+        BertForMaskedLM(tiny_config()).save_pretrained(tmp_path / "plain")
     if "{tmp}/small" in changes.values():
         BertForMaskedLM(tiny_config(vocab_size=20)).save_pretrained(tmp_path / "small")
     given = {

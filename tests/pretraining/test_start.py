@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 from tiny_pretraining import METHODS, same_weights, tiny_model
-from tiny_retriever import tiny_config
+from sentence_transformers.sentence_transformer.modules import Dense
+from tiny_retriever import tiny_config, write_embedder
 from transformers import BertForMaskedLM, BertModel, GPT2Config, GPT2Model
 
 from hf_dense.errors import InputError
@@ -35,6 +36,14 @@ def test_declarations_of_the_checkpoint_stay_under_the_changes(tmp_path: Path) -
     model = start("retromae", tmp_path, encoders={"encoder": {"view": {"fill": "mask"}}})
     spec = model.config.encoder_specs["encoder"]
     assert (spec.view.rate, spec.view.fill, spec.weight) == (0.4, "mask", 0.5)
+
+
+@pytest.mark.parametrize("method", ["cotmae", "retromae"])
+def test_the_bottleneck_of_the_checkpoint_stays_unless_another_is_named(tmp_path: Path, method: str) -> None:
+    first = tiny_model("cotmae", bottleneck="mean")
+    first.save_pretrained(tmp_path)
+    assert start(method, tmp_path).config.bottleneck == "mean"
+    assert start(method, tmp_path, bottleneck="cls").config.bottleneck == "cls"
 
 
 @pytest.mark.parametrize("layers", [1, 3])
@@ -76,6 +85,29 @@ def test_a_bert_without_head_gives_the_encoder(tmp_path: Path) -> None:
     assert same_weights(bert.state_dict(), model.encoder.backbone.state_dict())
     assert len(model.decoders["decoder"].layers) == 2
     assert all(torch.isfinite(tensor).all() for tensor in model.state_dict().values())
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_a_ready_embedder_keeps_its_settings_from_start_to_start(tmp_path: Path, pooling: str) -> None:
+    embedder = write_embedder(tmp_path / "embedder", pooling=pooling)
+    model = start("cotmae", embedder)
+    prompts = {"query": "ask ", "document": ""}
+    expected = {"pooling": pooling, "normalize": True, "similarity": "cosine", "prompts": prompts, "max_length": 20}
+    assert (model.config.bottleneck, model.config.retriever) == (pooling, expected)
+    model.save_pretrained(tmp_path / "cotmae")
+    for method in ("cotmae", "retromae"):
+        assert start(method, tmp_path / "cotmae").config.retriever == expected
+        changed = start(method, tmp_path / "cotmae", bottleneck="cls").config
+        assert (changed.bottleneck, changed.retriever) == ("cls", {**expected, "pooling": "cls"})
+
+
+def test_an_embedder_that_would_lose_a_part_of_itself_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"more than pooling and a norm \(Dense\), which pre-training would lose; start"):
+        start("retromae", write_embedder(tmp_path / "dense", Dense(32, 8)))
+    pooled = write_embedder(tmp_path / "pooled", pooling="max")
+    with pytest.raises(InputError, match="pools by 'max', where no bottleneck can be; say --bottleneck cls or mean"):
+        start("retromae", pooled)
+    assert start("retromae", pooled, bottleneck="mean").config.retriever["pooling"] == "mean"
 
 
 def test_a_family_that_is_not_supported_is_refused(tmp_path: Path) -> None:

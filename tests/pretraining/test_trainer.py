@@ -158,11 +158,13 @@ def test_contrast_refuses_what_would_cut_its_batch_up(tmp_path: Path) -> None:
         make_trainer(tmp_path, "cocondenser", rows=8, per_device_train_batch_size=16).train()
 
 
-@pytest.mark.parametrize("method", ["cocondenser", "query_cocondenser"])
-def test_chunks_give_the_gradients_of_the_whole_batch(tmp_path: Path, method: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "bottleneck"), [("cocondenser", "cls"), ("query_cocondenser", "cls"), ("cocondenser", "mean")]
+)
+def test_chunks_give_the_gradients_of_the_whole_batch(tmp_path: Path, method: str, bottleneck: str) -> None:
     gradients, losses, values = [], [], []
     for chunk in (None, 4):
-        trainer = make_trainer(tmp_path, method, chunk=chunk)
+        trainer = make_trainer(tmp_path, method, chunk=chunk, config={"bottleneck": bottleneck})
         model = trainer.model.double().train()
         value = trainer.compute_loss(model, trainer.collator(token_rows(12, seed=4)))
         value.backward()
