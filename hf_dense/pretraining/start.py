@@ -1,13 +1,16 @@
-"""Starting from a checkpoint: a published encoder, the same method's run, or another method's."""
+"""Starting from a checkpoint: a published encoder, a ready embedder, the same method's run, or another method's."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from transformers import AutoConfig, AutoModelForPreTraining
 from transformers.utils import logging
 
 from hf_dense.errors import InputError
+from hf_dense.hub.loading import is_retriever
+from hf_dense.hub.retriever_settings import embedder_settings
 from hf_dense.methods import METHODS, Method
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, merge
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
@@ -23,13 +26,14 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
         name_or_path: a checkpoint of the method (decoders included: training continues), of another method (its encoder
             and head are taken), or any supported encoder.
         changes: changes to the method's `encoders`, `decoders` and `bottleneck`; where they do not name the last, it is
-            that of a checkpoint of any method.
+            that of a checkpoint of any method, and the pooling of a ready embedder.
 
     Returns:
         The model.
 
     Raises:
-        InputError: the checkpoint is of this method but its decoders do not fit the configuration.
+        InputError: the checkpoint is of this method but its decoders do not fit the configuration; or it is an embedder
+            that would lose a part of itself, or pools where no bottleneck can be.
         ValueError: the encoder's family is not supported.
         OSError: there is no such checkpoint.
     """
@@ -38,7 +42,7 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
         return _continue(method, name_or_path, found, changes)
     if found.model_type in METHODS:
         other = AutoModelForPreTraining.from_pretrained(name_or_path)
-        changes = {"bottleneck": found.bottleneck, **changes}
+        changes = _remember({"bottleneck": found.bottleneck, **changes}, found.retriever)
         model = method.pretraining(method.config(backbone_config=found.backbone_config, **changes))
         model.encoder.load_state_dict(other.encoder.state_dict())
         model.head.load_state_dict(other.head.state_dict())
@@ -46,7 +50,27 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
         if new:
             logger.warning(f"Newly initialised, not taken from {name_or_path}: {', '.join(new)}.")
         return model
+    if is_retriever(name_or_path):
+        changes = _of_embedder(name_or_path, changes)
     return method.pretraining.from_backbone(name_or_path, **changes)
+
+
+def _of_embedder(name: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """The changes with an embedder's pooling as the bottleneck, unless they name one, and with all its settings."""
+    own = embedder_settings(name)
+    bottleneck = changes.get("bottleneck", own.pooling)
+    if bottleneck not in ("cls", "mean"):
+        raise InputError(f"{name} pools by {own.pooling!r}, where no bottleneck can be; say --bottleneck cls or mean.")
+    if bottleneck != own.pooling:
+        logger.warning(f"{name}: bottleneck {bottleneck} in place of {own.pooling}, which is its own.")
+    return _remember({**changes, "bottleneck": bottleneck}, asdict(own))
+
+
+def _remember(changes: dict[str, Any], retriever: dict[str, Any] | None) -> dict[str, Any]:
+    """The changes with the settings of the embedder that all began with; it pools where the bottleneck is now."""
+    if retriever is None:
+        return changes
+    return {**changes, "retriever": {**retriever, "pooling": changes["bottleneck"]}}
 
 
 def _continue(method: Method, name: str, found: BottleneckConfig, changes: dict[str, Any]) -> BottleneckForPreTraining:
@@ -54,6 +78,7 @@ def _continue(method: Method, name: str, found: BottleneckConfig, changes: dict[
     overlaid: dict[str, Any] = {
         part: merge(getattr(found, part), changes.get(part) or {}) for part in ("encoders", "decoders")
     }
+    changes = _remember({"bottleneck": found.bottleneck, **changes}, found.retriever)
     config = method.config.from_dict({**found.to_dict(), **changes, **overlaid})
     loaded: Any = method.pretraining.from_pretrained(
         name, config=config, output_loading_info=True, ignore_mismatched_sizes=True

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_pretraining import METHODS, same_weights, tiny_model
 from sentence_transformers.sentence_transformer.modules import Dense
+from tiny_pretraining import METHODS, same_weights, tiny_model
 from tiny_retriever import tiny_config, write_embedder
 from transformers import BertForMaskedLM, BertModel, GPT2Config, GPT2Model
 
@@ -102,7 +102,9 @@ def test_a_ready_embedder_keeps_its_settings_from_start_to_start(tmp_path: Path,
 
 
 def test_an_embedder_that_would_lose_a_part_of_itself_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"more than pooling and a norm \(Dense\), which pre-training would lose; start"):
+    with pytest.raises(
+        InputError, match=r"more than pooling and a norm \(Dense\), which pre-training would lose; start"
+    ):
         start("retromae", write_embedder(tmp_path / "dense", Dense(32, 8)))
     pooled = write_embedder(tmp_path / "pooled", pooling="max")
     with pytest.raises(InputError, match="pools by 'max', where no bottleneck can be; say --bottleneck cls or mean"):
