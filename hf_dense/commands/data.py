@@ -170,9 +170,42 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lists", metavar="DIR", help="training lists, such as mined negatives (default: the collection's)"
     )
-    parser.add_argument("--model", required=True, help="cross-encoder: a directory or Hub id")
+    parser.add_argument("--model", required=True, help="cross-encoder: a directory or Hub id; or bm25")
     parser.add_argument("--split", default="train", help="of the lists (default: train)")
     parser.add_argument("--depth", type=int, default=200, help="negatives of a list that are scored (default: 200)")
+def _add_filter(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("collection", metavar="COLLECTION", help="corpus, queries and judgements")
+    parser.add_argument(
+        "--splits",
+        nargs="+",
+        default=["train"],
+        help="whose queries are judged, the others stay as they are (default: train; what is measured on queries that "
+        "a model has chosen favours this model)",
+    )
+    parser.add_argument(
+        "--within", type=int, metavar="K", help="keep queries that find a relevant passage among the first K"
+    )
+    parser.add_argument("--by", nargs="+", metavar="MODEL", help="of any of these: retrievers, or bm25 (default: bm25)")
+    parser.add_argument("--teacher", metavar="MODEL", help="cross-encoder that reads each query with its passage")
+    parser.add_argument(
+        "--least", type=float, metavar="SCORE", help="keep what it gives this logit or more (default: 0)"
+    )
+    parser.add_argument("--batch_size", type=int, default=64, help="texts or pairs read at once (default: 64)")
+    _add_dataset(parser)
+
+
+def _filter(arguments: argparse.Namespace) -> None:
+    from hf_dense.errors import InputError
+    from hf_dense.finetuning.filtering import filter_collection
+
+    for name, needed in (("by", "within"), ("least", "teacher")):
+        if getattr(arguments, name) is not None and getattr(arguments, needed) is None:
+            raise InputError(f"--{name} says nothing without --{needed}; give both.")
+    given = {name: getattr(arguments, name) for name in ("by", "least") if getattr(arguments, name) is not None}
+    options = _given(arguments, "splits", "within", "teacher", "batch_size")
+    filter_collection(arguments.collection, output_of(arguments), **options, **given)
+
+
     parser.add_argument("--batch_size", type=int, default=64, help="pairs read at once (default: 64)")
     _add_dataset(parser)
 
@@ -290,5 +323,6 @@ DATA_VERBS: Final = {
         "Train a language model that writes queries or continuations.", _add_train_generator, _train_generator
     ),
     "negatives": DataVerb("Find hard negatives for training queries.", _add_negatives, _negatives),
-    "scores": DataVerb("Score training lists with a cross-encoder, to distil it.", _add_scores, _scores),
+    "scores": DataVerb("Score training lists with a cross-encoder or BM25, to distil it.", _add_scores, _scores),
+    "filter": DataVerb("Leave out queries that do not lead to their passage.", _add_filter, _filter),
 }

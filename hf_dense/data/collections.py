@@ -9,6 +9,7 @@ BEIR folder: `corpus.jsonl` (`_id`, `title`, `text`), `queries.jsonl` (`_id`, `t
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,7 @@ from hf_dense.storage.fingerprints import fingerprint_files
 
 _REQUIRED_OF_CORPUS: Final = ("id", "text")
 _IN_MEMORY: Final = 2**28  # bytes of Parquet files that are read at once
+_SHARD: Final = re.compile(r"-\d{5}-of-\d{5}$")  # what the Hub adds to the name of a split
 _PATTERNS: Final = (
     "corpus/*.parquet",
     "queries/*.parquet",
@@ -63,6 +65,27 @@ def load_queries(path: str | os.PathLike[str]) -> Dataset:
     return Dataset(_select(_read_table(Path(path), "queries", tuple(QUERIES)), QUERIES))
 
 
+def query_table(path: str | os.PathLike[str]) -> pa.Table:
+    """Queries of a collection with all columns that they have: `id`, `text` and whatever else is there.
+
+    Raises:
+        InputError: as `load_queries`.
+    """
+    table = _read_table(Path(path), "queries", tuple(QUERIES))
+    untitled = "title" in table.column_names and table.column("title").null_count == table.num_rows
+    return table.drop_columns("title") if untitled else table  # which BEIR's passages have
+
+
+def judged_splits(path: str | os.PathLike[str]) -> list[str]:
+    """The splits of a collection that there are judgements of, by name.
+
+    Raises:
+        InputError: the directory is missing.
+    """
+    files = (_existing(Path(path)) / "qrels").glob("*")
+    return sorted({_SHARD.sub("", file.stem) for file in files if file.suffix in (".parquet", ".tsv")})
+
+
 def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, int]]:
     """Judgements of one split: query id -> {passage id: grade}, in the order of the file.
 
@@ -77,8 +100,9 @@ def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, 
     elif beir.exists():
         table = _parse(beir, {"query-id": pa.string(), "corpus-id": pa.string(), "score": pa.int32()})
     else:
-        there = sorted(file.stem for file in folder.glob("*") if file.suffix in (".parquet", ".tsv"))
-        raise InputError(f"{path} has no relevance judgements for split {split!r}; it has {_listed(there)}")
+        raise InputError(
+            f"{path} has no relevance judgements for split {split!r}; it has {_listed(judged_splits(path))}"
+        )
     _check_columns(table.column_names, tuple(QRELS), published[0] if published else beir)
     qrels: dict[str, dict[str, int]] = {}
     columns = (table.column(name).to_pylist() for name in QRELS)

@@ -1,4 +1,4 @@
-"""A teacher's scores of training lists, to distil a cross-encoder into a retriever.
+"""A teacher's scores of training lists, to distil it into a retriever: a cross-encoder's, or those of BM25.
 
 Lists are scored in pieces of queries. Every piece is written to disk when it is done: a scoring that was killed goes on
 where it stopped, on any number of processes (`accelerate launch`). A GPU computes in 16 bits.
@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import parquet
 from sentence_transformers import CrossEncoder
 from tqdm.auto import tqdm
 
 from hf_dense.data.collections import content_hash
+from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import Entry, PassageLists, fingerprint_entries, load_lists
 from hf_dense.finetuning.negatives import DEPTH, KIND, Origin, write_lists_card
+from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.cross_encoder import _check_batch, _scores, load_reranker
-from hf_dense.search.fingerprints import cross_encoder_source
+from hf_dense.search.fingerprints import cross_encoder_source, model_source
+from hf_dense.search.first_stage import BM25
 from hf_dense.storage.files import replaced_file
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
@@ -33,10 +37,14 @@ from hf_dense.storage.process_group import process_state
 from hf_dense.storage.staged import Staged
 
 _PIECE: Final = 100  # queries
+_BM25_SCALE: Final = 0.2  # of BM25's scores, as logits
+
+# Scores of the passages of each list, its positives first; it is told of every so many that are done.
+Teacher = Callable[[Sequence[Entry], Callable[[int], object]], list[NDArray[np.float32]]]
 
 
 def score_lists(
-    reranker: str | Path | CrossEncoder,
+    teacher: str | Path | CrossEncoder,
     lists_dir: str | os.PathLike[str],
     collection: str | os.PathLike[str],
     out: str | os.PathLike[str] | Output,
@@ -49,7 +57,7 @@ def score_lists(
     """Write training lists with a teacher's scores of their passages to the directory `out`, complete or not at all.
 
     Args:
-        reranker: a cross-encoder that was trained: a directory, a Hub id, or a loaded one.
+        teacher: a cross-encoder that was trained: a directory, a Hub id, or a loaded one; or `"bm25"`.
         lists_dir: training lists (see `load_entries`).
         collection: has the texts of their passages.
         out: holds `negatives/<split>.parquet` with the columns of `TRAINING`, and a card.
@@ -72,50 +80,89 @@ def score_lists(
     if not wanted:
         raise InputError(f"{lists_dir} has no list of the queries that are to be scored.")
     entries = [replace(entry, negatives=entry.negatives[:depth]) for entry in wanted]
-    model = load_reranker(reranker)
+    model = None if teacher == BM25 else load_reranker(teacher)
     sources = {
         "collection": Source(str(collection), content_hash(collection)),
         "lists": Source(str(lists_dir), fingerprint_entries(wanted)),
-        "cross-encoder": cross_encoder_source(model, reranker if isinstance(reranker, str | Path) else None),
     }
-    with output.stage(KIND, {"split": split, "depth": depth}, sources, resumable=True) as work:
+    settings: dict[str, Any] = {"split": split, "depth": depth}
+    if model is None:
+        sources["BM25"] = model_source(BM25)
+        settings["scale"] = _BM25_SCALE
+    else:
+        sources["cross-encoder"] = cross_encoder_source(model, teacher if isinstance(teacher, str | Path) else None)
+    with output.stage(KIND, settings, sources, resumable=True) as work:
         if not work.done:
             started = time.perf_counter()
-            _score(model, lists, entries, work.pieces, batch_size)
+            scores = _lexical(lists, work.pieces) if model is None else cross_encoder_teacher(model, lists, batch_size)
+            score_entries(scores, entries, work.pieces)
             if process_state().is_main_process:
                 _join(work, split, depth)
             work.facts["seconds"] = time.perf_counter() - started
     return output.path
 
 
-def _score(model: CrossEncoder, lists: PassageLists, entries: Sequence[Entry], pieces: Path, batch_size: int) -> None:
-    """Score the lists of this process that are not scored yet, and wait for the others."""
+def cross_encoder_teacher(model: CrossEncoder, lists: PassageLists, batch_size: int) -> Teacher:
+    """The raw logits of a cross-encoder, which reads so many pairs at once; `lists` gives the texts."""
+    model.to(process_state().device)
+
+    def score(entries: Sequence[Entry], done: Callable[[int], object]) -> list[NDArray[np.float32]]:
+        named = [[*entry.positives, *entry.negatives] for entry in entries]
+        needed = list(dict.fromkeys(name for names in named for name in names))
+        texts = dict(zip(needed, lists.texts(needed), strict=True))
+        read = [(entry.query, [texts[name] for name in names]) for entry, names in zip(entries, named, strict=True)]
+        return _scores(model, read, batch_size, done)
+
+    return score
+
+
+def _lexical(lists: PassageLists, folder: Path) -> Teacher:
+    """BM25's scores in the whole corpus, scaled to be logits."""
+    index = LexicalIndex.build(PassageTexts(lists.corpus), folder / f"{BM25}-{process_state().process_index}")
+
+    def score(entries: Sequence[Entry], done: Callable[[int], object]) -> list[NDArray[np.float32]]:
+        found = []
+        for entry in entries:
+            rows = np.array([lists.indices[name] for name in (*entry.positives, *entry.negatives)])
+            found.append(np.float32(_BM25_SCALE) * index.scores(entry.query, rows))
+            done(len(rows))
+        return found
+
+    return score
+
+
+def score_entries(teacher: Teacher, entries: Sequence[Entry], pieces: Path) -> list[Path]:
+    """Score the lists of this process that are not scored yet, and wait for the other processes.
+
+    Args:
+        teacher: gives the scores.
+        entries: of all processes.
+        pieces: receives files of scored lists, or holds those of a run that was killed.
+
+    Returns:
+        All files, in the order of the lists; their columns are those of `TRAINING`.
+    """
     state = process_state()
-    model.to(state.device)
-    starts = range(0, len(entries), _PIECE)[state.process_index :: state.num_processes]
-    parts = {pieces / f"{start:012d}.parquet": entries[start : start + _PIECE] for start in starts}
+    files = {start: pieces / f"{start:012d}.parquet" for start in range(0, len(entries), _PIECE)}
+    own = list(files)[state.process_index :: state.num_processes]
+    parts = {files[start]: entries[start : start + _PIECE] for start in own}
     sizes = {file: sum(len(entry.positives) + len(entry.negatives) for entry in part) for file, part in parts.items()}
     done = sum(size for file, size in sizes.items() if file.exists())
     hidden = not state.is_main_process
     with tqdm(total=sum(sizes.values()), initial=done, desc="Scoring", unit=" passages", disable=hidden) as bar:
         for file, part in parts.items():
             if not file.exists():
-                table = _scored(model, part, lists, batch_size, bar.update)
+                table = _scored(teacher, part, bar.update)
                 with replaced_file(file) as partial:
                     parquet.write_table(table, partial)
     state.wait_for_everyone()
+    return list(files.values())
 
 
-def _scored(
-    model: CrossEncoder, entries: Sequence[Entry], lists: PassageLists, batch_size: int, done: Callable[[int], object]
-) -> pa.Table:
+def _scored(teacher: Teacher, entries: Sequence[Entry], done: Callable[[int], object]) -> pa.Table:
     """The lists of a piece with their scores."""
-    named = [[*entry.positives, *entry.negatives] for entry in entries]
-    needed = list(dict.fromkeys(name for names in named for name in names))
-    texts = dict(zip(needed, lists.texts(needed), strict=True))
-    read = [(entry.query, [texts[name] for name in names]) for entry, names in zip(entries, named, strict=True)]
     rows: list[dict[str, Any]] = []
-    for entry, scores in zip(entries, _scores(model, read, batch_size, done), strict=True):
+    for entry, scores in zip(entries, teacher(entries, done), strict=True):
         positive, negative = np.split(scores, [len(entry.positives)])
         rows.append(
             {
@@ -141,12 +188,18 @@ def _join(work: Staged, split: str, depth: int) -> None:
             for what in ("positives", "negatives"):
                 counts[what] += len(table.column(what).combine_chunks().flatten())
             writer.write_table(table)
-    names = work.manifest.sources
-    origin = Origin(
+    write_lists_card(work, _origin(work.manifest.sources, split, depth), counts, file)
+
+
+def _origin(names: Mapping[str, str], split: str, depth: int) -> Origin:
+    reranker = names.get("cross-encoder")
+    kind = "raw logits, which" if reranker else f"{_BM25_SCALE} times BM25's scores, logits that"
+    who = f"the cross-encoder {reranker}" if reranker else "BM25 (English stop words and stemmer, title and text)"
+    whose = "the cross-encoder's" if reranker else "BM25's"
+    return Origin(
         title=f"Scored lists of {Path(names['lists']).name}",
-        about=f"For every query of the split {split} the scores that the cross-encoder {names['cross-encoder']} gives "
-        f"its positives and its first {depth} negatives: raw logits, which compare the passages of one query.",
-        positive_scores="the cross-encoder's scores of the positives",
-        negative_scores="the cross-encoder's scores of the negatives",
+        about=f"For every query of the split {split} the scores that {who} gives its positives and its first {depth} "
+        f"negatives: {kind} compare the passages of one query.",
+        positive_scores=f"{whose} scores of the positives",
+        negative_scores=f"{whose} scores of the negatives",
     )
-    write_lists_card(work, origin, counts, file)

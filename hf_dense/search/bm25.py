@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import bm25s
+import numpy as np
 import Stemmer
 
 from hf_dense.search.dense import Floats, Indices
@@ -31,9 +32,22 @@ class LexicalIndex:
 
     def search(self, queries: list[str], depth: int) -> tuple[Floats, Indices]:
         """(queries, depth) scores of the best texts, best first, and their indices."""
-        stemmer = Stemmer.Stemmer("english")
-        tokens = bm25s.tokenize(queries, stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False)
         indices, scores = self.retriever.retrieve(
-            tokens, k=min(depth, self.size), show_progress=False, n_threads=os.cpu_count() or 1
+            _words(queries), k=min(depth, self.size), show_progress=False, n_threads=os.cpu_count() or 1
         )
         return scores, indices
+
+    def scores(self, query: str, indices: Indices) -> Floats:
+        """(indices,) scores of some texts, 0 where they share no word with the query."""
+        (words,) = _words([query])
+        found: Floats = self.retriever.get_scores(words)[indices] if words else np.zeros(len(indices), np.float32)
+        return found
+
+
+def _words(queries: list[str]) -> list[list[str]]:
+    """The words of queries as the index knows them."""
+    stemmer = Stemmer.Stemmer("english")
+    words: list[list[str]] = bm25s.tokenize(
+        queries, stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False
+    )
+    return words

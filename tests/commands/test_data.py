@@ -100,6 +100,7 @@ COMMANDS = {  # verb -> what it reads, its options, one of which is changed, and
     "train-generator": ("collection", ["--max_steps", "2", "--batch_size", "2"], ["--learning_rate", "0.01"], "learn"),
     "negatives": ("collection", [], ["--depth", "4"], r"depth \(200, now 4\)"),
     "scores": ("labelled", ["--model", "reranker"], ["--depth", "3"], r"depth \(200, now 3\)"),
+    "filter": ("collection", ["--within", "30"], ["--within", "29"], r"within \(30, now 29\)"),
 }
 
 
@@ -178,6 +179,8 @@ def test_nothing_heavy_is_imported_before_a_verb_runs() -> None:
         (["labels", "./nowhere", "--out", "out"], "The source nowhere does not exist"),
         (["generate", "./nowhere", "--model", "m", "--out", "out"], "The corpus ./nowhere does not exist"),
         (["train-generator", "./nowhere", "--out", "out"], "is not a directory"),
+        (["filter", "./nowhere", "--out", "out"], "Say what queries must do"),
+        (["filter", "./nowhere", "--by", "bm25", "--out", "out"], "--by says nothing without --within"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -81,6 +81,7 @@ VERBS = {
     "negatives by BM25": Verb("data negatives {collection} --depth 4", "collection"),
     "negatives by a model": Verb("data negatives {collection} --depth 4 --model {retriever}", "collection"),
     "scores": Verb("data scores {collection} --lists {lists} --model {classifier} --depth 2", "lists"),
+    "filter": Verb("data filter {collection} --within 60 --by bm25 {retriever}", "collection"),
     "generate": Verb("data generate {corpus} --model {writer} --candidates 1 --output_length 4", "corpus"),
     "train-generator": Verb("data train-generator {collection} --base {writer} --max_steps 2", "collection"),
     "labels": Verb("data labels {pairs}/pairs.jsonl", "pairs"),

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -22,6 +23,7 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning import scoring
 from hf_dense.finetuning.lists import load_entries
 from hf_dense.finetuning.scoring import score_lists
+from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.cross_encoder import rerank
 from hf_dense.storage.output import Output
 
@@ -156,6 +158,32 @@ def test_a_killed_scoring_goes_on_and_ends_the_same(
 def test_judgements_alone_are_scored_too(teacher: Path, collection: Path, tmp_path: Path) -> None:
     out = score_lists(CrossEncoder(str(teacher)), collection, collection, tmp_path / "out")
     assert all(len(row["positive_scores"]) == len(row["positives"]) and not row["negatives"] for row in read(out))
+
+
+def test_bm25_is_a_teacher_too(teacher: Path, collection: Path, mined: Path, tmp_path: Path) -> None:
+    out = score_lists("bm25", mined, collection, tmp_path / "out", depth=5)
+    texts_of, before, after = texts(collection), read(mined), read(out)
+    index = LexicalIndex.build(texts_of.values(), tmp_path / "index")
+    scores, indices = index.search([row["query"] for row in after], len(texts_of))
+    names = list(texts_of)
+    for row, given, found, at in zip(after, before, scores, indices, strict=True):
+        known = {names[index]: score for index, score in zip(at, found, strict=True)}
+        assert row["negatives"] == given["negatives"][:5]
+        listed = [known[name] for name in (*row["positives"], *row["negatives"])]
+        assert [*row["positive_scores"], *row["negative_scores"]] == pytest.approx(
+            scoring._BM25_SCALE * np.array(listed)
+        )
+        assert row["positive_scores"][0] > 0, "its query is a word of it"
+    assert "BM25 (English stop words" in (out / "README.md").read_text()
+    with pytest.raises(InputError, match="was made from another cross-encoder"):
+        score_lists(teacher, mined, collection, out, depth=5)
+
+
+def test_a_query_without_a_known_word_has_scores_of_nothing(tmp_path: Path) -> None:
+    index = LexicalIndex.build(["abcd efgh", "ijkl"], tmp_path)
+    for query in ("", "the", "zzzz"):
+        assert index.scores(query, np.array([1, 0, 1])).tolist() == [0, 0, 0]
+    assert index.scores("ijkl zzzz", np.array([0, 1]))[1] > 0
 
 
 def test_candidates_are_scored_by_query(teacher: Path, collection: Path, monkeypatch: pytest.MonkeyPatch) -> None:
