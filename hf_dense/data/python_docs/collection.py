@@ -101,7 +101,7 @@ def build_python_docs(
             collection = collect(reading, length, token_counter(tokenizer), progress=progress)
             if not collection.corpus:
                 raise InputError(f"the docstrings of {named} hold no passage of {MIN_WORDS} words or more")
-            _write_tables(work.result, collection)
+            write_tables(work.result, collection)
             work.facts["counts"] = collection.counts
             card = _card(work, collection, versions, length, token_unit(tokenizer))
             write_text(work.result / "README.md", str(card))
@@ -264,12 +264,13 @@ def _judge(
     return rows, {split: tuple(judged) for split, judged in qrels.items()}
 
 
-def _write_tables(folder: Path, collection: Collection) -> None:
+def write_tables(folder: Path, collection: Collection) -> None:
+    """Write a collection in published form; of its judgements the splits that there are."""
     columns = Features({name: feature for name, feature in CORPUS.items() if name != "section"})
     _write_table(folder / "corpus" / "part-00000.parquet", collection.corpus, columns)
     _write_table(folder / "queries" / "part-00000.parquet", collection.queries, QUERIES)
-    for split in SPLITS:
-        _write_table(folder / "qrels" / f"{split}.parquet", collection.qrels[split], QRELS)
+    for split, judged in collection.qrels.items():
+        _write_table(folder / "qrels" / f"{split}.parquet", judged, QRELS)
 
 
 def _write_table(path: Path, rows: Sequence[Mapping[str, str | int]], features: Features) -> None:
