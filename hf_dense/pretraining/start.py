@@ -59,7 +59,7 @@ def _of_embedder(name: str, changes: dict[str, Any]) -> dict[str, Any]:
     """The changes with an embedder's pooling as the bottleneck, unless they name one, and with all its settings."""
     own = embedder_settings(name)
     bottleneck = changes.get("bottleneck", own.pooling)
-    if bottleneck not in ("cls", "mean"):
+    if "bottleneck" not in changes and own.pooling not in ("cls", "mean"):
         raise InputError(f"{name} pools by {own.pooling!r}, where no bottleneck can be; say --bottleneck cls or mean.")
     if bottleneck != own.pooling:
         logger.warning(f"{name}: bottleneck {bottleneck} in place of {own.pooling}, which is its own.")

@@ -85,3 +85,11 @@ def test_two_processes_read_a_stream_as_one_does(corpus: Path, tmp_path: Path) -
     assert one[-1]["loss"] < one[0]["loss"]
     for alone, together in zip(one, two, strict=True):
         assert together["loss"] == pytest.approx(alone["loss"], abs=1e-3), f"step {alone['step']}"
+
+
+def test_two_processes_contrast_means_as_one_does(corpus: Path, tmp_path: Path) -> None:
+    given = {"bottleneck": "mean", "max_steps": 50}
+    one, two = (train("cocondenser", corpus, tmp_path / str(processes), processes, **given) for processes in (1, 2))
+    assert one[-1]["encoder_contrast_loss"] < one[0]["encoder_contrast_loss"]
+    for alone, together in zip(one, two, strict=True):
+        assert together == pytest.approx(alone, abs=1e-3), f"step {alone['step']}"

@@ -110,6 +110,8 @@ def test_an_embedder_that_would_lose_a_part_of_itself_is_refused(tmp_path: Path)
     with pytest.raises(InputError, match="pools by 'max', where no bottleneck can be; say --bottleneck cls or mean"):
         start("retromae", pooled)
     assert start("retromae", pooled, bottleneck="mean").config.retriever["pooling"] == "mean"
+    with pytest.raises(ValueError, match="bottleneck is 'last'; allowed: cls, mean"):
+        start("retromae", pooled, bottleneck="last")
 
 
 def test_a_family_that_is_not_supported_is_refused(tmp_path: Path) -> None:
