@@ -119,7 +119,7 @@ def settings_of(model: SentenceTransformer) -> RetrieverSettings:
 
 
 def checkpoint_settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> RetrieverSettings:
-    """The settings that a pre-training checkpoint says: where its bottleneck is, and what its embedder's were.
+    """The settings that a pre-training checkpoint says: those of its embedder, else pooling where its bottleneck is.
 
     Args:
         config: of the checkpoint; that of a plain encoder says nothing.
@@ -131,9 +131,8 @@ def checkpoint_settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizer
     length = tokenizer.model_max_length
     if backbone.model_type in FAMILIES:
         length = min(length, FAMILIES[backbone.model_type].shape(backbone).positions) if length < _LONGEST else length
-    own = RetrieverSettings(max_length=length if length < _LONGEST else None)
-    own = own.updated(RetrieverSettings(**(config.retriever or {})))
-    return own.updated(RetrieverSettings(pooling=config.bottleneck))
+    own = RetrieverSettings(pooling=config.bottleneck, max_length=length if length < _LONGEST else None)
+    return own.updated(RetrieverSettings(**(config.retriever or {})))
 
 
 def embedder_settings(model: str | Path) -> RetrieverSettings:

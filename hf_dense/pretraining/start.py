@@ -42,7 +42,7 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
         return _continue(method, name_or_path, found, changes)
     if found.model_type in METHODS:
         other = AutoModelForPreTraining.from_pretrained(name_or_path)
-        changes = _remember({"bottleneck": found.bottleneck, **changes}, found.retriever)
+        changes = {"bottleneck": found.bottleneck, "retriever": found.retriever, **changes}
         model = method.pretraining(method.config(backbone_config=found.backbone_config, **changes))
         model.encoder.load_state_dict(other.encoder.state_dict())
         model.head.load_state_dict(other.head.state_dict())
@@ -56,21 +56,14 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
 
 
 def _of_embedder(name: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """The changes with an embedder's pooling as the bottleneck, unless they name one, and with all its settings."""
+    """The changes with all settings of an embedder, which stay its own, and its pooling as the bottleneck.
+
+    Where they name another bottleneck, the retriever that comes of it is pooled as the embedder was all the same.
+    """
     own = embedder_settings(name)
-    bottleneck = changes.get("bottleneck", own.pooling)
     if "bottleneck" not in changes and own.pooling not in ("cls", "mean"):
         raise InputError(f"{name} pools by {own.pooling!r}, where no bottleneck can be; say --bottleneck cls or mean.")
-    if bottleneck != own.pooling:
-        logger.warning(f"{name}: bottleneck {bottleneck} in place of {own.pooling}, which is its own.")
-    return _remember({**changes, "bottleneck": bottleneck}, asdict(own))
-
-
-def _remember(changes: dict[str, Any], retriever: dict[str, Any] | None) -> dict[str, Any]:
-    """The changes with the settings of the embedder that all began with; it pools where the bottleneck is now."""
-    if retriever is None:
-        return changes
-    return {**changes, "retriever": {**retriever, "pooling": changes["bottleneck"]}}
+    return {"bottleneck": own.pooling, "retriever": asdict(own), **changes}
 
 
 def _continue(method: Method, name: str, found: BottleneckConfig, changes: dict[str, Any]) -> BottleneckForPreTraining:
@@ -78,7 +71,6 @@ def _continue(method: Method, name: str, found: BottleneckConfig, changes: dict[
     overlaid: dict[str, Any] = {
         part: merge(getattr(found, part), changes.get(part) or {}) for part in ("encoders", "decoders")
     }
-    changes = _remember({"bottleneck": found.bottleneck, **changes}, found.retriever)
     config = method.config.from_dict({**found.to_dict(), **changes, **overlaid})
     loaded: Any = method.pretraining.from_pretrained(
         name, config=config, output_loading_info=True, ignore_mismatched_sizes=True

@@ -91,7 +91,7 @@ def test_what_is_given_changes_it_and_is_said(tmp_path: Path, caplog: pytest.Log
 
 
 def test_a_checkpoint_remembers_its_embedder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    checkpoint = write_checkpoint(tmp_path / "retromae", bottleneck="mean", retriever=RECORD)
+    checkpoint = write_checkpoint(tmp_path / "retromae", bottleneck="cls", retriever=RECORD)
     out = export_sentence_transformer(checkpoint, tmp_path / "out")
     found = SentenceTransformer(str(out), device="cpu")
     own = settings_of(found)
@@ -123,7 +123,7 @@ def test_what_cannot_be(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             export_sentence_transformer(given, tmp_path / "out")
-    with pytest.raises(InputError, match="max_length is 65 tokens; the encoder of .* takes at most 64"):
+    with pytest.raises(InputError, match=r"max_length is 65 tokens; the encoder of .* takes at most 64"):
         export_sentence_transformer(write_embedder(tmp_path / "embedder"), tmp_path / "out", max_length=65)
     with pytest.raises(InputError, match="There is no Sentence-Transformers model someone/nothing"):
         load_retriever("someone/nothing")

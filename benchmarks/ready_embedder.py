@@ -1,0 +1,253 @@
+"""Does pre-training pay when the start is a ready, mean-pooled embedder? What does each arm forget?
+
+    python benchmarks/ready_embedder.py COLLECTION --model EMBEDDER --kept OTHER_COLLECTION:SPLIT --seeds 0 1 2
+
+Every arm ends in the same fine-tuning, with the embedder's own pooling and similarity; one has as many more steps as
+pre-training costs (in floating-point operations, forward and backward). Measured on the collection's dev queries and on
+a collection that no arm was tuned for. Arms run side by side, one thread each; a run that was killed goes on. Its
+figures are added to those in `--results`, of other collections and seeds; table and pictures are made anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from operations import BATCHES, finetuning_operations, pretraining_operations
+from transformers import TrainingArguments
+
+from hf_dense.data.collections import content_hash, training_pairs
+from hf_dense.data.corpus import load_passages
+from hf_dense.errors import run_main
+from hf_dense.evaluation.plots import plot_metrics
+from hf_dense.evaluation.retrieval import evaluate_retriever
+from hf_dense.evaluation.significance import compare_paired
+from hf_dense.experiments.processes import run_side_by_side
+from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
+from hf_dense.hub.export import export_sentence_transformer
+from hf_dense.hub.loading import load_encoder, load_tokenizer
+from hf_dense.methods import get_method
+from hf_dense.pretraining.pretrain import PretrainingOptions, pretrain
+from hf_dense.storage.files import write_text
+from hf_dense.storage.markdown import markdown_table
+from hf_dense.storage.output import Output
+from hf_dense.storage.provenance import provenance
+
+MAX_LENGTH = {"pre-training": 64, "retriever": 128}  # tokens
+PRETRAINING: dict[str, Any] = {
+    "max_steps": 260,
+    "per_device_train_batch_size": 16,
+    "learning_rate": 1e-4,
+    "warmup_steps": 0.1,
+    "weight_decay": 0.01,
+    "logging_steps": 20,
+    "save_strategy": "no",
+}
+FINETUNING: dict[str, Any] = {
+    "max_steps": 100,
+    "per_device_train_batch_size": 32,
+    "learning_rate": 5e-5,
+    "temperature": 0.05,
+    "logging_steps": 20,
+}
+METRIC = "ndcg@10"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to a retriever.
+
+    Args:
+        method: of pre-training, if any.
+        bottleneck: where it sits.
+        tuned: whether it is fine-tuned.
+        longer: whether that takes as much compute as pre-training and fine-tuning together.
+    """
+
+    method: str | None = None
+    bottleneck: str = "cls"
+    tuned: bool = True
+    longer: bool = False
+
+
+UNTOUCHED, TUNED, LONGER = "untouched", "fine-tuned", "fine-tuned, equal compute"
+ARMS = {
+    UNTOUCHED: Arm(tuned=False),
+    TUNED: Arm(),
+    LONGER: Arm(longer=True),
+    "RetroMAE at [CLS]": Arm("retromae"),
+    "RetroMAE at the mean": Arm("retromae", "mean"),
+    "DupMAE at [CLS]": Arm("dupmae"),
+    "DupMAE at the mean": Arm("dupmae", "mean"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("collection", type=Path, help="directory with train and dev judgements")
+    parser.add_argument("--model", required=True, help="ready embedder: directory or Hub id")
+    parser.add_argument("--kept", required=True, help="DIRECTORY:SPLIT that no arm is tuned for")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=PRETRAINING["max_steps"], help="of pre-training")
+    parser.add_argument("--out", type=Path, default=Path("build/ready_embedder"), help="where models are written")
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results/ready_embedder"))
+    parser.add_argument("--side_by_side", type=int, help="arms run at once; one per core when absent")
+    parser.add_argument("--only", help=argparse.SUPPRESS)  # one arm with one seed, in a process of its own
+    options = parser.parse_args()
+    out = Output(options.out / f"{options.collection.resolve().name}-{options.steps}")
+    if options.only:
+        name, seed = options.only.rsplit(":", 1)
+        run_arm(options, name, int(seed), out)
+        return
+    with out.occupy("ready embedder", {}, claims=("costs.json", "logs"), again=True) as work:
+        write_text(out.path / "costs.json", json.dumps(measure_costs(options)))
+        labels = [UNTOUCHED + ":0", *(f"{name}:{seed}" for seed in options.seeds for name in [*ARMS][1:])]
+        command = [sys.executable, __file__, *sys.argv[1:], "--only"]
+        run_side_by_side({label: [*command, label] for label in labels}, out.path / "logs", options.side_by_side)
+        rows = [row for label in labels for row in run_arm(options, *_split(label), out)]
+        report(options, rows)
+        work.complete()
+
+
+def run_arm(options: argparse.Namespace, name: str, seed: int, out: Output) -> list[dict[str, Any]]:
+    """Train and measure one arm with one seed; what is complete is read back.
+
+    Returns:
+        A row for every query of both collections.
+    """
+    arm, place = ARMS[name], out.at(f"{name.lower().replace(' ', '-').replace(',', '')}-{seed}")
+    start: str | Path = options.model
+    if arm.method is not None:
+        start = place.path / "pretrained"
+        training = TrainingArguments(
+            output_dir=str(start), seed=seed, report_to="none", **{**PRETRAINING, "max_steps": options.steps}
+        )
+        given = {"method": arm.method, "bottleneck": arm.bottleneck, "backbone": options.model}
+        pretrain(
+            PretrainingOptions(corpus=str(options.collection), max_length=MAX_LENGTH["pre-training"], **given), training
+        )
+    model = export_sentence_transformer(start, place.at("exported"), max_length=MAX_LENGTH["retriever"])
+    if arm.tuned:
+        costs = json.loads((out.path / "costs.json").read_text(encoding="utf-8"))
+        steps = costs["equal steps"] if arm.longer else FINETUNING["max_steps"]
+        target = str(place.path / "finetuned")
+        arguments = BiencoderTrainingArguments(
+            output_dir=target, seed=seed, report_to="none", **{**FINETUNING, "max_steps": steps}
+        )
+        model = finetune(model, training_pairs(options.collection), arguments)
+    kept, _, split = options.kept.rpartition(":")
+    rows = []
+    for what, collection, of in (("own", options.collection, "dev"), ("kept", Path(kept), split)):
+        found = evaluate_retriever(model, collection, of, name=name, out=place.at(f"{what}-{of}"))
+        shared = {"collection": options.collection.resolve().name, "steps": options.steps, "arm": name, "seed": seed}
+        values = found.per_query[METRIC].items()
+        rows += [{**shared, "measured": what, "query": query, METRIC: round(value, 4)} for query, value in values]
+    return rows
+
+
+def measure_costs(options: argparse.Namespace) -> dict[str, Any]:
+    """Operations of a step of each method and of fine-tuning, and the steps of fine-tuning that cost as much in all."""
+    tokenizer, size = load_tokenizer(options.model), PRETRAINING["per_device_train_batch_size"]
+    corpus = load_passages(str(options.collection)).select(range(BATCHES * size))
+    costs: dict[str, Any] = {}
+    for name in ("retromae", "dupmae"):
+        model = get_method(name).pretraining.from_backbone(options.model)
+        costs[name] = pretraining_operations(model, corpus, tokenizer, size, MAX_LENGTH["pre-training"])
+    size = FINETUNING["per_device_train_batch_size"]
+    pairs = training_pairs(options.collection).shuffle(seed=0)
+    pairs = pairs.select(range(min(len(pairs), BATCHES * size)))
+    encoder = load_encoder(options.model)
+    costs["fine-tuning"] = finetuning_operations(encoder, pairs, tokenizer, size, MAX_LENGTH["retriever"])
+    more = max(costs["retromae"], costs["dupmae"]) * options.steps / costs["fine-tuning"]
+    return {**costs, "equal steps": round(FINETUNING["max_steps"] + more)}
+
+
+def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add the rows to the results, and write the table, the tests and the picture of all."""
+    table = pd.DataFrame(rows)
+    folder: Path = options.results
+    folder.mkdir(parents=True, exist_ok=True)
+    file, facts_file = folder / "queries.parquet", folder / "results.json"
+    known = ["collection", "steps", "arm", "seed", "measured", "query"]
+    if file.is_file():
+        table = pd.concat([pd.read_parquet(file), table]).drop_duplicates(known, keep="last")
+    table = table.sort_values(known, ignore_index=True)
+    table.to_parquet(file, index=False)
+    facts = json.loads(facts_file.read_text(encoding="utf-8")) if facts_file.is_file() else {"runs": {}}
+    name = f"{options.collection.resolve().name}, {options.steps} steps"
+    costs = json.loads(
+        (options.out / f"{options.collection.resolve().name}-{options.steps}" / "costs.json").read_text(
+            encoding="utf-8"
+        )
+    )
+    facts["runs"][name] = {
+        "operations": costs,
+        "kept": options.kept.rpartition("/")[2],
+        "max_length": MAX_LENGTH,
+        "pretraining": {**PRETRAINING, "max_steps": options.steps},
+        "finetuning": FINETUNING,
+        "arms": {arm: asdict(what) for arm, what in ARMS.items()},
+        **provenance(options.seeds[0], options.collection.resolve().name, content_hash(options.collection)),
+        "seeds": sorted(
+            {int(seed) for seed in table.loc[table.collection == options.collection.resolve().name, "seed"]}
+        ),
+    }
+    facts["figures"] = {
+        f"{of}, {steps} steps": summarise(part) for (of, steps), part in table.groupby(["collection", "steps"])
+    }
+    write_text(facts_file, json.dumps(facts, indent=1) + "\n")
+    lines = [f"## {title}\n\n{format_arms(figures)}\n" for title, figures in facts["figures"].items()]
+    write_text(folder / "results.md", "\n".join(lines))
+    for title, figures in facts["figures"].items():
+        shown = [
+            {"name": arm, **{part: found[part]["mean"] for part in ("own", "kept")}} for arm, found in figures.items()
+        ]
+        plot_metrics(shown, folder / f"{title.split(',')[0]}-{title.split()[1]}.png")
+    print((folder / "results.md").read_text(encoding="utf-8"))
+
+
+def summarise(table: pd.DataFrame) -> dict[str, Any]:
+    """Means of every arm and seed, and the paired test of each query's mean over seeds against fine-tuning alone."""
+    figures: dict[str, Any] = {}
+    for arm in [name for name in ARMS if name in set(table.arm)]:
+        figures[arm] = {}
+        for what in ("own", "kept"):
+            part = table[(table.arm == arm) & (table.measured == what)]
+            against = table[(table.arm == TUNED) & (table.measured == what) & table.seed.isin(part.seed)]
+            found = {"mean": float(part[METRIC].mean()), "queries": int(part["query"].nunique())}
+            found["by seed"] = {int(seed): float(mean) for seed, mean in part.groupby("seed")[METRIC].mean().items()}
+            if arm not in (UNTOUCHED, TUNED) and len(against):
+                means = [one.groupby("query")[METRIC].mean().to_dict() for one in (part, against)]
+                found["against fine-tuned"] = asdict(compare_paired(*means))
+            figures[arm][what] = found
+    return figures
+
+
+def format_arms(figures: Mapping[str, Any]) -> str:
+    """A Markdown table."""
+    cells = []
+    for arm, found in figures.items():
+        test = found["own"].get("against fine-tuned")
+        shown = (
+            "-"
+            if test is None
+            else f"{test['difference']:+.4f} ({test['low']:+.4f} to {test['high']:+.4f}), p = {test['p_value']:.4f}"
+        )
+        seeds = " / ".join(f"{value:.4f}" for value in found["own"]["by seed"].values())
+        cells.append([arm, f"{found['own']['mean']:.4f}", shown, seeds, f"{found['kept']['mean']:.4f}"])
+    return markdown_table(["", "nDCG@10", "against fine-tuned", "by seed", "nDCG@10, kept"], cells, [1, 4])
+
+
+def _split(label: str) -> tuple[str, int]:
+    name, seed = label.rsplit(":", 1)
+    return name, int(seed)
+
+
+if __name__ == "__main__":
+    run_main(main)
