@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from hf_dense.commands.output import add_output_arguments
-from hf_dense.data.collections import content_hash, push_collection
+from hf_dense.commands.output import add_output_arguments, check_publishing, publish_output
+from hf_dense.data.collections import content_hash
 from hf_dense.data.python_docs.collection import build_python_docs
 from hf_dense.errors import run_main
 from hf_dense.storage.output import Output
@@ -24,6 +24,8 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many read files side by side")
     add_output_arguments(parser, push=True)
     options = parser.parse_args()
+    if options.push_to_hub:
+        check_publishing(options.push_to_hub, "dataset")
 
     command = ["python dataset_scripts/python_docs.py --out OUT", f"--length {options.length}"]
     command += [f"--tokenizer {options.tokenizer}"] if options.tokenizer else []
@@ -37,7 +39,7 @@ def main() -> None:
     )
     print(f"{out}: content {content_hash(out)[:12]}")
     if options.push_to_hub:
-        push_collection(out, options.push_to_hub)
+        publish_output(out, options.push_to_hub)
 
 
 if __name__ == "__main__":

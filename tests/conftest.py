@@ -20,6 +20,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="hf_dense-tests-")
 os.environ["HF_DATASETS_CACHE"] = os.path.join(os.environ["HF_HOME"], "datasets")
 
+import huggingface_hub
+from huggingface_hub import HfApi
+
 Client = Callable[..., dict[str, Any]]
 
 
@@ -34,6 +37,17 @@ def hub_url() -> Iterator[str]:
     finally:
         process.terminate()
         process.wait()
+
+
+@pytest.fixture
+def hub_here(hub_url: str, monkeypatch: pytest.MonkeyPatch) -> HfApi:
+    """Let this process talk to that Hub, as far as it makes an `HfApi` for it; gives one."""
+    template = hub_url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", hub_url)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", "hf_anything")
+    return HfApi()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hf_dense.commands.output import add_output_arguments, output_of
+from hf_dense.commands.output import add_output_arguments, check_publishing, output_of, publish_output
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.process_group import is_main_process
 
@@ -34,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Build what the arguments name, say what is there, and publish it where that is asked for."""
-    before = Manifest.load(arguments.out)
+    before, repo = Manifest.load(arguments.out), getattr(arguments, "push_to_hub", None)
+    if repo and is_main_process():
+        check_publishing(repo, "dataset")
     DATA_VERBS[arguments.data].run(arguments)
     if not is_main_process():
         return
@@ -44,10 +46,8 @@ def run(arguments: argparse.Namespace) -> None:
     found = ", ".join(f"{number:,} {what}" for what, number in counts.items() if isinstance(number, int))
     state = "is there already, made from the same" if manifest == before else "is written"
     print(f"{arguments.out} {state}{': ' if found else ''}{found}")
-    if getattr(arguments, "push_to_hub", None):
-        from hf_dense.data.collections import push_collection
-
-        push_collection(arguments.out, arguments.push_to_hub)
+    if repo:
+        publish_output(arguments.out, repo)
 
 
 def _given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:

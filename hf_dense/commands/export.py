@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from hf_dense.commands.options import read_boolean
-from hf_dense.commands.output import add_output_arguments, output_of
+from hf_dense.commands.output import add_output_arguments, check_publishing, output_of, publish_output
 from hf_dense.errors import InputError
 from hf_dense.storage.manifest import Manifest
 
@@ -93,6 +93,8 @@ def run(arguments: argparse.Namespace) -> None:
             raise InputError(f"--kind {arguments.kind} needs --{name}.")
     if prompts := {name.split("_")[0]: given.pop(name) for name in _PROMPTS if name in given}:
         given["prompts"] = prompts
+    if arguments.push_to_hub:
+        check_publishing(arguments.push_to_hub)
     module, function = kind.function.split(".")
     before = Manifest.load(arguments.out)
     path = getattr(import_module(f"hf_dense.hub.{module}"), function)(
@@ -100,7 +102,4 @@ def run(arguments: argparse.Namespace) -> None:
     )
     print(f"{path} is there already" if before and before == Manifest.load(path) else f"exported to {path}")
     if arguments.push_to_hub:
-        from hf_dense.hub.publish import publish_model
-
-        publish_model(path, arguments.push_to_hub)
-        print(f"published as {arguments.push_to_hub}")
+        publish_output(path, arguments.push_to_hub)

@@ -17,6 +17,7 @@ VERBS: Final = (
     "pretrain",
     "finetune",
     "export",
+    "publish",
     "evaluate",
     "report",
     "search",

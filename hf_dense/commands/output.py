@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 from hf_dense.storage.output import Output
 
@@ -32,6 +34,26 @@ def output_of(arguments: argparse.Namespace) -> Output:
     return Output(arguments.out, arguments.overwrite, command_line(arguments), getattr(arguments, "license", "other"))
 
 
+def check_publishing(repo: str, kind: str = "model") -> None:
+    """Raise `InputError` where nothing can be published, before long work begins.
+
+    Args:
+        repo: name on the Hub.
+        kind: `model` or `dataset`.
+    """
+    from hf_dense.hub.repositories import Repository
+
+    Repository(repo, kind).check()
+
+
+def publish_output(path: Path, repo: str, **more: Any) -> None:
+    """Publish what was written, and say where; `more` are arguments of `publish`."""
+    from hf_dense.hub.publish import publish
+
+    print(f"published as {publish(path, repo, **more)}")
+
+
 def command_line(arguments: argparse.Namespace) -> str:
-    """The command as a person would type it again."""
-    return " ".join(["hf-dense", *map(shlex.quote, getattr(arguments, "words", ()))])
+    """The command as a person would type it again; a token of the Hub is left out."""
+    words = " ".join(["hf-dense", *map(shlex.quote, getattr(arguments, "words", ()))])
+    return re.sub(r"(--hub_token[= ])\S+", r"\1...", words)

@@ -1,4 +1,4 @@
-"""Reading a retrieval collection from a directory, in published form or as a BEIR folder, and publishing one.
+"""Reading a retrieval collection from a directory, in published form or as a BEIR folder.
 
 Published form: Parquet tables `corpus/*.parquet`, `queries/*.parquet` and `qrels/<split>.parquet` with the columns
 of `hf_dense.data.schemas`; judgements renamed by the Hub (`<split>-00000-of-00001.parquet`) are read too.
@@ -16,7 +16,6 @@ from typing import Final
 
 import pyarrow as pa
 from datasets import Dataset, Features, Value
-from huggingface_hub import create_repo, upload_folder
 from pyarrow import csv, json, parquet
 
 from hf_dense.data.corpus import open_files, table_files
@@ -39,8 +38,8 @@ _PATTERNS: Final = (
 
 
 def load_corpus(path: str | os.PathLike[str]) -> Dataset:
-    """Passages of a collection: columns `id`, `title` ("" where there is none), `text`, and those of `document`,
-    `position` and `split` that are there.
+    """Passages of a collection: columns `id`, `title` ("" where there is none), `text`, and those of `section`,
+    `document`, `position` and `split` that are there.
 
     Parquet files above 256 MB are read from disk as needed, from a copy that `datasets` keeps in its cache.
 
@@ -179,25 +178,6 @@ def content_hash(path: str | os.PathLike[str]) -> str:
     if not files:
         raise InputError(f"{path} is not a collection: it holds neither corpus/*.parquet nor corpus.jsonl")
     return fingerprint_files(files, folder)
-
-
-def push_collection(path: str | os.PathLike[str], repository: str, private: bool = False) -> None:
-    """Publish the Parquet files and the card of a directory to the Hub, as they are.
-
-    Raises:
-        InputError: the directory has no card.
-    """
-    folder = _existing(Path(path))
-    if not (folder / "README.md").exists():
-        raise InputError(f"{path} has no README.md; only what hf-dense data wrote can be pushed")
-    create_repo(repository, repo_type="dataset", private=private, exist_ok=True)
-    upload_folder(
-        repo_id=repository,
-        folder_path=folder,
-        repo_type="dataset",
-        allow_patterns=["*.parquet", "README.md"],
-        commit_message="Upload the dataset",
-    )
 
 
 def _existing(folder: Path) -> Path:

@@ -40,6 +40,7 @@ from hf_dense.finetuning.training import (
 from hf_dense.hub.hybrid import save_hybrid
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.retriever_settings import settings_of
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.storage.fingerprints import fingerprint_rows
 from hf_dense.storage.output import Output
@@ -48,6 +49,7 @@ from hf_dense.storage.places import Source
 Features = Mapping[str, Any]
 
 _COLUMNS = ["query", "passage"]
+_TEMPERATURES = {SimilarityFunction.COSINE.value: 0.05, SimilarityFunction.DOT_PRODUCT.value: 1.0}
 
 
 def _listed(choices: Mapping[str, str]) -> str:
@@ -61,9 +63,11 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
     `output_dir` receives the checkpoints, `trainer_state.json` (the loss history) and, at the end, `model/`.
     """
 
-    temperature: float = field(
-        default=1.0,
-        metadata={"help": "Similarities are divided by this before the softmax; 1 suits dot products, 0.05 cosines."},
+    temperature: float | None = field(
+        default=None,
+        metadata={
+            "help": "Similarities are divided by this before the softmax; default 0.05 for cosines, 1 for dot products."
+        },
     )
     contrast: str = field(default="in_batch", metadata={"help": f"Contrastive loss: {_listed(CONTRASTS)}."})
     distillation: str = field(default="none", metadata={"help": f"Loss beside it: {_listed(DISTILLATIONS)}."})
@@ -90,7 +94,7 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[no-untyped-call]
-        if not self.temperature > 0:
+        if self.temperature is not None and not self.temperature > 0:
             raise InputError(f"temperature is {self.temperature}; it must be above 0.")
         for name, allowed in (("contrast", CONTRASTS), ("distillation", DISTILLATIONS)):
             if getattr(self, name) not in allowed:
@@ -115,7 +119,8 @@ def finetune(
     again; one that was killed goes on from its newest checkpoint, and ends with the same weights.
 
     Args:
-        model: an exported directory, a Hub id, or a loaded model (which is then trained in place).
+        model: an exported directory, a pre-training checkpoint, which is pooled where its bottleneck is, a Hub id of
+            either, or a loaded model (which is then trained in place).
         data: lists of passages, with the scores of a teacher where one is distilled; or pairs, one row per positive
             with the columns `query` and `passage`. No two rows of a batch share a query or a positive passage.
         arguments: batch size, steps or epochs, learning rate, losses, seed, precision, ...: see the class.
@@ -139,6 +144,7 @@ def finetune(
     set_seed(arguments.seed)
     retriever = load_retriever(model)
     arguments.prompts = arguments.prompts or _prompts(retriever)
+    arguments.temperature = temperature_of(arguments, retriever)
     loss = ListLoss(retriever, arguments)
 
     def make() -> _BiencoderTrainer:
@@ -151,9 +157,8 @@ def finetune(
     sources |= lists.sources() if lists else {"pairs": _source(rows)}
     sources |= {"held-out pairs": _source(held_out)} if held_out else {}
     sources |= evaluator_sources(evaluator)
-    hybrid = isinstance(retriever[-1], HybridHead)
-    form, save = ("hybrid retriever", save_hybrid) if hybrid else ("retriever", _save)
-    return train_model(output, arguments, "fine-tuning", form, settings, sources, make, partial(save, retriever))
+    form = "hybrid retriever" if isinstance(retriever[-1], HybridHead) else "retriever"
+    return train_model(output, arguments, "fine-tuning", form, settings, sources, make, partial(_save, retriever))
 
 
 class _BiencoderTrainer(CarefulTraining, SentenceTransformerTrainer):
@@ -197,7 +202,7 @@ class ListLoss(nn.Module):
             raise InputError(f"The model's similarity is {name!r}; fine-tuning needs dot or cosine.")
         self.model = model
         self.cosine = name == SimilarityFunction.COSINE.value
-        self.scale = 1.0 / arguments.temperature
+        self.scale = 1.0 / temperature_of(arguments, model)
         self.contrast, self.distillation, self.chunk = arguments.contrast, arguments.distillation, arguments.chunk
         weight = arguments.contrast_weight
         self.weight = (1.0 if self.distillation == "none" else 0.2) if weight is None else weight
@@ -293,6 +298,14 @@ class ListSampler(BatchSampler):
                 yield rows[start : start + self.batch_size]
 
 
+def temperature_of(arguments: BiencoderTrainingArguments, model: SentenceTransformer) -> float:
+    """The temperature that was chosen, or that suits the model's similarity.
+
+    A softmax over cosines, which lie between -1 and 1, hardly tells passages apart at temperature 1.
+    """
+    return arguments.temperature or _TEMPERATURES.get(str(model.similarity_fn_name), 1.0)
+
+
 def _prompts(model: SentenceTransformer) -> dict[str, str]:
     """The model's prompts by the columns that they belong to."""
     roles = {"query": "query", "passage": "document"}
@@ -303,9 +316,12 @@ def _source(pairs: Dataset) -> Source:
     return Source("pairs that were given", fingerprint_rows(pairs, _COLUMNS))
 
 
-def _save(model: SentenceTransformer, directory: Path) -> Path:
+def _save(model: SentenceTransformer, directory: Path) -> dict[str, Any]:
+    if isinstance(model[-1], HybridHead):
+        save_hybrid(model, directory)
+        return {}
     model.save_pretrained(str(directory), create_model_card=False)
-    return directory
+    return {"remarks": [settings_of(model).in_words()]}
 
 
 def _rows(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -> Dataset:

@@ -40,7 +40,8 @@ from hf_dense.finetuning.validation import (
     validation_search,
 )
 from hf_dense.hub.export import export_sentence_transformer
-from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.loading import is_retriever
+from hf_dense.hub.retriever_settings import RetrieverSettings, own_settings
 from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.dense import check_kind
 from hf_dense.storage.manifest import Manifest
@@ -51,6 +52,7 @@ logger = logging.getLogger(__name__)
 KIND: Final = "pipeline"  # of output
 _RERANKER: Final = "google/electra-base-discriminator"
 _PASSAGES: Final = 8  # of a list
+_UNSAID: Final[dict[str, Any]] = {"similarity": "cosine", "max_length": 144}  # where neither model nor file says it
 _STARTS: Final = {"retriever1": None, "retriever2": "retriever1", "distilled": "retriever2"}
 
 
@@ -60,11 +62,11 @@ class Pipeline:
 
     Args:
         collection: directory with corpus, queries and judgements.
-        model: pre-training checkpoint, plain encoder or exported retriever to start from.
+        model: pre-training checkpoint, plain encoder or retriever to start from; directory or Hub id.
         out: directory of the run; a stage's directory lies in it under the stage's name.
         overwrite: whether stages that were made from something else are replaced.
-        max_length: longest text in tokens.
-        similarity: `cosine` or `dot`, where the model is not an exported retriever.
+        max_length: longest text in tokens; by default the model's own, or 144.
+        similarity: `cosine` or `dot`; by default the model's own, or `cosine`. Pooling is the model's own.
         split: of the judgements that are trained on.
         fraction: share of the training queries that is used (few-shot training).
         validation: share of these that is held out: the checkpoint with the best MRR@10 on them is kept.
@@ -87,8 +89,8 @@ class Pipeline:
     model: str
     out: str
     overwrite: bool = False
-    max_length: int = 144
-    similarity: str = "cosine"
+    max_length: int | None = None
+    similarity: str | None = None
     split: str = "train"
     fraction: float = 1.0
     validation: float = 0.0
@@ -172,6 +174,11 @@ def stage_seconds(out: str | Path, stage: str) -> float:
     return float(manifest.facts["seconds"])
 
 
+def start_of(pipeline: Pipeline) -> str | Path:
+    """The retriever that the stages of a pipeline start from: the model, or its export, which is written once."""
+    return _Run(pipeline, Output(Path(pipeline.out), pipeline.overwrite)).start
+
+
 class _Run:
     """A pipeline at work."""
 
@@ -229,25 +236,31 @@ class _Run:
         return load_judged(self.given.collection, self.given.split)
 
     @cached_property
-    def start(self) -> Path:
-        """The model as a retriever; written where it is not one."""
-        given = self.given
-        if self.is_retriever:
-            return Path(given.model)
-        similarity: Any = given.similarity
+    def start(self) -> str | Path:
+        """The model as a retriever; written where it is not one, or not with what is chosen."""
+        model, chosen = self.given.model, self.chosen
+        if is_retriever(model) and not self.own.changes(chosen):
+            return model
+        similarity: Any = chosen.similarity
         out = self._begin("encoder")
-        return export_sentence_transformer(given.model, out, max_length=given.max_length, similarity=similarity)
-
-    @property
-    def is_retriever(self) -> bool:
-        """Whether the model is an exported retriever already."""
-        return (Path(self.given.model) / "modules.json").is_file()
+        return export_sentence_transformer(model, out, max_length=chosen.max_length, similarity=similarity)
 
     @cached_property
+    def own(self) -> RetrieverSettings:
+        """What the model says of itself."""
+        return own_settings(self.given.model)
+
+    @property
+    def chosen(self) -> RetrieverSettings:
+        """What is given, and what is taken where neither that nor the model says anything."""
+        unsaid = {name: value for name, value in _UNSAID.items() if getattr(self.own, name) is None}
+        given = RetrieverSettings(similarity=self.given.similarity, max_length=self.given.max_length)
+        return RetrieverSettings(**unsaid).updated(given)
+
+    @property
     def similarity(self) -> str:
         """Of all retrievers."""
-        given = self.given
-        return str(load_retriever(given.model).similarity_fn_name) if self.is_retriever else given.similarity
+        return str(self.own.updated(self.chosen).similarity)
 
     @property
     def sections(self) -> dict[str, dict[str, Any]]:
@@ -280,7 +293,7 @@ class _Run:
     def _mine(self, retriever: Path | SentenceTransformer, out: Output) -> Path:
         return mine_negatives(retriever, self.given.collection, out, self.given.split, **self.given.mined)
 
-    def _retriever(self, name: str, start: Path, lists: Path) -> Path:
+    def _retriever(self, name: str, start: str | Path, lists: Path) -> Path:
         section, output, arguments = self.sections[name], self._begin(name), self.retriever_arguments(name)
         scored = arguments.distillation != "none"
         made = self._lists(lists, section.get("passages", _PASSAGES), _depth(section), scored)

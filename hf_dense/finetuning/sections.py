@@ -68,10 +68,12 @@ def trainer_arguments(
 
 def _read(kind: type[Any], name: str, section: Mapping[str, Any]) -> dict[str, Any]:
     """The trainer's values of a section; YAML reads numbers such as 2e-5 as text."""
-    defaults, found = {option.name: option.default for option in fields(kind)}, {}
+    options, found = {option.name: option for option in fields(kind)}, {}
     for key, value in section.items():
-        if key in defaults:
-            number = isinstance(defaults[key], int | float) and not isinstance(defaults[key], bool)
+        if key in options:
+            default = options[key].default
+            number = isinstance(default, int | float) and not isinstance(default, bool)
+            number = number or str(options[key].type).startswith("float")
             try:
                 found[key] = float(value) if number and isinstance(value, str) else value
             except ValueError as error:

@@ -17,6 +17,7 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import PassageLists
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.lineage import lineage_of
+from hf_dense.hub.publish import Publication
 from hf_dense.storage.checkpoints import checkpoint_to_resume, decisive, occupy_training, train
 from hf_dense.storage.fingerprints import fingerprint_values
 from hf_dense.storage.manifest import MANIFEST
@@ -55,9 +56,11 @@ def train_model(
     settings: Mapping[str, Any],
     sources: Mapping[str, Source],
     make: Callable[[], Trainer],
-    save: Callable[[Path], object],
+    save: Callable[[Path], Mapping[str, Any] | None],
 ) -> Path:
     """Train in a directory, go on there, or find the same training done; `model` in it is complete or absent.
+
+    With `push_to_hub` the model is published when it is complete.
 
     Args:
         output: the directory, where the arguments do not say all of it.
@@ -67,19 +70,21 @@ def train_model(
         settings: all that the result depends on beside the arguments and the sources.
         sources: what is read; the first is the model that is started from.
         make: the trainer.
-        save: writes the trained model into a directory.
+        save: writes the trained model into a directory, and may give facts of it.
 
     Returns:
         The directory of the model.
 
     Raises:
-        InputError: the directory holds something else, or there is no checkpoint as `resume_from_checkpoint` wants it.
+        InputError: the directory holds something else, there is no checkpoint as `resume_from_checkpoint` wants it, or
+            the model cannot be published.
     """
     assert isinstance(arguments, SharedDefaults)
     output = output or Output(Path(str(arguments.output_dir)), arguments.overwrite)
     arguments.output_dir = str(output.path)
     start = next(iter(sources.values())).name
     model = output.at("model")
+    publication = Publication.of(arguments, output.path.name)
     with occupy_training(output, kind, settings, sources, arguments, _CLAIMS) as work:
         if not work.done:
             started = time.perf_counter()
@@ -91,11 +96,13 @@ def train_model(
             with model.stage(form, everything, sources, seed=arguments.seed) as made:
                 if not made.done and is_main_process():
                     made.facts |= {**work.facts, "lineage": [] if start == _LOADED else lineage_of(start)}
-                    save(made.result)
+                    made.facts |= save(made.result) or {}
                     write_model_card(made.result, replace(made.manifest, facts=made.facts), name=str(model.path))
             work.complete()
         elif not (model.path / MANIFEST).is_file():
             raise InputError(f"{model.path} is gone, although its training is complete; remove {output.path} too.")
+    if publication and is_main_process():
+        publication.publish(model.path)
     return model.path
 
 

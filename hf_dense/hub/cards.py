@@ -12,7 +12,7 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from hf_dense.errors import InputError
-from hf_dense.hub.lineage import FROM_HUB, Step, steps_of
+from hf_dense.hub.lineage import FOREIGN, FROM_HUB, Step, licence_of, steps_of
 from hf_dense.storage.files import write_text
 from hf_dense.storage.manifest import Manifest
 
@@ -59,6 +59,15 @@ Measured = tuple[str, str, Mapping[str, float]]
 """What was measured: the name of the task, the split, and the metrics."""
 
 _CARD, _NOT_RECORDED = "README.md", "not recorded"
+
+
+_BY_ARCHITECTURE: Final = {
+    "ForSequenceClassification": "cross-encoder",
+    "ForPreTraining": "pre-training checkpoint",
+    "ForConditionalGeneration": "generator of queries",
+    "ForCausalLM": "generator of continuations",
+    "LMHeadModel": "generator of continuations",
+}
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,20 @@ FORMS: Final = {
         'encoder = AutoModel.from_pretrained("{model}", trust_remote_code=True)  # pooler_output is the bottleneck\n'
         'everything = AutoModelForPreTraining.from_pretrained("{model}", trust_remote_code=True)',
     ),
+    **{
+        name: Form(
+            f"A language model that writes {what}, for hf-dense data generate.",
+            "transformers",
+            "text-generation",
+            f"from transformers import {auto}, AutoTokenizer\n\n"
+            f'model, tokenizer = {auto}.from_pretrained("{{model}}"), AutoTokenizer.from_pretrained("{{model}}")\n'
+            'written = model.generate(**tokenizer("A bottleneck squeezes a text.", return_tensors="pt"))',
+        )
+        for name, what, auto in (
+            ("generator of queries", "queries of a passage", "AutoModelForSeq2SeqLM"),
+            ("generator of continuations", "how a passage goes on", "AutoModelForCausalLM"),
+        )
+    },
     "ONNX retriever": Form(
         "A retriever as an ONNX file: from tokens to vectors whose similarity is the passage's relevance.",
         "onnx",
@@ -171,11 +194,9 @@ def form_of(directory: Path) -> str:
         raise InputError(f"There is no model in {directory}; write it first, then its card.")
     settings = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
     architecture = (settings.get("architectures") or [""])[0]
-    if architecture.endswith("ForSequenceClassification"):
-        return "cross-encoder"
-    if modules.is_file():
+    if modules.is_file() and not architecture.endswith("ForSequenceClassification"):
         return "hybrid retriever" if "HybridHead" in modules.read_text(encoding="utf-8") else "retriever"
-    return "pre-training checkpoint" if architecture.endswith("ForPreTraining") else "encoder"
+    return next((form for end, form in _BY_ARCHITECTURE.items() if architecture.endswith(end)), "encoder")
 
 
 def render_model_card(name: str, manifest: Manifest, form: str) -> str:
@@ -188,7 +209,7 @@ def render_model_card(name: str, manifest: Manifest, form: str) -> str:
     if len({(task, split) for task, split, _ in results}) < len(results):
         raise InputError("Two results are of the same task and split; give each once.")
     title, kind = PurePath(name).name, FORMS[form]
-    steps = [step for step in steps_of(manifest) if step.kind != FROM_HUB]
+    steps = [step for step in steps_of(manifest) if step.kind not in (FROM_HUB, FOREIGN)]
     settings = {key: value for key, value in manifest.made_from.items() if key not in manifest.sources}
     card = CARD_TEMPLATE.format(
         metadata=_metadata(title, manifest, kind, results).to_yaml(),
@@ -200,7 +221,7 @@ def render_model_card(name: str, manifest: Manifest, form: str) -> str:
         settings=yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).strip(),
         results=_results(results),
         limitations="\n".join(f"- {sentence}" for sentence in _limitations(manifest, form)),
-        licence=_licence(manifest.licence),
+        licence=_licence(*licence_of(manifest)),
     )
     return str(ModelCard(card))
 
@@ -210,7 +231,7 @@ def _metadata(title: str, manifest: Manifest, form: Form, results: Sequence[Meas
     methods = [step.method for step in steps if step.method]
     own = ["sentence-transformers"] if form.library == "sentence-transformers" else []
     return ModelCardData(
-        license=manifest.licence,
+        license=licence_of(manifest)[0],
         library_name=form.library,
         pipeline_tag=form.task,
         tags=[*own, "hf_dense", "dense-retrieval", *dict.fromkeys(methods)],
@@ -272,7 +293,8 @@ def _limitations(manifest: Manifest, form: str) -> list[str]:
     return found or ["None was recorded."]
 
 
-def _licence(licence: str) -> str:
+def _licence(licence: str, whose: str | None) -> str:
     if licence == "other":
         return "None was named when this was written; the terms of what it was made from apply."
-    return f"`{licence}`, beside the terms of what it was made from."
+    named = f", which {whose} has" if whose else ""
+    return f"`{licence}`{named}, beside the terms of what it was made from."

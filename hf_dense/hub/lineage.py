@@ -8,9 +8,14 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+from huggingface_hub import hf_hub_download, metadata_load
+from yaml import YAMLError
+
 from hf_dense.storage.manifest import Manifest
 
 FROM_HUB: Final = "model of the Hub"  # the kind of the step before the first of ours
+FOREIGN: Final = "directory of somebody else's"  # the same
+_UNNAMED: Final = (None, "other", "unknown")  # licences that are none
 _STARTS: Final = ("checkpoint", "encoder", "backbone", "model", "retriever", "reranker", "base")
 
 
@@ -72,15 +77,32 @@ def lineage_of(model: str | Path) -> list[dict[str, Any]]:
         model: a directory (of a model, or of a checkpoint in a training) or Hub id.
 
     Returns:
-        Of a directory of ours, its steps; of a Hub id, that it is one; of another directory, nothing.
+        Of a directory of ours, its steps; of a Hub id and of another directory, that it is one, with the licence that
+        its card names.
     """
     directory = Path(model)
     if not directory.is_dir():
-        return [asdict(Step(FROM_HUB, start=str(model)))]
+        return [asdict(Step(FROM_HUB, start=str(model), licence=_licence_of(str(model))))]
     manifest = _manifest_of(directory)
     if manifest is None:
-        return []
+        return [asdict(Step(FOREIGN, start=str(model), licence=_licence_of(directory / "README.md")))]
     return [*manifest.facts.get("lineage", []), asdict(Step.of(manifest, _steps_of_training(directory)))]
+
+
+def licence_of(manifest: Manifest) -> tuple[str, str | None]:
+    """The licence of what a manifest speaks of, as the Hub names it, and whose it is.
+
+    Returns:
+        Its own, and None; or, where none was given, that of the last step or model before it that has one, and the name
+        of that; `other` where none has.
+    """
+    *before, own = steps_of(manifest)
+    if own.licence not in _UNNAMED:
+        return str(own.licence), None
+    for step in reversed(before):
+        if step.licence not in _UNNAMED:
+            return str(step.licence), step.start if step.kind in (FROM_HUB, FOREIGN) else step.kind
+    return "other", None
 
 
 def steps_of(manifest: Manifest) -> list[Step]:
@@ -88,6 +110,16 @@ def steps_of(manifest: Manifest) -> list[Step]:
     names = {field.name for field in fields(Step)}
     before = manifest.facts.get("lineage", [])
     return [*(Step(**{name: step.get(name) for name in names}) for step in before), Step.of(manifest)]
+
+
+def _licence_of(card: str | Path) -> str | None:
+    """The licence that a card names: a file, or the card of a model of the Hub."""
+    try:
+        path = card if isinstance(card, Path) else hf_hub_download(card, "README.md")
+        licence = (metadata_load(path) or {}).get("license")
+    except (OSError, ValueError, YAMLError):  # no card, or none that can be read
+        return None
+    return licence if isinstance(licence, str) and licence not in _UNNAMED else None
 
 
 def _manifest_of(directory: Path) -> Manifest | None:

@@ -1,52 +1,153 @@
-"""Models on the Hub."""
+"""Models, data and reports on the Hub: all that their manifests list, with a card."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-
-from huggingface_hub import create_repo, upload_folder
+from typing import TYPE_CHECKING, Final
 
 from hf_dense.errors import InputError
-from hf_dense.hub.cards import write_model_card
+from hf_dense.hub.cards import Measured, form_of, render_model_card
+from hf_dense.hub.output_cards import render_output_card
+from hf_dense.hub.repositories import Repository
 from hf_dense.storage.manifest import COMPLETE, MANIFEST, Manifest
+from hf_dense.storage.process_group import decide_together
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
+_CARD: Final = "README.md"
+_OF_TRAINING: Final = ("checkpoint-", "runs/", "training_args.bin")  # of a run; the last may hold a token
+_WITH_PARTS: Final = "evaluations"  # the kind of output whose parts, outputs too, are published with it
 
 
-def publish_model(
+def publish(
     directory: str | Path,
     repo: str,
     *,
+    results: Sequence[Measured] = (),
     token: str | None = None,
     private: bool | None = None,
     revision: str | None = None,
-) -> None:
-    """Upload a model that hf_dense wrote: the files that its manifest lists, and that; its card then names `repo`.
+) -> str:
+    """Publish what hf_dense wrote: the files that its manifest lists, and that, in one commit, with a card.
 
-    Checkpoints of its training stay here.
+    The card of a model is rendered for its new name; data have their own; of anything else one is made. Nothing is
+    written here, and what a training keeps to go on with stays here.
 
     Args:
-        directory: of the model.
-        repo: on the Hub, made where it is not there.
+        directory: of a model, of a fine-tuning (whose model is published), of data, of evaluations, of a report, ...
+        repo: on the Hub, made where it is not there: of models for a model, else of datasets.
+        results: what was measured of a model, for its card and the Hub's `model-index`.
         token: of the account; by default the one that is logged in.
         private: whether a repository that is made is private; by default as the account has it.
-        revision: branch that is written to.
+        revision: branch that is written to, made where it is not there.
+
+    Returns:
+        The address of the repository.
 
     Raises:
-        InputError: no complete output of hf_dense is there.
+        InputError: no complete output of hf_dense is there, or it was changed since; results of what is no model; or it
+            may not be published under that name (see `Repository.write`).
+    """
+    place, manifest = published_part(directory)
+    form = _form(place)
+    if results and form is None:
+        raise InputError(f"{place} holds no model that results could be of; leave them out.")
+    repository = Repository(repo, "dataset" if form is None else "model", token, private, revision)
+    files: dict[str, Path | bytes] = {**_files(place, manifest)}
+    card, size = place / _CARD, manifest.files.get(_CARD)
+    if size is not None and card.stat().st_size != size:
+        if results:
+            raise InputError(f"{card} was changed by hand, so results cannot be put into it; remove it first.")
+    elif form is not None or size is None:
+        facts = {**manifest.facts, **({"results": list(results)} if results else {})}
+        manifest, name = replace(manifest, facts=facts), repository.check()
+        text = render_model_card(name, manifest, form) if form else render_output_card(name, manifest, place)
+        files[_CARD] = text.encode()
+        manifest = replace(manifest, files={**manifest.files, _CARD: len(text.encode())})
+    files[MANIFEST] = (json.dumps(asdict(manifest), indent=1) + "\n").encode()
+    return repository.write(manifest, files, f"Publish the {manifest.kind}")
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Where the result of a training is to be published."""
+
+    repo: str
+    token: str | None
+    private: bool | None
+    revision: str | None
+
+    @classmethod
+    def of(cls, arguments: TrainingArguments, default: str) -> Publication | None:
+        """What a Trainer's arguments say of it; the Trainer, which would make an empty repository, is kept from it.
+
+        Args:
+            arguments: `push_to_hub`, which is false afterwards, `hub_model_id`, `hub_token`, `hub_private_repo` and
+                `hub_revision`.
+            default: name of the repository where none is given.
+
+        Raises:
+            InputError: it cannot be published, or checkpoints are to be.
+        """
+        if not arguments.push_to_hub:
+            return None
+        if str(arguments.hub_strategy).rpartition(".")[2].lower() in ("checkpoint", "all_checkpoints"):
+            raise InputError(
+                "A training is published when it is complete, its checkpoints are not; leave hub_strategy."
+            )
+        arguments.push_to_hub = False
+        name, token = arguments.hub_model_id or default, arguments.hub_token
+        decide_together(Repository(name, token=token).check)
+        return cls(name, token, arguments.hub_private_repo, arguments.hub_revision)
+
+    def publish(self, directory: Path) -> str:
+        """Publish the result; see `publish`."""
+        return publish(directory, self.repo, token=self.token, private=self.private, revision=self.revision)
+
+
+def published_part(directory: str | Path) -> tuple[Path, Manifest]:
+    """The directory itself, or the model of a fine-tuning, with its manifest.
+
+    Raises:
+        InputError: nothing complete of ours is there, or several models.
     """
     place = Path(directory)
     manifest = Manifest.load(place)
-    if manifest is None or manifest.state != COMPLETE:
-        raise InputError(f"{place} is no complete output of hf_dense; export the model first.")
-    name = create_repo(repo, token=token, private=private, exist_ok=True).repo_id
-    card = place / "README.md"
-    if card.is_file() and card.stat().st_size == manifest.files.get("README.md"):  # else somebody has written one
-        write_model_card(place, manifest, name=name)
-    upload_folder(
-        repo_id=name,
-        folder_path=place,
-        token=token,
-        revision=revision,
-        allow_patterns=[MANIFEST, *manifest.files],
-        ignore_patterns="checkpoint-*",
-        commit_message="Upload the model",
-    )
+    if manifest is None:
+        raise InputError(f"{place} was not written by hf_dense; a model becomes publishable by hf-dense export.")
+    if manifest.state != COMPLETE:
+        raise InputError(f"{place} is not complete; give the command that writes it again, and publish it then.")
+    if (place / "model" / MANIFEST).is_file() and _form(place) is None:
+        return published_part(place / "model")
+    if models := sorted(str(file.parent) for file in place.glob(f"*/model/{MANIFEST}")):
+        raise InputError(f"{place} holds several models; publish one of them: {', '.join(models)}.")
+    return place, manifest
+
+
+def _form(place: Path) -> str | None:
+    """The form of the model in a directory, if it holds one."""
+    try:
+        return form_of(place)
+    except InputError:
+        return None
+
+
+def _files(place: Path, manifest: Manifest) -> dict[str, Path]:
+    """The files that are published, by their path in the repository; raises where one is not as it was written."""
+    listed = {name: size for name, size in manifest.files.items() if not name.startswith(_OF_TRAINING)}
+    for name, size in listed.items():
+        file = place / name
+        if not file.is_file() or (file.stat().st_size != size and name != _CARD):
+            raise InputError(f"{file} is not as hf_dense wrote it; give the command that writes {place} again.")
+    files = {name: place / name for name in listed}
+    if manifest.kind == _WITH_PARTS:
+        for inner in sorted(place.glob(f"*/*/{MANIFEST}")):
+            part = published_part(inner.parent)
+            prefix = inner.parent.relative_to(place).as_posix()
+            files |= {f"{prefix}/{name}": path for name, path in _files(*part).items()}
+            files[f"{prefix}/{MANIFEST}"] = inner
+    return files

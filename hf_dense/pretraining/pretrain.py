@@ -21,7 +21,7 @@ from hf_dense.data.tokenizers import train_tokenizer
 from hf_dense.errors import InputError
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.lineage import lineage_of
-from hf_dense.hub.publish import publish_model
+from hf_dense.hub.publish import Publication
 from hf_dense.methods import Method, get_method
 from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
@@ -117,24 +117,19 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
     """
     method = get_method(options.method)
     assert training.output_dir is not None  # TrainingArguments fills it in
+    publication = Publication.of(training, Path(training.output_dir).name)
     set_seed(training.seed)
     with training.main_process_first(local=False, desc="corpus and tokenizer"):
         corpus = (stream_passages if options.streaming else load_passages)(options.corpus, options.text_column)
         start = _start(method, options, corpus, training)
     output = Output(Path(training.output_dir), options.overwrite, command, options.license)
     sources = decide_together(lambda: _sources(options, corpus, start))
-    settings, publish = _settings(options, start.model.config), training.push_to_hub
+    settings = _settings(options, start.model.config)
     with occupy_training(output, "pre-training", settings, sources, training, _CLAIMS) as work:
         if not work.done:
             _train(work, options, training, start)
-    if publish and is_main_process():
-        publish_model(
-            output.path,
-            training.hub_model_id or output.path.name,
-            token=training.hub_token,
-            private=training.hub_private_repo,
-            revision=training.hub_revision,
-        )
+    if publication and is_main_process():
+        publication.publish(output.path)
     return PretrainingResult(output.path, decide_together(lambda: _history(output.path)), work.done)
 
 
@@ -231,7 +226,6 @@ def _train(work: Occupied, options: PretrainingOptions, training: TrainingArgume
     train(trainer, checkpoint)
     if start.held is not None:
         trainer.evaluate()
-    trainer.args.push_to_hub = False  # it is published when it is complete
     trainer.save_model()
     trainer.save_state()
     if is_main_process():

@@ -230,7 +230,7 @@ PUBLISHED = """
 import json, sys
 from pathlib import Path
 from datasets import Dataset
-from hf_dense.data.collections import push_collection
+from huggingface_hub import create_repo, upload_folder
 from hf_dense.data.documents import DocumentReader
 folder = Path("data")
 folder.mkdir()
@@ -240,7 +240,8 @@ for text, remark, files in [("one", "", 1), ("one", "A remark.", 1), ("two", "",
     for number in range(files):
         Dataset.from_list([{"id": "1", "text": text}]).to_parquet(folder / f"train-{number}.parquet")
     (folder / "README.md").write_text(card + remark)
-    push_collection(folder, "someone/changing")
+    create_repo("someone/changing", repo_type="dataset", exist_ok=True)
+    upload_folder(repo_id="someone/changing", folder_path=folder, repo_type="dataset")
     found.append(DocumentReader("someone/changing").made_from(Path("out"))["documents"].fingerprint)
 print(json.dumps({"found": found}))
 """

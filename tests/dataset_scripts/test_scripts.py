@@ -58,8 +58,9 @@ Path("data").mkdir()
 Dataset.from_list(json.loads(rows)).to_parquet("data/train.parquet")
 config = [{"config_name": configuration or "default", "data_files": "train.parquet"}]
 Path("data/README.md").write_text("---\\n" + json.dumps({"configs": config}) + "\\n---\\n")
-from hf_dense.data.collections import push_collection
-push_collection("data", repository)
+from huggingface_hub import create_repo, upload_folder
+create_repo(repository, repo_type="dataset")
+upload_folder(repo_id=repository, folder_path="data", repo_type="dataset")
 sys.argv = [script, *arguments]
 exec(Path(script).read_text(), {"__name__": "__main__"})
 from pyarrow import parquet

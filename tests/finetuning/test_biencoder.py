@@ -12,9 +12,9 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
-from tiny_retriever import random_words, write_encoder, write_retriever
+from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_encoder, write_retriever
 
-from hf_dense import InputError
+from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.finetuning import training
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune, load_history
 from hf_dense.finetuning.training import CarefulTraining
@@ -169,14 +169,17 @@ def test_a_foreign_directory_is_not_touched(retriever: Path, pairs: Dataset, tmp
     assert (tmp_path / "run" / "checkpoint-4" / "thesis.tex").exists()
 
 
-@pytest.mark.parametrize(("similarity", "temperature"), [("dot", 2.0), ("cosine", 0.05)])
+@pytest.mark.parametrize(
+    ("similarity", "given", "temperature"),
+    [("dot", 2.0, 2.0), ("cosine", 0.2, 0.2), ("dot", None, 1.0), ("cosine", None, 0.05)],
+)
 def test_first_loss_is_the_softmax_over_the_batch(
-    similarity: str, temperature: float, pairs: Dataset, tmp_path: Path
+    similarity: str, given: float | None, temperature: float, pairs: Dataset, tmp_path: Path
 ) -> None:
     model = write_retriever(tmp_path / "model", similarity=similarity)
     batch = pairs.select(range(16))
     options = arguments(
-        tmp_path / "run", max_steps=1, eval_strategy="steps", eval_steps=1, learning_rate=0.0, temperature=temperature
+        tmp_path / "run", max_steps=1, eval_strategy="steps", eval_steps=1, learning_rate=0.0, temperature=given
     )
     finetune(model, batch, options, dev_pairs=batch)
 
@@ -187,6 +190,9 @@ def test_first_loss_is_the_softmax_over_the_batch(
     expected = torch.nn.functional.cross_entropy(scores, torch.arange(16)).item()
     found = next(entry["eval_loss"] for entry in load_history(tmp_path / "run") if "eval_loss" in entry)
     assert found == pytest.approx(expected, rel=1e-4)
+    manifest = Manifest.load(tmp_path / "run" / "model")
+    assert manifest is not None
+    assert manifest.made_from["temperature"] == temperature
 
 
 def test_two_positives_of_a_query_never_meet_in_a_batch(retriever: Path, tmp_path: Path) -> None:
@@ -226,6 +232,24 @@ def test_a_bare_encoder_is_refused(pairs: Dataset, tmp_path: Path) -> None:
     encoder = write_encoder(tmp_path / "encoder")
     with pytest.raises(InputError, match="export_sentence_transformer"):
         finetune(encoder, pairs, arguments(tmp_path / "run"))
+
+
+def test_a_pre_training_checkpoint_is_pooled_where_its_bottleneck_is(pairs: Dataset, tmp_path: Path) -> None:
+    """The first step, which learns nothing, gives the checkpoint's own bottlenecks."""
+    torch.manual_seed(0)
+    record = {"pooling": "mean", "normalize": False, "similarity": "cosine", "prompts": {"query": "ask "}}
+    source = RetroMAEForPreTraining(
+        RetroMAEConfig(backbone_config=tiny_config(), bottleneck="mean", retriever={**record, "max_length": 20})
+    )
+    source.save_pretrained(tmp_path / "retromae")
+    tiny_tokenizer().save_pretrained(tmp_path / "retromae")
+    model = finetune(tmp_path / "retromae", pairs, arguments(tmp_path / "run", max_steps=1, learning_rate=0.0))
+    found = SentenceTransformer(str(model), device="cpu")
+    assert (found.similarity_fn_name, found.prompts["query"], found.max_seq_length) == ("cosine", "ask ", 20)
+    batch = tiny_tokenizer()(["abc", "some words"], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = source.encoder.eval()(**batch).pooler_output
+    torch.testing.assert_close(found.encode(["abc", "some words"], convert_to_tensor=True), expected)
 
 
 def test_temperature_must_be_positive(tmp_path: Path) -> None:

@@ -17,14 +17,15 @@ from pyarrow import parquet
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from test_biencoder import killed, killed_after
-from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_encoder
+from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_embedder, write_encoder
 from transformers import ElectraConfig, ElectraForSequenceClassification
 
 from hf_dense.errors import InputError
 from hf_dense.finetuning import mining, scoring, training
 from hf_dense.finetuning import pipeline as pipeline_module
 from hf_dense.finetuning.biencoder import load_history
-from hf_dense.finetuning.pipeline import Pipeline, run_pipeline, stage_seconds
+from hf_dense.finetuning.pipeline import Pipeline, run_pipeline, stage_seconds, start_of
+from hf_dense.hub.retriever_settings import RetrieverSettings, settings_of
 from hf_dense.storage.manifest import Manifest
 
 STAGES = ("bm25", "retriever1", "mined1", "retriever2", "mined2", "reranker", "scores", "distilled")
@@ -124,6 +125,25 @@ def test_all_stages_are_made_once_and_measured(given: dict[str, Any], tmp_path: 
     assert (run / "metrics.png").stat().st_size > 1000
     with pytest.raises(InputError, match="'train' was trained on; measure on another"):
         measure_stages(pipeline, models, "train")
+
+
+def test_it_starts_from_the_models_own_settings(
+    given: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    embedder, run = str(write_embedder(tmp_path / "embedder")), Path(given["out"])
+    del given["max_length"]
+    assert start_of(Pipeline.of({**given, "model": embedder})) == embedder, "as it is"
+    assert not (run / "encoder").exists()
+    plain = start_of(Pipeline.of({**given, "max_length": 40}))
+    assert settings_of(SentenceTransformer(str(plain))) == RetrieverSettings(
+        "cls", False, "cosine", {"query": "", "document": ""}, 40
+    )
+    assert not [record for record in caplog.records if "in place of" in record.getMessage()]
+    changed = start_of(Pipeline.of({**given, "model": embedder, "similarity": "dot", "out": str(tmp_path / "other")}))
+    assert settings_of(SentenceTransformer(str(changed))) == RetrieverSettings(
+        "mean", True, "dot", {"query": "ask ", "document": ""}, 20
+    )
+    assert f"{embedder}: similarity dot in place of cosine, which is its own." in caplog.text
 
 
 @pytest.fixture(scope="module")

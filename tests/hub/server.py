@@ -2,7 +2,8 @@
 
 Start it with `python server.py`; it prints its address and serves until killed. Clients need `HF_ENDPOINT` set to that
 address, any `HF_TOKEN`, and `HF_HUB_DISABLE_XET=1` (uploads then go through Git LFS), all before `huggingface_hub` is
-imported. Tokens are not checked.
+imported. Everybody is `someone`, who may not make repositories of `nobody`; the token `hf_wrong` is none, `hf_read` may
+only read, `hf_fine` does not say what it may.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 USER = "someone"
+FORBIDDEN = "nobody"  # whose repositories nobody may write
+WRONG_TOKEN = "Bearer hf_wrong"
 REPOSITORY = r"(?P<repo>(datasets/)?[^/]+/[^/]+)"  # a dataset's name begins with datasets/
 API = rf"/api/(?:models/)?{REPOSITORY}"
 LARGE = (".safetensors", ".bin", ".parquet")
@@ -30,21 +33,25 @@ def blob_id(data: bytes) -> str:
 
 
 class Repository:
-    """The commits of one repository; its only branch is `main`."""
+    """The commits of one repository, and the last one of each branch."""
 
     def __init__(self) -> None:
         self.commits: dict[str, Files] = {}
-        self.main = ""
-        self.commit({})
+        self.branches = {"main": ""}
+        self.commit({}, "main")
 
-    def commit(self, files: Files) -> None:
-        self.main = hashlib.sha1(f"{len(self.commits)}{sorted(files)}".encode()).hexdigest()
-        self.commits[self.main] = files
+    def commit(self, files: Files, branch: str) -> None:
+        self.branches[branch] = hashlib.sha1(f"{len(self.commits)}{sorted(files)}".encode()).hexdigest()
+        self.commits[self.branches[branch]] = files
+
+    def sha(self, revision: str) -> str:
+        """The commit of a branch; one of the real Hub (MTEB pins those) stands for that of `main`."""
+        pinned = re.fullmatch("[0-9a-f]{40}", revision) and revision not in self.commits
+        return self.branches.get("main" if pinned else revision, revision)
 
     def files(self, revision: str) -> Files | None:
-        """Files of `main` or of a commit; a commit of the real Hub (MTEB pins those) stands for `main`."""
-        pinned = re.fullmatch("[0-9a-f]{40}", revision) and revision not in self.commits
-        return self.commits.get(self.main if pinned or revision == "main" else revision)
+        """Files of a branch or of a commit."""
+        return self.commits.get(self.sha(revision))
 
 
 class Hub:
@@ -73,6 +80,8 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self) -> None:
         body = self.read()
         path = urlsplit(self.path).path
+        if self.headers.get("Authorization") == WRONG_TOKEN:
+            return self.refuse("", "Invalid credentials in Authorization header", 401)
         with self.hub.lock:
             for pattern, method in ROUTES.items():
                 if match := re.fullmatch(pattern, path):
@@ -102,8 +111,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(data)
 
-    def refuse(self, code: str, message: str) -> None:
-        self.send({"error": message}, 404, {"X-Error-Code": code, "X-Error-Message": message})
+    def refuse(self, code: str, message: str, status: int = 404) -> None:
+        self.send({"error": message}, status, {"X-Error-Code": code, "X-Error-Message": message})
 
     def find(self, repo: str, revision: str = "main") -> Files | None:
         """Files of a revision; None once the request has been refused."""
@@ -118,15 +127,28 @@ class Handler(BaseHTTPRequestHandler):
     def validate_card(self, _: bytes) -> None:
         self.send({"errors": [], "warnings": []})
 
+    def who(self, _: bytes) -> None:
+        roles = {"Bearer hf_read": "read", "Bearer hf_fine": "fineGrained"}
+        role = roles.get(self.headers["Authorization"], "write")
+        self.send({"type": "user", "name": USER, "orgs": [], "auth": {"accessToken": {"role": role}}})
+
     def create(self, body: bytes) -> None:
         asked = json.loads(body)
         kind = "datasets/" if asked.get("type") == "dataset" else ""
-        repo = f"{kind}{asked.get('organization') or USER}/{asked['name']}"
+        owner = asked.get("organization") or USER
+        if owner == FORBIDDEN:
+            return self.refuse("", f"You don't have the rights to create a model under the namespace {owner!r}", 403)
+        repo = f"{kind}{owner}/{asked['name']}"
         exists = repo in self.hub.repositories
         self.hub.repositories.setdefault(repo, Repository())
         self.send({"url": f"http://{self.headers['Host']}/{repo}", "id": repo}, 409 if exists else 200)
 
-    def plan_upload(self, body: bytes, repo: str) -> None:
+    def branch(self, _: bytes, repo: str, revision: str) -> None:
+        branches = self.hub.repositories[repo].branches
+        known = branches.setdefault(revision, branches["main"]) != branches["main"]
+        self.send({}, 409 if known else 200)
+
+    def plan_upload(self, body: bytes, repo: str, revision: str) -> None:
         if self.find(repo) is not None:
             paths = [file["path"] for file in json.loads(body)["files"]]
             modes = {path: "lfs" if path.endswith(LARGE) else "regular" for path in paths}
@@ -143,8 +165,8 @@ class Handler(BaseHTTPRequestHandler):
         self.hub.large[oid] = body
         self.send(b"", 200 if self.hub.large_id(body) == oid else 400)
 
-    def commit(self, body: bytes, repo: str) -> None:
-        files = self.find(repo)
+    def commit(self, body: bytes, repo: str, revision: str) -> None:
+        files = self.find(repo, revision)
         if files is None:
             return
         files = dict(files)
@@ -155,16 +177,19 @@ class Handler(BaseHTTPRequestHandler):
                 files[value["path"]] = base64.b64decode(value["content"])
             elif entry["key"] == "lfsFile":
                 files[value["path"]] = self.hub.large[value["oid"]]
+            elif entry["key"] == "deletedFile":
+                del files[value["path"]]
         repository = self.hub.repositories[repo]
-        repository.commit(files)
-        url = f"http://{self.headers['Host']}/{repo}/commit/{repository.main}"
-        self.send({"success": True, "commitOid": repository.main, "commitUrl": url})
+        repository.commit(files, revision)
+        sha = repository.sha(revision)
+        url = f"http://{self.headers['Host']}/{repo}/commit/{sha}"
+        self.send({"success": True, "commitOid": sha, "commitUrl": url})
 
     def info(self, _: bytes, repo: str, revision: str = "main") -> None:
         files = self.find(repo, revision)
         if files is not None:
             names = [{"rfilename": name} for name in sorted(files)]
-            sha = self.hub.repositories[repo].main if revision == "main" else revision
+            sha = self.hub.repositories[repo].sha(revision)
             name = repo.removeprefix("datasets/")
             self.send({"id": name, "sha": sha, "private": False, "tags": [], "siblings": names})
 
@@ -181,7 +206,7 @@ class Handler(BaseHTTPRequestHandler):
                 found.update({prefix + "/".join(parts[:end]): None for end in range(1, len(parts) if deep else 2)})
                 if deep or len(parts) == 1:
                     found[name] = data
-        if found:
+        if found or not folder:
             self.send([self.entry(name, data) for name, data in found.items()])
         else:
             self.refuse("EntryNotFound", f"{folder} does not exist")
@@ -214,7 +239,7 @@ class Handler(BaseHTTPRequestHandler):
         if path not in files:
             return self.refuse("EntryNotFound", "Entry not found")
         data = files[path]
-        sha = self.hub.repositories[repo].main if revision == "main" else revision
+        sha = self.hub.repositories[repo].sha(revision)
         tag = f'"{self.hub.large_id(data) or blob_id(data)}"'
         headers = {"X-Repo-Commit": sha, "ETag": tag, "X-Linked-Size": str(len(data)), "Accept-Ranges": "bytes"}
         if asked := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
@@ -226,11 +251,13 @@ class Handler(BaseHTTPRequestHandler):
 
 ROUTES: dict[str, Callable[..., None]] = {
     r"/api/validate-yaml": Handler.validate_card,
+    r"/api/whoami-v2": Handler.who,
     r"/api/repos/create": Handler.create,
-    rf"{API}/preupload/main": Handler.plan_upload,
+    rf"{API}/branch/(?P<revision>[^/]+)": Handler.branch,
+    rf"{API}/preupload/(?P<revision>[^/]+)": Handler.plan_upload,
     rf"/{REPOSITORY}\.git/info/lfs/objects/batch": Handler.plan_large,
     r"/large/(?P<oid>[0-9a-f]{64})": Handler.upload_large,
-    rf"{API}/commit/main": Handler.commit,
+    rf"{API}/commit/(?P<revision>[^/]+)": Handler.commit,
     rf"{API}(/revision/(?P<revision>[^/]+))?": Handler.info,
     rf"{API}/tree/(?P<revision>[^/]+)(/(?P<folder>.+))?": Handler.tree,
     rf"{API}/paths-info/(?P<revision>[^/]+)": Handler.paths,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_hub import ModelCard
+from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
 from tiny_retriever import tiny_config, write_encoder, write_retriever
 
 from hf_dense import RetroMAEConfig, RetroMAEForPreTraining
@@ -124,7 +124,8 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
 
 def test_lineage_is_of_models_that_we_wrote(tmp_path: Path) -> None:
     assert lineage_of("me/model") == [asdict(Step("model of the Hub", start="me/model"))]
-    assert lineage_of(write_encoder(tmp_path / "foreign")) == []
+    foreign = write_encoder(tmp_path / "foreign")
+    assert lineage_of(foreign) == [asdict(Step("directory of somebody else's", start=str(foreign)))]
     sources = {"corpus": Source("passages", "f1"), "backbone": Source("me/model", "f2")}
     out = Output(tmp_path / "run", command="pretrain", licence="mit")
     settings = {"method": "retromae"}
@@ -141,7 +142,36 @@ def test_lineage_is_of_models_that_we_wrote(tmp_path: Path) -> None:
         first, second = lineage_of(tmp_path / "run" / name)
         assert first["start"] == "me/model"
         assert {**second, **expected, "command": "pretrain", "licence": "mit", "steps": steps} == second
-    assert lineage_of(tmp_path / "run" / "other") == []
+    other = str(tmp_path / "run" / "other")
+    assert lineage_of(other) == [asdict(Step("directory of somebody else's", start=other))]
+
+
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        ("---\nlicense: apache-2.0\n---\n# Theirs", "apache-2.0"),
+        ("---\nlicense: other\n---\n", None),
+        ("# No metadata", None),
+        ("---\nlicense: [unreadable\n---\n", None),
+    ],
+)
+def test_a_licence_is_carried_from_the_base(card: str, licence: str | None, tmp_path: Path, hub_here: HfApi) -> None:
+    foreign = write_encoder(tmp_path / "foreign")
+    (foreign / "README.md").write_text(card)
+    name = f"someone/base-{abs(hash(card))}"
+    hub_here.create_repo(name)
+    hub_here.create_commit(name, [CommitOperationAdd("README.md", card.encode())], commit_message="x")
+    for start, base in ((str(foreign), None), (name, name)):
+        lineage = [*lineage_of(start), asdict(Step.of(PRETRAINING))]
+        lineage[-1]["licence"] = "other"
+        made = Manifest("retriever", COMPLETE, {"model": "f"}, {"model": "tuned"}, facts={"lineage": lineage})
+        found = ModelCard(render_model_card("x", made, "retriever"))
+        assert found.data.to_dict().get("base_model") == base
+        assert found.data.license == (licence or "other")
+        said = f"`{licence}`, which {start} has, beside" if licence else "None was named when this was written"
+        assert said in found.text
+    own = ModelCard(render_model_card("x", replace(made, licence="mit"), "retriever"))
+    assert own.data.license == "mit", "what is said wins"
 
 
 @pytest.fixture(scope="module")

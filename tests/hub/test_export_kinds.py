@@ -251,10 +251,10 @@ add_arguments(parser)
 run(parser.parse_args([sys.argv[1], "--out", "out", "--kind", "hybrid", "--max_length", "16", "--dense", "5",
                               "--sparse", "7", "--push_to_hub", "someone/hybrid"]))
 from hf_dense.hub.hybrid import load_hybrid
-from hf_dense.hub.publish import publish_model
+from hf_dense.hub.publish import publish
 from pathlib import Path
 Path("out", "secret.txt").write_text("not ours")
-publish_model("out", "someone/hybrid")
+publish("out", "someone/hybrid")
 print(json.dumps(load_hybrid("out").encode_document(["a b c"]).tolist()))
 """
 

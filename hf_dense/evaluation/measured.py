@@ -1,0 +1,58 @@
+"""What was measured of a very model, among the evaluations of a directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hf_dense.errors import InputError
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.runner import KIND
+from hf_dense.hub.cards import Measured
+from hf_dense.search.candidates import load_ranker
+from hf_dense.search.fingerprints import model_source
+from hf_dense.storage.manifest import COMPLETE, MANIFEST, Manifest
+
+
+def measured_of(model: str | Path, evaluations: str | Path) -> list[Measured]:
+    """The results of a model, known by its content, whatever name it had when it was measured.
+
+    Args:
+        model: directory of a retriever or a cross-encoder.
+        evaluations: what `hf-dense evaluate` wrote, or one evaluation.
+
+    Returns:
+        Name of the task, split and metrics; of another protocol than `passages`, and of first passages that were
+        ordered anew, the name says so.
+
+    Raises:
+        InputError: nothing to load, no evaluation there, or all are of other models.
+    """
+    place = Path(evaluations)
+    found = {file.parent: Manifest.load(file.parent) for file in sorted(place.rglob(MANIFEST))}
+    evaluated = {
+        path: manifest for path, manifest in found.items() if manifest and manifest.kind == KIND and _is_done(manifest)
+    }
+    if not evaluated:
+        raise InputError(f"{place} holds no evaluation; measure the model with hf-dense evaluate.")
+    fingerprint = model_source(load_ranker(model), model).fingerprint
+    own = {path: manifest for path, manifest in evaluated.items() if manifest.made_from["model"] == fingerprint}
+    if not own:
+        others = ", ".join(sorted({manifest.sources["model"] for manifest in evaluated.values()}))
+        raise InputError(
+            f"{place} holds no evaluation of {model}, but of others ({others}); measure it with hf-dense evaluate."
+        )
+    measured = {_name(path, manifest): RetrievalResult.load(path) for path, manifest in own.items()}
+    return [(name, result.split, result.metrics) for name, result in measured.items()]
+
+
+def _is_done(manifest: Manifest) -> bool:
+    return manifest.state == COMPLETE and "model" in manifest.made_from
+
+
+def _name(place: Path, manifest: Manifest) -> str:
+    """The name of the task, as its directory has it, without the split, which stands beside it."""
+    name = place.resolve().name.removesuffix(f"-{manifest.made_from['split']}")
+    if first := manifest.sources.get("first stage"):
+        return f"{name}, the first {manifest.made_from['depth']} of {Path(first).parent.name}"
+    protocol = manifest.made_from["protocol"]
+    return name if protocol == "passages" else f"{name}, {protocol}"

@@ -1,0 +1,62 @@
+"""Cards of outputs that are neither models nor data sets: evaluations, reports, sweeps, indexes."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+from typing import Final
+
+import yaml
+from huggingface_hub import DatasetCard, DatasetCardData
+
+from hf_dense.storage.manifest import Manifest
+
+_TABLES: Final = ("results.md", "report.md", "sweep.md")  # that an output may hold, for people
+
+_CARD: Final = """---
+{metadata}
+---
+
+# {name}
+
+What hf_dense wrote ({kind}), made from {sources} by
+
+```bash
+{command}
+```
+
+{table}
+
+`hf_dense.json` says what it was made from, by content, with which settings, and when.
+"""
+
+
+def render_output_card(name: str, manifest: Manifest, place: Path) -> str:
+    """The text of a card.
+
+    Args:
+        name: on the Hub.
+        manifest: of the output.
+        place: its directory; a table in it is shown.
+    """
+    table = next((place / file for file in _TABLES if file in manifest.files), None)
+    data = DatasetCardData(
+        license=manifest.licence,
+        pretty_name=PurePath(name).name,
+        tags=["hf_dense", "dense-retrieval"],
+        viewer=False,  # its files are no rows
+    )
+    sources = [f"`{source}` ({what})" for what, source in manifest.sources.items()]
+    content = _CARD.format(
+        metadata=data.to_yaml(),
+        name=PurePath(name).name,
+        kind=manifest.kind,
+        sources=", ".join(sources) or "what the command names",
+        command=manifest.command or "# not recorded",
+        table=table.read_text(encoding="utf-8").strip() if table else _settings(manifest),
+    )
+    return str(DatasetCard(content))
+
+
+def _settings(manifest: Manifest) -> str:
+    settings = {key: value for key, value in manifest.made_from.items() if key not in manifest.sources}
+    return f"```yaml\n{yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).strip()}\n```"

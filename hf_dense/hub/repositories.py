@@ -1,0 +1,159 @@
+"""Repositories of the Hub that we write: complete in one commit, and nothing of anybody else's is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    HFValidationError,
+    LocalTokenNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from hf_dense.errors import InputError
+from hf_dense.storage.manifest import MANIFEST, Manifest
+
+_OF_THE_HUB: Final = {".gitattributes", "README.md"}  # in a repository that a person has just made
+# What the client raises where no answer comes: errors of its HTTP library, and of the system.
+_UNREACHABLE: Final[tuple[type[Exception], ...]] = HfHubHTTPError.__bases__
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A place on the Hub.
+
+    Args:
+        name: `me/name`, or `name` of the account that is logged in.
+        kind: `model` or `dataset`.
+        token: of the account; by default the one that is logged in.
+        private: whether it is private when it is made; by default as the account has it.
+        revision: branch that is written to, made where it is not there.
+    """
+
+    name: str
+    kind: str = "model"
+    token: str | None = None
+    private: bool | None = None
+    revision: str | None = None
+
+    def check(self) -> str:
+        """The full name, when the name is one and the token's account may have it.
+
+        Raises:
+            InputError: it is none, there is no token, or none that may write there, or the Hub is not reached.
+        """
+        with self._sentences():
+            api = HfApi(token=self.token)
+            api.repo_exists(self.name, repo_type=self.kind)  # raises where it is no name
+            account: dict[str, Any] = api.whoami()
+        name = self.name if "/" in self.name else f"{account['name']}/{self.name}"
+        role = account.get("auth", {}).get("accessToken", {}).get("role")  # others say what they may when they write
+        owners = [account["name"], *(each["name"] for each in account.get("orgs", []))]
+        if role == "read" or (role == "write" and name.partition("/")[0] not in owners):
+            raise InputError(self._not_allowed(name))
+        return name
+
+    def write(self, manifest: Manifest, files: Mapping[str, Path | bytes], message: str) -> str:
+        """Make the repository where it is not there, and write files in one commit.
+
+        Files that we published there before and that are none of these are removed.
+
+        Args:
+            manifest: of what is written; a repository that holds anything else is refused.
+            files: what is written, by the path in the repository; a path stands for the file there.
+            message: of the commit.
+
+        Returns:
+            The address of the repository.
+
+        Raises:
+            InputError: it may not be written, holds something that hf_dense did not publish, or the Hub is not reached.
+        """
+        name, api = self.check(), HfApi(token=self.token)
+        place: dict[str, Any] = {"repo_type": self.kind, "repo_id": name}
+        with self._sentences():
+            stale = self._ours(api, place, manifest) - files.keys()
+            address = api.create_repo(**place, private=self.private, exist_ok=True)
+            if self.revision is not None:
+                api.create_branch(**place, branch=self.revision, exist_ok=True)
+            operations: list[CommitOperationAdd | CommitOperationDelete] = [
+                *(CommitOperationAdd(path, content) for path, content in files.items()),
+                *(CommitOperationDelete(path) for path in sorted(stale)),
+            ]
+            api.create_commit(**place, operations=operations, commit_message=message, revision=self.revision)
+        return str(address)
+
+    def _ours(self, api: HfApi, place: dict[str, Any], manifest: Manifest) -> set[str]:
+        """The files there that we published; raises where there are others."""
+        there, revision = self._files(api, place)
+        if not there - _OF_THE_HUB:
+            return set()
+        known = None
+        if MANIFEST in there:
+            known = Manifest.load(Path(api.hf_hub_download(**place, filename=MANIFEST, revision=revision)).parent)
+        if known is None:
+            raise InputError(
+                f"The repository {place['repo_id']} holds {min(there - _OF_THE_HUB)!r}, which hf_dense did not "
+                "publish; name another one."
+            )
+        if known.kind != manifest.kind:
+            raise InputError(
+                f"The repository {place['repo_id']} holds another kind of output ({known.kind}, not {manifest.kind}); "
+                "name another one."
+            )
+        return {path for path in there if path in known.files}
+
+    def _files(self, api: HfApi, place: dict[str, Any]) -> tuple[set[str], str | None]:
+        """The paths of all files, and the revision that has them; none where there is no repository."""
+        for revision in dict.fromkeys([self.revision, None]):  # a branch that is not there begins as the main one
+            try:
+                return set(api.list_repo_files(**place, revision=revision)), revision
+            except RevisionNotFoundError:
+                continue
+            except RepositoryNotFoundError:
+                break
+        return set(), None
+
+    @contextmanager
+    def _sentences(self) -> Iterator[None]:
+        """Say in a sentence why the Hub cannot be written."""
+        try:
+            yield
+        except InputError:
+            raise
+        except HFValidationError as error:
+            raise InputError(
+                f"{self.name!r} is no name of a repository; it is me/name, of letters, digits, '-', '_' and '.'."
+            ) from error
+        except OfflineModeIsEnabled as error:
+            raise InputError("The Hub is not to be asked (HF_HUB_OFFLINE is set); unset that to publish.") from error
+        except LocalTokenNotFoundError as error:
+            raise InputError(
+                "There is no token of the Hub; log in with 'hf auth login', or set HF_TOKEN, to publish."
+            ) from error
+        except HfHubHTTPError as error:
+            raise InputError(self._refusal(error)) from error
+        except _UNREACHABLE as error:
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise InputError(
+                f"The Hub ({constants.ENDPOINT}) cannot be reached: {reason.rstrip('.')}; try again later."
+            ) from error
+
+    def _not_allowed(self, name: str) -> str:
+        return f"The token may not write to {name}; name a repository of yours, or take a token that may."
+
+    def _refusal(self, error: HfHubHTTPError) -> str:
+        if error.response.status_code == 401:
+            return "The Hub does not accept the token; log in anew with 'hf auth login', or set another HF_TOKEN."
+        if error.response.status_code in (403, 404):
+            return self._not_allowed(self.name)
+        reason = (error.server_message or str(error)).strip().partition("\n")[0].rstrip(".")
+        return f"The Hub refuses to publish {self.name}: {reason}."

@@ -1,0 +1,210 @@
+"""What is published is complete, with its card, and nothing of anybody else's is touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import DatasetCard, HfApi, ModelCard, constants
+from tiny_retriever import write_dataset, write_embedder, write_encoder, write_retriever
+
+from hf_dense import InputError
+from hf_dense.commands.main import main
+from hf_dense.data.collections import training_pairs
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
+from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.publish import publish
+from hf_dense.search.fingerprints import model_source
+from hf_dense.storage.manifest import MANIFEST, Manifest
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
+
+
+def arguments(out: Path, **changes: Any) -> BiencoderTrainingArguments:
+    options = {"max_steps": 2, "per_device_train_batch_size": 4, "use_cpu": True, "report_to": "none"}
+    return BiencoderTrainingArguments(output_dir=str(out), **{**options, **changes})
+
+
+def card_of(hub: HfApi, repo: str, kind: str = "model", revision: str | None = None) -> Any:
+    path = hub.hf_hub_download(repo, "README.md", repo_type=kind, revision=revision)
+    return (ModelCard if kind == "model" else DatasetCard).load(path)
+
+
+def test_a_training_publishes_its_model_and_nothing_else(hub_here: HfApi, tmp_path: Path) -> None:
+    data, embedder = write_dataset(tmp_path / "data"), write_embedder(tmp_path / "embedder")
+    given = {"push_to_hub": True, "save_strategy": "steps", "save_steps": 1, "hub_token": "hf_secret"}
+    with pytest.raises(InputError, match="is published when it is complete, its checkpoints are not"):
+        finetune(embedder, training_pairs(data), arguments(tmp_path / "tuned", **given, hub_strategy="checkpoint"))
+    model = finetune(embedder, training_pairs(data), arguments(tmp_path / "tuned", **given))
+    files = set(hub_here.list_repo_files("someone/tuned"))
+    assert files == {MANIFEST, *Manifest.load(model).files}
+    assert not [name for name in files if "lock" in name or "checkpoint" in name or name == "training_args.bin"]
+    card = card_of(hub_here, "someone/tuned")
+    assert card.data.to_dict().get("base_model") is None
+    assert (card.data.license, card.data.library_name) == ("mit", "sentence-transformers")
+    assert 'SentenceTransformer("someone/tuned")' in card.text
+    assert "pooling mean; normalize True; similarity cosine; max_length 20; query prompt 'ask '" in card.text
+    assert f"`mit`, which {embedder} has" in card.text
+    assert "Somebody's embedder" not in card.text
+    assert "hf_secret" not in json.dumps([path.read_text(errors="ignore") for path in model.rglob("*.json")])
+    publish(tmp_path / "tuned", "someone/again")  # the training stands for its model
+    assert set(hub_here.list_repo_files("someone/again")) == files
+
+
+def write_evaluation(place: Path, model: str | Path, value: float, **more: Any) -> Path:
+    """What an evaluation leaves, but for its rankings."""
+    sources = {"model": model_source(load_retriever(model), model), "collection": Source("data", "f1")}
+    sources |= {name: Source(str(source), "f2") for name, source in more.pop("sources", {}).items()}
+    settings = {"protocol": "passages", "split": "test", **more}
+    with Output(place).stage("evaluation", settings, sources) as work:
+        RetrievalResult("x", "test", {"ndcg@10": value}, {}, 1.0).save(work.result)
+    return place
+
+
+def test_results_of_this_very_model_go_into_its_card(
+    hub_here: HfApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    model, other = write_retriever(tmp_path / "mine"), write_retriever(tmp_path / "other", seed=1)
+    with Output(out).occupy("evaluations", {}, claims=["results.md"], again=True) as work:
+        (out / "results.md").write_text("| two | 0.5 |")
+        work.complete()
+    write_evaluation(out / "one" / "data-test", other, 0.25)
+    write_evaluation(out / "two" / "data-test", model, 0.5)
+    write_evaluation(out / "two" / "nq-test", model, 0.75, protocol="answers")
+    first = {"first stage": out / "one" / "data-test"}
+    write_evaluation(out / "one + two" / "data-test", model, 0.625, protocol="re-ranking", depth=100, sources=first)
+    before = Manifest.load(model)
+    main(["publish", str(model), "someone/measured", "--results", str(out), "--private"])
+    assert capsys.readouterr().out.strip().endswith("/someone/measured")
+    assert {
+        (found.dataset_name, found.dataset_split, found.metric_type): found.metric_value
+        for found in card_of(hub_here, "someone/measured").data.eval_results
+    } == {
+        ("data", "test", "ndcg@10"): 0.5,
+        ("nq, answers", "test", "ndcg@10"): 0.75,
+        ("data, the first 100 of one", "test", "ndcg@10"): 0.625,
+    }
+    assert Manifest.load(model) == before, "nothing is written here"
+    for results, message in (
+        (out / "two", f"holds no evaluation of {other}, but of others ({model}); measure it"),
+        (model, "holds no evaluation; measure the model with hf-dense evaluate"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["publish", str(other), "someone/measured", "--results", str(results)])
+        assert message in capsys.readouterr().err
+    main(["publish", str(out), "someone/report"])
+    files = hub_here.list_repo_files("someone/report", repo_type="dataset")
+    assert {"results.md", "two/data-test/result.json", f"two/data-test/{MANIFEST}", "README.md"} <= set(files)
+    assert "| two | 0.5 |" in card_of(hub_here, "someone/report", "dataset").text
+    with pytest.raises(InputError, match="holds no model that results could be of"):
+        publish(out, "someone/report", results=[("data", "test", {"ndcg@10": 0.5})])
+
+
+def test_a_new_version_replaces_what_was_published_and_nothing_else(hub_here: HfApi, tmp_path: Path) -> None:
+    hub = hub_here
+    first = write_retriever(tmp_path / "first")
+    assert publish(first, "versions").endswith("/someone/versions"), "the account's own name is added"
+    manifest = Manifest.load(write_embedder_export(tmp_path))
+    assert manifest is not None
+    publish(tmp_path / "second", "someone/versions")
+    files = set(hub.list_repo_files("someone/versions"))
+    assert files == {MANIFEST, *manifest.files}
+    publish(first, "someone/versions")
+    assert "2_Normalize/config.json" not in hub.list_repo_files("someone/versions")
+    publish(tmp_path / "second", "someone/versions", revision="normal")
+    assert set(hub.list_repo_files("someone/versions", revision="normal")) == files
+    assert "2_Normalize/config.json" not in hub.list_repo_files("someone/versions")
+    hub.create_repo("someone/theirs")
+    hub.upload_file(path_or_fileobj=b"{}", path_in_repo="config.json", repo_id="someone/theirs")
+    with pytest.raises(InputError, match=r"holds 'config\.json', which hf_dense did not publish; name another one"):
+        publish(first, "someone/theirs")
+    assert hub.list_repo_files("someone/theirs") == ["config.json"]
+    main(["data", "passages", str(write_documents(tmp_path)), "--out", str(tmp_path / "corpus"), "--length", "20"])
+    assert publish(tmp_path / "corpus", "someone/corpus").endswith("/datasets/someone/corpus")
+    assert {"README.md", MANIFEST} < set(hub.list_repo_files("someone/corpus", repo_type="dataset"))
+    main(["export", str(write_encoder(tmp_path / "encoder")), "--kind", "encoder", "--out", str(tmp_path / "plain")])
+    with pytest.raises(InputError, match=r"another kind of output \(retriever, not encoder\)"):
+        publish(tmp_path / "plain", "someone/versions")
+
+
+def write_embedder_export(root: Path) -> Path:
+    main(["export", str(write_embedder(root / "embedder")), "--out", str(root / "second")])
+    return root / "second"
+
+
+def write_documents(root: Path) -> Path:
+    (root / "documents").mkdir()
+    (root / "documents" / "a.md").write_text("# A\n\nSome words are here, and more of them are there.\n")
+    return root / "documents"
+
+
+def test_a_card_that_somebody_wrote_is_kept(hub_here: HfApi, tmp_path: Path) -> None:
+    model = write_retriever(tmp_path / "mine")
+    (model / "README.md").write_text("# My own words\n")
+    (model / "notes.txt").write_text("mine alone")
+    publish(model, "someone/own-words")
+    assert Path(hub_here.hf_hub_download("someone/own-words", "README.md")).read_text() == "# My own words\n"
+    assert "notes.txt" not in hub_here.list_repo_files("someone/own-words")
+    with pytest.raises(InputError, match="was changed by hand, so results cannot be put into it"):
+        publish(model, "someone/own-words", results=[("data", "test", {"ndcg@10": 0.5})])
+
+
+@pytest.mark.parametrize(
+    ("repo", "settings", "message"),
+    [
+        ("nobody/mine", {}, "The token may not write to nobody/mine; name a repository of yours"),
+        ("someone/mine", {"HF_TOKEN": "hf_read"}, "The token may not write to someone/mine"),
+        ("a b", {}, "'a b' is no name of a repository; it is me/name"),
+        ("one/two/three", {}, "'one/two/three' is no name of a repository"),
+        ("someone/mine", {"HF_TOKEN": "hf_wrong"}, "The Hub does not accept the token; log in anew"),
+        ("someone/mine", {"HF_TOKEN": ""}, "There is no token of the Hub; log in with 'hf auth login'"),
+        ("someone/mine", {"HF_HUB_OFFLINE": True}, "The Hub is not to be asked"),
+        ("someone/mine", {"ENDPOINT": "http://127.0.0.1:9"}, r"The Hub \(http://127.0.0.1:9\) cannot be reached: "),
+    ],
+)
+def test_what_stands_in_the_way_is_one_sentence(
+    repo: str, settings: dict[str, Any], message: str, hub_here: HfApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = write_retriever(tmp_path / "mine")
+    for name, value in settings.items():
+        if name == "HF_TOKEN":
+            monkeypatch.setenv(name, value)
+        else:
+            monkeypatch.setattr(constants, name, value)
+    with pytest.raises(InputError, match=message) as raised:
+        publish(model, repo)
+    assert "\n" not in str(raised.value)
+    data = training_pairs(write_dataset(tmp_path / "data"))
+    with pytest.raises(InputError, match=message):
+        finetune(model, data, arguments(tmp_path / "run", push_to_hub=True, hub_model_id=repo))
+    assert not (tmp_path / "run").exists(), "it is known before anything is trained"
+
+
+def test_what_is_not_ours_or_not_whole(hub_here: HfApi, tmp_path: Path) -> None:
+    model = write_retriever(tmp_path / "mine")
+    (model / "modules.json").write_text("[]  ")
+    running = Output(tmp_path / "run").occupy("pre-training", {}, claims=["*"])
+    several = write_retriever(tmp_path / "several" / "distilled" / "model").parents[1]
+    Manifest("pipeline", "complete").save(several)
+    for directory, message in (
+        (write_embedder(tmp_path / "foreign"), "was not written by hf_dense; a model becomes publishable by hf-dense"),
+        (tmp_path / "nowhere", "was not written by hf_dense"),
+        (running.path, "is not complete; give the command that writes it again"),
+        (model, r"modules\.json is not as hf_dense wrote it"),
+        (several, "holds several models; publish one of them: .*/distilled/model"),
+    ):
+        with pytest.raises(InputError, match=message):
+            publish(directory, "someone/broken")
+    assert not hub_here.repo_exists("someone/broken")
+
+
+def test_a_token_that_does_not_say_what_it_may(
+    hub_here: HfApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_fine")
+    with pytest.raises(InputError, match="The token may not write to nobody/mine"):
+        publish(write_retriever(tmp_path / "mine"), "nobody/mine")
