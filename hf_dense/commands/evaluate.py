@@ -38,6 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rerank_depth", type=int, default=100, help="how many, at most 100 (default: 100)")
     parser.add_argument("--batch_size", type=int, default=64, help="texts encoded at once (default: 64)")
+    parser.add_argument(
+        "--no_bm25", action="store_true", help="leave BM25 out, whose row stands beside every model's where it can"
+    )
     add_output_arguments(parser)
 
 
@@ -54,11 +57,15 @@ def run(arguments: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("hf_dense").setLevel(logging.INFO)
     models, rerankers = (_named(words) for words in (arguments.models, arguments.rerank))
+    # It searches, and so has no candidates to order.
+    added = not (arguments.no_bm25 or arguments.protocol == "candidates" or "bm25" in {*models, *models.values()})
+    models = {**({"bm25": "bm25"} if added else {}), **models}
     options = {
         "protocol": arguments.protocol,
         "rerankers": rerankers,
         "rerank_depth": arguments.rerank_depth,
         "batch_size": arguments.batch_size,
+        "baselines": ["bm25"] if added else [],
     }
     evaluate_tasks(models, arguments.tasks, output_of(arguments), **options)
     print((arguments.out / TABLE_FILE).read_text(encoding="utf-8"), end="")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -50,6 +50,7 @@ def evaluate_tasks(
     rerankers: Mapping[str, str | Path] | None = None,
     rerank_depth: int = RANKS_KEPT,
     batch_size: int = 64,
+    baselines: Container[str] = (),
 ) -> Results:
     """Evaluate every model on every task; what is in `out` already is not done again.
 
@@ -65,6 +66,8 @@ def evaluate_tasks(
             their own, `model + name`.
         rerank_depth: how many, at most the 100 that are kept; named in the row where it is less.
         batch_size: texts, or pairs, encoded at once.
+        baselines: names of models that nobody asked for: their first passages are not ordered anew, and where one fails
+            that is only said.
 
     Returns:
         Results of these models and tasks.
@@ -88,14 +91,16 @@ def evaluate_tasks(
     reads = [*models.values(), *rerankers.values(), *(local_task(task)[0] or task for task in names)]
     claims = (FACTS_FILE, TABLE_FILE, PLOT_FILE)
     with output.occupy("evaluations", {}, claims=claims, reads=reads, again=True) as folder:
-        table = _Table(folder, output, [*models], [*titles], batch_size)
+        table = _Table(folder, output, [*models], [*titles], batch_size, baselines)
         for title, task in titles.items():
             searched = table.attempt([*models], title, partial(_load, task, protocol))
             if searched is not None:
                 _measure_task(table, title, searched, models, rerankers, rerank_depth)
+        for cell, reason in table.passed_over.items():
+            logger.warning("%s was not measured: %s", cell, reason)
         if not any(table.found.values()) and not folder.resumed:
             raise InputError(table.failure())
-        _write_tables(folder, table.failed)
+        _write_tables(folder, table.failed | table.passed_over)
         folder.complete()
     if table.failed:
         raise InputError(f"{table.failure()} What could be measured is in {output.path}.")
@@ -110,11 +115,18 @@ class _Table:
     """
 
     def __init__(
-        self, folder: Occupied, output: Output, rows: Sequence[str], tasks: Sequence[str], batch_size: int
+        self,
+        folder: Occupied,
+        output: Output,
+        rows: Sequence[str],
+        tasks: Sequence[str],
+        batch_size: int,
+        baselines: Container[str],
     ) -> None:
-        self.folder, self.output, self.batch_size = folder, output, batch_size
+        self.folder, self.output, self.batch_size, self.baselines = folder, output, batch_size, baselines
         self.found: Results = {name: {} for name in rows}
         self.failed: dict[str, str] = {}
+        self.passed_over: dict[str, str] = {}  # the same, of baselines
         known = folder.facts.get("collections", {})
         folder.facts["collections"] = known | {task: known.get(task) for task in tasks}
         folder.facts["rows"] = list(dict.fromkeys([*folder.facts.get("rows", []), *rows]))
@@ -126,7 +138,9 @@ class _Table:
         except Exception as error:
             if not isinstance(error, InputError):
                 logger.exception("%s failed on %s", rows[0], title)
-            self.failed |= {f"{row} on {title}": str(error) or type(error).__name__ for row in rows}
+            for row in rows:
+                failed = self.passed_over if row in self.baselines else self.failed
+                failed[f"{row} on {title}"] = str(error) or type(error).__name__
             return None
 
     def measure(self, name: str, title: str, model: str | Path, protocol: Protocol) -> bool:
@@ -159,7 +173,7 @@ def _measure_task(
 ) -> None:
     """Fill the cells of all models, and of all that order their first passages anew."""
     for name, model in models.items():
-        if table.measure(name, title, model, searched):
+        if table.measure(name, title, model, searched) and name not in table.baselines:
             shown = f" ({depth})" if depth < RANKS_KEPT else ""
             rows = {f"{name} + {other}{shown}": reranker for other, reranker in rerankers.items()}
             load = partial(_first_passages, table.output.at(name, title).path, searched, depth)

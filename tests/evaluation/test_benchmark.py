@@ -177,6 +177,37 @@ def test_a_model_that_fails_stops_no_other(
     assert (tmp_path / "other" / "bm25" / "data-test" / "result.json").is_file()
 
 
+def test_bm25_stands_beside_every_model_unless_it_is_refused(
+    models: dict[str, str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, mine = str(write_dataset(tmp_path / "data")), f"mine={models['mine']}"
+
+    def rows(out: str, *words: str) -> list[str]:
+        main(["evaluate", *words, "--tasks", data, "--out", str(tmp_path / out)])
+        facts = json.loads((tmp_path / out / "results.json").read_text())
+        assert capsys.readouterr().out.count("| bm25 |") == ("bm25" in facts["models"])
+        return list(facts["models"])
+
+    assert rows("both", mine, "--rerank", f"again={models['mine']}") == ["bm25", "mine", "mine + again"]
+    assert rows("both", f"other={models['mine']}", "--no_bm25") == ["bm25", "mine", "mine + again", "other"], "all stay"
+    assert rows("named", mine, "bm25") == ["mine", "bm25"]
+    with (Path(data) / "qrels" / "test.tsv").open("a") as stream:
+        stream.write("q1\tp7\t0\nq2\tp7\t0\n")
+    assert rows("candidates", mine, "--protocol", "candidates") == ["mine"]
+    run = benchmark.run_protocol
+
+    def fail(protocol: Any, model: Any, *given: Any, **named: Any) -> Any:
+        if model == "bm25":
+            raise MemoryError("no room for its index")
+        return run(protocol, model, *given, **named)
+
+    monkeypatch.setattr(benchmark, "run_protocol", fail)
+    assert rows("failed", mine) == ["mine"], "which is no error"
+    assert json.loads((tmp_path / "failed" / "results.json").read_text())["failed"] == {
+        "bm25 on data-test": "no room for its index"
+    }
+
+
 def test_public_tasks_need_the_hub(models: dict[str, str | Path], tmp_path: Path) -> None:
     said = r"The data of SciFact \(mteb/scifact on the Hub\) cannot be loaded: Couldn't reach .* give a directory"
     with pytest.raises(InputError, match=said):
