@@ -12,7 +12,7 @@ from hf_dense.commands.output import add_output_arguments, check_publishing, out
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.process_group import is_main_process
 
-SUMMARY: Final = "Build corpora, contexts, labels, generated texts and negatives."
+SUMMARY: Final = "Build corpora, contexts, queries, labels, generated texts and negatives."
 
 
 @dataclass(frozen=True)
@@ -228,6 +228,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--deduplicate", action="store_true", help="keep equal queries of a passage once")
     parser.add_argument("--top_k", type=int, default=25, help="tokens drawn from (default: 25)")
     parser.add_argument("--top_p", type=float, default=0.95, help="probability drawn from (default: 0.95)")
+    parser.add_argument("--temperature", type=float, help="of the draws (default: the model's own)")
     parser.add_argument("--input_length", type=int, default=384, help="tokens of a prompt (default: 384)")
     parser.add_argument("--output_length", type=int, default=64, help="tokens generated at most (default: 64)")
     parser.add_argument("--batch_size", type=int, default=32, help="passages at once (default: 32)")
@@ -313,11 +314,70 @@ def _labels(arguments: argparse.Namespace) -> None:
     build_collection(arguments.source, output_of(arguments), arguments.form, arguments.split, arguments.corpus)
 
 
+def _add_queries(parser: argparse.ArgumentParser) -> None:
+    _add_corpus(parser)
+    parser.add_argument(
+        "--from",
+        dest="kinds",
+        nargs="+",
+        required=True,
+        choices=("headings", "sentences", "neighbours", "generated"),
+        help="what queries are: headings, sentences with a rare word, neighbouring passages, or a model's words",
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="passages that queries are made of (default: all)")
+    parser.add_argument("--split", default="80/10/10", help="documents for train/dev/test (default: 80/10/10)")
+    parser.add_argument("--seed", type=int, default=42, help="of all draws (default: 42)")
+    made = parser.add_argument_group("generated")
+    made.add_argument("--model", help="language model: a directory or Hub id, or a name that the endpoint knows")
+    made.add_argument(
+        "--style",
+        nargs="+",
+        choices=("question", "keywords", "title"),
+        help="what an instruction model writes (default: all three)",
+    )
+    made.add_argument("--template", help="a prompt of your own in their place, with {text} and perhaps {title}")
+    made.add_argument("--candidates", type=int, default=1, help="queries of each style for a passage (default: 1)")
+    made.add_argument("--temperature", type=float, default=0.7, help="of the draws (default: 0.7)")
+    made.add_argument("--output_length", type=int, default=64, help="tokens generated at most (default: 64)")
+    made.add_argument("--batch_size", type=int, default=32, help="passages at once, of a model here (default: 32)")
+    made.add_argument(
+        "--endpoint", metavar="URL", help="OpenAI-compatible address; its key is OPENAI_API_KEY, or HF_TOKEN"
+    )
+    made.add_argument("--parallel", type=int, default=8, help="requests at once (default: 8)")
+    made.add_argument("--price_in", type=float, default=0.0, help="of a million tokens read, to show the cost")
+    made.add_argument("--price_out", type=float, default=0.0, help="of a million tokens written")
+    _add_dataset(parser)
+
+
+def _queries(arguments: argparse.Namespace) -> None:
+    from hf_dense.data.queries.collection import build_queries
+    from hf_dense.data.queries.endpoint import Endpoint
+    from hf_dense.data.queries.generated import Generating
+    from hf_dense.data.queries.prompts import STYLES
+    from hf_dense.errors import InputError
+
+    if arguments.style and arguments.template:
+        raise InputError("--template stands in place of the styles; give one of the two.")
+    if arguments.endpoint and not arguments.model:
+        raise InputError("Name the model that the endpoint is to use with --model.")
+    endpoint = generating = None
+    if arguments.endpoint:
+        asked = _given(arguments, "model", "parallel", "price_in", "price_out")
+        endpoint = Endpoint(arguments.endpoint, **asked)
+    if arguments.model:
+        drawn = _given(arguments, "candidates", "temperature", "output_length", "batch_size")
+        styles = tuple(arguments.style or STYLES)
+        generating = Generating(arguments.model, endpoint, styles, arguments.template, **drawn)
+    options = _given(arguments, "limit", "split", "seed")
+    build_queries(arguments.corpus, output_of(arguments), arguments.kinds, **options, generating=generating)
+
+
 DATA_VERBS: Final = {
     "passages": DataVerb("Cut documents into passages.", _add_passages, _passages),
     "contexts": DataVerb("Pair passages with other spans of their documents.", _add_contexts, _contexts),
     "keywords": DataVerb("Count the words of a corpus, for keyword masks.", _add_keywords, _keywords),
     "labels": DataVerb("Turn labelled queries into a collection.", _add_labels, _labels),
+    "queries": DataVerb("Make queries of passages, where there are none.", _add_queries, _queries),
     "generate": DataVerb("Write queries or continuations with a language model.", _add_generate, _generate),
     "train-generator": DataVerb(
         "Train a language model that writes queries or continuations.", _add_train_generator, _train_generator

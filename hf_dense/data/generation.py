@@ -7,10 +7,12 @@ the seed alone: a run that was killed goes on where it stopped and ends with the
 
 from __future__ import annotations
 
+import copy
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -48,6 +50,7 @@ from hf_dense.storage.staged import Staged
 Kind = Literal["queries", "continuation"]
 
 _PIECE: Final = 256  # passages
+_SPARE: Final = 4  # tokens that a passage may have more where it is cut and read again
 
 _COLUMN: Final = {"queries": pa.list_(pa.string()), "continuation": pa.string()}
 _NO_SETTINGS: Final = ("_name_or_path", "transformers_version", "dtype", "architectures")  # of a model's configuration
@@ -66,6 +69,7 @@ class TextGenerationConfig:
         deduplicate: whether equal queries of a passage are kept once.
         top_k: tokens drawn from at each step.
         top_p: share of the probability drawn from at each step.
+        temperature: of the draws: below 1 the likely is drawn more often; the model's own when absent.
         input_length: tokens of the prompt that are read.
         output_length: greatest number of tokens written.
         seed: of all draws.
@@ -81,6 +85,7 @@ class TextGenerationConfig:
     deduplicate: bool = False
     top_k: int = 25
     top_p: float = 0.95
+    temperature: float | None = None
     input_length: int = 384
     output_length: int = 64
     seed: int = 42
@@ -93,6 +98,8 @@ class TextGenerationConfig:
                 raise InputError(f"{name} is {getattr(self, name)}; it is at least 1.")
         if not 0 < self.top_p <= 1:
             raise InputError(f"top_p is {self.top_p}; it is a share of the probability, above 0 and at most 1.")
+        if self.temperature is not None and not 0 < self.temperature < inf:
+            raise InputError(f"temperature is {self.temperature}; it is above 0.")
         try:
             used = self.template.format(text="\1", title="")
         except (KeyError, IndexError, ValueError) as error:
@@ -131,21 +138,28 @@ def generate(
     sources = {"corpus": Source(source, fingerprint_rows(corpus, corpus.column_names)), "model": generator.source}
     with output.stage("generated texts", settings, sources, seed=config.seed, resumable=True) as work:
         if not work.done:
-            _write_pieces(corpus, work.pieces, generator, batch_size)
+            write_pieces(corpus, work.pieces, generator, batch_size)
             wait_for_everyone()
             if is_main_process():
                 _join(corpus, work, config)
     return output.path
 
 
-def _write_pieces(corpus: Dataset, pieces: Path, generator: TextGenerator, batch_size: int) -> None:
-    """This process's share of the pieces, but for those that are there."""
+def write_pieces(corpus: Dataset, pieces: Path, generator: TextGenerator, batch_size: int) -> None:
+    """Write what a model writes about a corpus: this process's share of the pieces, but for those that are there.
+
+    Args:
+        corpus: column `text`, and `title` where the template names it.
+        pieces: folder of theirs alone; see `read_pieces`.
+        batch_size: passages worked on at once.
+    """
     state, starts = process_state(), range(0, len(corpus), _PIECE)
     mine = [start for number, start in enumerate(starts) if number % state.num_processes == state.process_index]
     left = [start for start in mine if not _piece(pieces, start).exists()]
+    sizes = {start: min(_PIECE, len(corpus) - start) for start in mine}
     with tqdm(
-        total=len(mine) * _PIECE,
-        initial=(len(mine) - len(left)) * _PIECE,
+        total=sum(sizes.values()),
+        initial=sum(sizes.values()) - sum(sizes[start] for start in left),
         desc=f"Generating {generator.config.kind}",
         unit=" passages",
         disable=not state.is_main_process,
@@ -155,6 +169,12 @@ def _write_pieces(corpus: Dataset, pieces: Path, generator: TextGenerator, batch
             titles = rows.get("title") or [""] * len(rows["text"])
             texts = generator.generate(rows["text"], titles, batch_size, start, bar.update)
             _save(_piece(pieces, start), texts, generator.config.kind)
+
+
+def read_pieces(passages: int, pieces: Path, kind: Kind) -> list[Any]:
+    """What all pieces hold: for each passage its queries, or its continuation, as the model wrote them."""
+    files = (_piece(pieces, start) for start in range(0, passages, _PIECE))
+    return [found for file in files for found in parquet.read_table(file).column(kind).to_pylist()]
 
 
 class TextGenerator:
@@ -174,6 +194,12 @@ class TextGenerator:
         self.source = Source(config.model, fingerprint_language_model(self.model, self.tokenizer))
         precise = self.device.type != "cuda" or not torch.cuda.is_bf16_supported()
         self.model.to(self.device, torch.float32 if precise else torch.bfloat16).eval()  # type: ignore[arg-type]
+
+    def with_template(self, template: str) -> TextGenerator:
+        """The same model with another prompt."""
+        other = copy.copy(self)
+        other.config = replace(self.config, template=template)
+        return other
 
     def generate(
         self, texts: Sequence[str], titles: Sequence[str], batch_size: int, key: int = 0, done: Any = None
@@ -197,11 +223,23 @@ class TextGenerator:
         return written
 
     def _prompt(self, text: str, title: str) -> str:
-        prompt = self.config.template.format(text=text, title=title)
         if not self.tokenizer.chat_template:
-            return prompt
-        turns = [{"role": "user", "content": prompt}]
+            return self.config.template.format(text=text, title=title)
+        whole = self._turn(text, title)
+        over = len(self._tokens(whole)) - self.config.input_length
+        if over <= 0:
+            return whole
+        # Cut at its end it would lose what makes the model answer, so the passage is cut.
+        kept = self._tokens(text)[: -over - _SPARE]
+        return self._turn(str(self.tokenizer.decode(kept)), title)
+
+    def _turn(self, text: str, title: str) -> str:
+        """The prompt as an instruction model reads it."""
+        turns = [{"role": "user", "content": self.config.template.format(text=text, title=title)}]
         return str(self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
+
+    def _tokens(self, text: str) -> list[int]:
+        return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     @torch.inference_mode()
     def _batch(self, prompts: list[str]) -> list[list[str]]:
@@ -222,13 +260,14 @@ class TextGenerator:
             do_sample=True,
             top_k=config.top_k,
             top_p=config.top_p,
+            **({} if config.temperature is None else {"temperature": config.temperature}),
             num_return_sequences=several,
             max_new_tokens=config.output_length,
             pad_token_id=self.tokenizer.pad_token_id,
         )
         if not self.model.config.is_encoder_decoder:
             tokens = tokens[:, read["input_ids"].shape[1] :]
-        flat = [" ".join(str(text).split()) for text in self.tokenizer.batch_decode(tokens, skip_special_tokens=True)]
+        flat = [str(text).strip() for text in self.tokenizer.batch_decode(tokens, skip_special_tokens=True)]
         return [flat[start : start + several] for start in range(0, len(flat), several)]
 
     def _unfinished(self, read: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -283,13 +322,19 @@ def _joined(corpus: Dataset, pieces: Path, config: TextGenerationConfig) -> Iter
     """The corpus with the column that was generated, piece by piece."""
     rows = corpus.with_format("arrow")
     for start in range(0, len(corpus), _PIECE):
-        column = parquet.read_table(_piece(pieces, start)).column(config.kind)
+        read = parquet.read_table(_piece(pieces, start)).column(config.kind).to_pylist()
         if config.kind == "queries":
-            kept = [[query for query in found if query] for found in column.to_pylist()]
+            texts: list[Any] = [[query for query in map(_one_line, found) if query] for found in read]
             if config.deduplicate:
-                kept = [list(dict.fromkeys(found)) for found in kept]
-            column = pa.chunked_array([pa.array(kept, _COLUMN["queries"])])
+                texts = [list(dict.fromkeys(found)) for found in texts]
+        else:
+            texts = list(map(_one_line, read))
+        column = pa.chunked_array([pa.array(texts, _COLUMN[config.kind])])
         yield rows[start : start + _PIECE].append_column(config.kind, column)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _join(corpus: Dataset, work: Staged, config: TextGenerationConfig) -> None:

@@ -77,14 +77,36 @@ def build_collection(
     passages, more = _passages(labels, path, corpus, output.path)
     with output.stage("collection", {"form": form, "splits": splits}, sources | more) as work:
         if not work.done:
-            _write_collection(work, passages, labels)
+            name = Path(source).name
+            about = f"Passages, queries and judgements of {name}, split {', '.join(labels)}; lists to train on beside them."
+            write_collection(work, passages, labels, f"Labelled queries of {name}", about)
     return output.path
 
 
-def _write_collection(work: Staged, passages: Iterator[pa.Table], labels: dict[str, Labels]) -> None:
-    counts: Counter[str] = Counter()
+def write_collection(
+    work: Staged,
+    passages: Iterator[pa.Table],
+    labels: dict[str, Labels],
+    title: str,
+    about: str,
+    counted: Mapping[str, int] | None = None,
+) -> None:
+    """Write a collection with its card.
+
+    Args:
+        work: whose result receives it, and whose facts receive the counts.
+        passages: tables with the columns of `CORPUS` that there are.
+        labels: queries and judgements of each split.
+        title: of the card.
+        about: what the collection is and how it came to be, for the card.
+        counted: more counts for the card.
+
+    Raises:
+        InputError: there is no passage, or a judgement names an unknown one.
+    """
+    counts: Counter[str] = Counter(counted or {})
     known = _write_corpus(work.result / "corpus", passages, labels, counts)
-    counts += sum((found.dropped for found in labels.values()), Counter())
+    counts.update(sum((found.dropped for found in labels.values()), Counter()))
     _write_queries(work.result / "queries" / "part-00000.parquet", labels)
     for name, found in labels.items():
         counts[f"queries of {name}"] = len(found.queries)
@@ -93,11 +115,11 @@ def _write_collection(work: Staged, passages: Iterator[pa.Table], labels: dict[s
         _write(work.result / "qrels" / f"{name}.parquet", _judgements(found), QRELS.arrow_schema)
         _write(work.result / "negatives" / f"{name}.parquet", _training(found, known), TRAINING.arrow_schema)
     work.facts["counts"] = dict(sorted(counts.items()))
-    name, judgements = Path(work.manifest.sources["labels"]).name, {name: f"qrels/{name}.parquet" for name in labels}
+    judgements = {name: f"qrels/{name}.parquet" for name in labels}
     write_card(
         work,
-        title=f"Labelled queries of {name}",
-        about=f"Passages, queries and judgements of {name}, split {', '.join(labels)}; lists to train on beside them.",
+        title=title,
+        about=about,
         columns={
             "corpus": "id, title, text",
             "queries": "id, text, and the answers where they are known",

@@ -97,6 +97,12 @@ COMMANDS = {  # verb -> what it reads, its options, one of which is changed, and
         ["--template", "about {text}"],
         r"template \({text}, now about {text}\)",
     ),
+    "queries": (
+        "corpus.jsonl",
+        ["--from", "neighbours", "generated", "--model", "writer", "--template", "{text}", "--output_length", "3"],
+        ["--limit", "5"],
+        r"limit \(none, now 5\)",
+    ),
     "train-generator": ("collection", ["--max_steps", "2", "--batch_size", "2"], ["--learning_rate", "0.01"], "learn"),
     "negatives": ("collection", [], ["--depth", "4"], r"depth \(200, now 4\)"),
     "scores": ("labelled", ["--model", "reranker"], ["--depth", "3"], r"depth \(200, now 3\)"),
@@ -177,6 +183,15 @@ def test_nothing_heavy_is_imported_before_a_verb_runs() -> None:
         (["keywords", "./nowhere", "--tokenizer", "t", "--out", "out"], "The corpus ./nowhere does not exist"),
         (["negatives", "./nowhere", "--out", "out"], "is not a directory"),
         (["labels", "./nowhere", "--out", "out"], "The source nowhere does not exist"),
+        (["queries", "./nowhere", "--from", "headings", "--out", "out"], "The corpus ./nowhere does not exist"),
+        (
+            ["queries", "c", "--from", "generated", "--endpoint", "http://x/v1", "--out", "out"],
+            "Name the model that the endpoint is to use with --model",
+        ),
+        (
+            ["queries", "c", "--from", "generated", "--style", "title", "--template", "{text}", "--out", "out"],
+            "--template stands in place of the styles",
+        ),
         (["generate", "./nowhere", "--model", "m", "--out", "out"], "The corpus ./nowhere does not exist"),
         (["train-generator", "./nowhere", "--out", "out"], "is not a directory"),
         (["filter", "./nowhere", "--out", "out"], "Say what queries must do"),

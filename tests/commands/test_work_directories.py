@@ -83,6 +83,11 @@ VERBS = {
     "scores": Verb("data scores {collection} --lists {lists} --model {classifier} --depth 2", "lists"),
     "filter": Verb("data filter {collection} --within 60 --by bm25 {retriever}", "collection"),
     "generate": Verb("data generate {corpus} --model {writer} --candidates 1 --output_length 4", "corpus"),
+    "queries": Verb(
+        "data queries {corpus} --from sentences neighbours generated --model {writer} --template {{text}} "
+        "--output_length 4",
+        "corpus",
+    ),
     "train-generator": Verb("data train-generator {collection} --base {writer} --max_steps 2", "collection"),
     "labels": Verb("data labels {pairs}/pairs.jsonl", "pairs"),
     "export": Verb("export {encoder} --max_length 32", "encoder"),

@@ -201,9 +201,29 @@ def test_the_template_is_the_prompt(models: dict[str, str]) -> None:
     assert generator._prompt("x", "t") == "<u>a b: t x</u>"
 
 
+def test_what_asks_an_instruction_model_is_not_cut_off(models: dict[str, str]) -> None:
+    config = small(models, "queries", template="{title}. {text} ask", input_length=20)
+    generator = generation.TextGenerator(config)
+    generator.tokenizer.chat_template = "{{ messages[0]['content'] }} now"
+    assert generator._prompt("a b c", "t") == "t. a b c ask now"
+    long = generator._prompt("a b c " * 50, "t")
+    assert long.startswith("t. a b c ")
+    assert long.endswith(" ask now")
+    assert 10 < len(generator._tokens(long)) <= 20
+
+
+def test_the_temperature_is_that_of_the_draws(models: dict[str, str], tmp_path: Path) -> None:
+    for name, temperature in (("cold", 1e-4), ("colder", 1e-5), ("warm", 1.0), ("own", None)):
+        generate(corpus(8), tmp_path / name, small(models, "queries", temperature=temperature))
+    cold, colder, warm, own = (rows_of(tmp_path / name) for name in ("cold", "colder", "warm", "own"))
+    assert cold == colder != warm
+    assert warm == own, "that of this model is 1"
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
+        ({"temperature": 0.0}, "temperature is 0.0; it is above 0"),
         ({"kind": "answers"}, "kind is 'answers'; allowed: queries, continuation"),
         ({"candidates": 0}, "candidates is 0; it is at least 1"),
         ({"top_p": 0.0}, "top_p is 0.0"),

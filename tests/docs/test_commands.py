@@ -28,6 +28,7 @@ RUN = [
     "hf-dense recipes",
     "hf-dense data passages my_documents/ --out build/corpus --length 128",
     "hf-dense data contexts build/corpus --out build/contexts",
+    "hf-dense data queries build/corpus --from headings sentences neighbours --out build/made",
     "hf-dense data negatives COLLECTION --out build/negatives --depth 200",
     "hf-dense data labels pairs.jsonl --out build/mine",
     "hf-dense export build/retromae --out build/encoder --max_length 144",

@@ -1,0 +1,115 @@
+"""Headings as queries: a title, or the heading of a section, asks for what stands under it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from hf_dense.data.passages import MIN_WORDS, count_words
+from hf_dense.data.python_docs.prose import letter_share
+from hf_dense.data.queries.passages import Document, Passages, Query
+from hf_dense.data.sentences import split_sentences
+
+SEPARATOR: Final = " > "  # between the headings of a section
+_NUMBER: Final = re.compile(
+    r"^(?:(?:appendix|chapter|part|section|step)\s+)?(?:\d+(?:\.\d+)+|\d+(?=[.):])|[A-Z](?=[.):]\s)|[IVX]+(?=[.)]\s))"
+    r"(?!\w)[.):]*\s+",
+    re.IGNORECASE,
+)
+_MARKS: Final = re.compile(r"[`*#¶]+")
+_EDGES: Final = " .:;,-\N{EN DASH}\N{EM DASH}"  # what stands between a heading and what follows it
+_ALONE: Final = 3  # words of a heading that says by itself what stands under it
+_FEWEST: Final = 2  # words of a query
+_LETTERS: Final = 0.6  # share of letters
+_SHARED: Final = 0.005  # share of the documents that have a heading in common, beyond which it says nothing
+_TAKEN: Final = 0.25  # share of the words under a heading that may be taken out with it
+_BEST: Final = 2  # grade of the first passage under a heading; that of the others is 1
+
+
+class HeadingQueries:
+    """Makes a query of each title, and of each heading of a section that few documents have.
+
+    The query may not be read off its passages: the title is taken out of them where it is part of a query, and so are
+    sentences that repeat the query. A heading whose passages would lose too much makes none.
+
+    Args:
+        passages: by whose headings it is known which are common.
+    """
+
+    def __init__(self, passages: Passages) -> None:
+        self.frequency = _document_frequency(passages)
+        self.most = max(2, int(passages.documents * _SHARED))
+
+    def make(self, document: Document) -> list[Query]:
+        """The queries of the title and the sections of the passages that were chosen."""
+        chosen = [at for at in document.left if document.chosen[at]]
+        if not chosen:
+            return []
+        title = clean_heading(document.title)
+        made = [self._make(document, title, document.left)] if self._says_something(title) else []
+        for section in dict.fromkeys(document.sections[at] for at in chosen):
+            heading = clean_heading(section.split(SEPARATOR)[-1])
+            if self._says_something(heading):
+                within = (section, section + SEPARATOR)
+                under = [at for at in document.left if f"{document.sections[at]}{SEPARATOR}".startswith(within[1])]
+                made.append(self._make(document, _with_title(heading, title), under))
+        return [query for query in made if query]
+
+    def _says_something(self, heading: str) -> bool:
+        return letter_share(heading) >= _LETTERS and self.frequency[heading.casefold()] <= self.most
+
+    def _make(self, document: Document, text: str, under: Sequence[int]) -> Query | None:
+        """The query for some passages, what repeats it taken out of them; None where too much of them repeats it."""
+        if len(text.split()) < _FEWEST:
+            return None
+        left = [without(document.texts[at], text) for at in under]
+        words = [count_words(found) for found in left]
+        if min(words) < MIN_WORDS or sum(words) < (1 - _TAKEN) * sum(count_words(document.texts[at]) for at in under):
+            return None
+        for at, found in zip(under, left, strict=True):
+            document.texts[at] = found
+        title = clean_heading(document.title).casefold()
+        document.untitled |= bool(title) and (title in text.casefold() or text.casefold() in title)
+        return Query("headings", text, under[0], {at: _BEST if at == under[0] else 1 for at in under})
+
+
+def clean_heading(heading: str) -> str:
+    """A heading as a person would type it: without its number and marks.
+
+    >>> clean_heading("3.1 The `map` function:"), clean_heading("A. Proofs"), clean_heading("3 ways to fail")
+    ('The map function', 'Proofs', '3 ways to fail')
+    """
+    plain = " ".join(_MARKS.sub("", heading).split())
+    return _NUMBER.sub("", plain).strip(_EDGES)
+
+
+def without(text: str, heading: str) -> str:
+    """A text without a heading at its beginning, and without the sentences that hold it.
+
+    >>> without("Tabs or spaces Use spaces. The choice of Tabs or Spaces is old. Be consistent.", "Tabs or spaces")
+    'Use spaces. Be consistent.'
+    """
+    key = heading.casefold()
+    if key not in text.casefold():
+        return text
+    after = text[len(heading) :].lstrip(_EDGES)
+    if text.casefold().startswith(key) and not after[:1].islower():  # a heading, not the beginning of a sentence
+        text = after
+    return " ".join(sentence for sentence in split_sentences(text) if key not in sentence.casefold())
+
+
+def _with_title(heading: str, title: str) -> str:
+    alone = len(heading.split()) >= _ALONE or not title
+    return heading if alone else f"{title}: {heading}"
+
+
+def _document_frequency(passages: Passages) -> Counter[str]:
+    """In how many documents each heading stands, as their title or above a section."""
+    described = passages.table.select(["document", "title", "section"])
+    headings: set[tuple[str, str]] = set()
+    for row in described.group_by(["document", "title", "section"]).aggregate([]).to_pylist():
+        for heading in (row["title"], *row["section"].split(SEPARATOR)):
+            headings.add((row["document"], clean_heading(heading).casefold()))
+    return Counter(heading for _, heading in headings)

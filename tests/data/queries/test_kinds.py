@@ -1,0 +1,236 @@
+"""What becomes a query, and what is taken out of its passages for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hf_dense.data.queries.collected import Collected
+from hf_dense.data.queries.headings import HeadingQueries, clean_heading
+from hf_dense.data.queries.neighbours import NeighbourQueries
+from hf_dense.data.queries.passages import Document, Passages, Query
+from hf_dense.data.queries.prompts import query_of
+from hf_dense.data.queries.sentences import SentenceQueries
+from hf_dense.errors import InputError
+
+FILLER = "Nothing of what stands here says it again in the same words."
+
+
+def document(texts: Sequence[str], sections: Sequence[str] = (), title: str = "", name: str = "d") -> Document:
+    ids, rows = [f"{name}#{at}" for at in range(len(texts))], list(range(len(texts)))
+    return Document(name, title, rows, ids, list(sections or [""] * len(texts)), list(texts), [True] * len(texts))
+
+
+def passages(path: Path, documents: Sequence[Document]) -> Passages:
+    rows = [
+        {"id": name, "title": one.title, "section": section, "text": text, "document": one.name, "position": at}
+        for one in documents
+        for at, (name, section, text) in enumerate(zip(one.ids, one.sections, one.texts, strict=True))
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Passages(str(path))
+
+
+def headings(tmp_path: Path, *documents: Document) -> list[list[Query]]:
+    maker = HeadingQueries(passages(tmp_path / "corpus.jsonl", documents))
+    return [maker.make(one) for one in documents]
+
+
+def test_a_title_and_a_heading_ask_for_what_stands_under_them(tmp_path: Path) -> None:
+    sections = ["", "Install", "Install > 1.1 On your own cluster", "Use > Loops"]
+    one = document([f"{number}. {FILLER}" for number in "abcd"], sections, "Parallel printing")
+    (made,) = headings(tmp_path, one)
+    assert [(query.text, query.relevant) for query in made] == [
+        ("Parallel printing", {0: 2, 1: 1, 2: 1, 3: 1}),
+        ("Parallel printing: Install", {1: 2, 2: 1}),
+        ("On your own cluster", {2: 2}),
+        ("Parallel printing: Loops", {3: 2}),
+    ]
+    assert one.untitled
+
+
+def test_headings_that_many_documents_have_make_no_queries(tmp_path: Path) -> None:
+    documents = [
+        document([FILLER, f"{FILLER} {at}"], ["Why we do it", f"Section of its own {at}x"], "Release notes", f"d{at}")
+        for at in range(3)
+    ]
+    made = headings(tmp_path, *documents)
+    assert [[query.text for query in queries] for queries in made] == [[f"Section of its own {at}x"] for at in range(3)]
+    assert not documents[0].untitled, "its title is no part of the query"
+
+
+def test_what_repeats_a_heading_is_taken_out(tmp_path: Path) -> None:
+    one = document(
+        [f"Parallel Printing We print. {FILLER * 3} It is PARALLEL printing. {FILLER}"], (), "Parallel printing"
+    )
+    (made,) = headings(tmp_path, one)
+    assert [query.text for query in made] == ["Parallel printing"]
+    assert one.texts == [f"We print. {FILLER * 3} {FILLER}"]
+    much = document(["Parallel printing is good. Parallel printing is fast. We print on."], (), "Parallel printing")
+    assert headings(tmp_path, much) == [[]]
+    assert much.texts[0].startswith("Parallel printing is good."), "a heading that makes no query changes nothing"
+
+
+def test_only_sections_with_a_chosen_passage_make_queries(tmp_path: Path) -> None:
+    one = document([FILLER, FILLER], ["One thing of many", "Another thing of many"])
+    one.chosen = [False, True]
+    (made,) = headings(tmp_path, one)
+    assert [query.text for query in made] == ["Another thing of many"]
+
+
+@pytest.mark.parametrize(
+    ("heading", "typed"),
+    [
+        ("3.1 The `map` function:", "The map function"),
+        ("2) Loops", "Loops"),
+        ("Chapter 4. Whales ¶", "Whales"),
+        ("IV. Results", "Results"),
+        ("3 ways to fail", "3 ways to fail"),
+        ("I think, therefore", "I think, therefore"),
+        ("2.0 was late", "was late"),
+        ("C programs", "C programs"),
+        ("1984", "1984"),
+    ],
+)
+def test_headings_are_cleaned(heading: str, typed: str) -> None:
+    assert clean_heading(heading) == typed
+
+
+def sentences(texts: Sequence[str], rare: Sequence[str] = ("zebras",)) -> tuple[list[Query], Document]:
+    one = document(texts, title="On animals")
+    frequency = dict.fromkeys(rare, 2) | {"common": 500, "quagga": 1}
+    return SentenceQueries(frequency, 1000, 0).make(one), one
+
+
+def test_a_sentence_with_a_rare_word_leaves_its_passage() -> None:
+    made, one = sentences([f"{FILLER} In the evening zebras come to the water. {FILLER}"])
+    assert made == [Query("sentences", "In the evening zebras come to the water", 0, {0: 1})]
+    assert one.texts == [f"{FILLER} {FILLER}"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "In the evening zebras come to the water.",  # nothing would be left
+        f"{FILLER} All that is common is here and there. A quagga was seen here in the past.",  # no rare word
+        f"{FILLER} They saw zebras come to the water. As shown above zebras drink much water.",  # of those before them
+        f"{FILLER} Zebras drink water.",  # short
+        f"{FILLER} In the evening zebras come to the water",  # no sentence
+        f"{FILLER} zebras(x=1); y[0] -> z{{1, 2}}; {{'a': 3, 4: [5, 6]}} + 7 * 8.",  # code
+        f"{FILLER} The zebras come to the water. {FILLER} The zebras come to the water.",  # it would stand there still
+    ],
+)
+def test_passages_without_a_sentence_that_asks(text: str) -> None:
+    made, one = sentences([text])
+    assert made == []
+    assert one.texts == [text]
+
+
+def test_a_sentence_that_overlapping_passages_share_makes_no_query() -> None:
+    shared = "In the evening zebras come to the water."
+    assert sentences([f"{FILLER} {shared}", f"{shared} {FILLER}"])[0] == []
+
+
+def test_a_passage_asks_for_those_beside_it_and_leaves() -> None:
+    one = document([f"Passage {at} {FILLER}" for at in range(13)])
+    made = NeighbourQueries(0).make(one)
+    assert len(made) == 3 == len(one.gone)
+    for query in made:
+        assert query.text == one.texts[query.origin]
+        assert query.origin in one.gone
+        assert {*query.relevant} == {query.origin - 1, query.origin + 1} & {*range(13)}
+        assert not one.gone & {*query.relevant}
+    assert NeighbourQueries(0).make(document([FILLER])) == []
+    assert len(NeighbourQueries(0).make(document(["One of two.", "Two of two."]))) == 1
+    assert NeighbourQueries(0).make(document([f"{FILLER} More.", FILLER])) == [], "they overlap"
+
+
+def test_equal_queries_are_joined_in_a_document_and_dropped_between_documents() -> None:
+    collected, one, two = Collected(), document(["a", "b", "c"]), document(["a"], name="e")
+    for given, text, relevant in (
+        (one, "Who  was it?", {0: 1}),
+        (one, "who was it?", {0: 2, 1: 1}),
+        (one, "Where was it?", {2: 1}),
+        (two, "where was IT?", {0: 1}),
+        (two, "", {0: 1}),
+        (two, "it", {0: 1}),
+        (two, "very " * 60, {0: 1}),
+        (two, "When was it?", {0: 1}),
+    ):
+        collected.add(given, Query("generated:question", text, min(relevant), relevant))
+    labels = collected.labels({"train": 1.0, "dev": 0.0, "test": 0.0}, 0)
+    assert {*labels} == {"train"}
+    assert labels["train"].queries == {
+        "generated:question:d#0": "Who was it?",
+        "generated:question:e#0": "When was it?",
+    }
+    assert labels["train"].grades["generated:question:d#0"] == {"d#0": 2, "d#1": 1}
+    assert collected.counts == {
+        "left out: repeated": 2,
+        "left out: no query": 1,
+        "left out: too short": 1,
+        "left out: too long": 1,
+        "left out: made of several documents": 1,
+    }
+
+
+def test_splits_are_by_document() -> None:
+    collected = Collected()
+    for name in "abcdefghijklmnopqrst":
+        for text in ("one of", "two of"):
+            collected.add(document(["a"], name=name), Query("headings", f"{text} {name}", 0, {0: 1}))
+    labels = collected.labels({"train": 0.5, "dev": 0.25, "test": 0.25}, 3)
+    owners = {split: {query.split(":")[1].split("#")[0] for query in found.queries} for split, found in labels.items()}
+    assert {*owners} == {"train", "dev", "test"}
+    assert sum(map(len, owners.values())) == 20
+    assert sum(len(found.queries) for found in labels.values()) == 40
+
+
+def test_passages_that_are_chosen_are_of_many_documents(tmp_path: Path) -> None:
+    documents = [document(["t"] * length, name=name) for name, length in (("a", 30), ("b", 2), ("c", 1), ("d", 5))]
+    read = passages(tmp_path / "corpus.jsonl", documents)
+    for limit, counts in ((3, [1, 1, 1]), (4, [1, 1, 1, 1]), (8, [3, 2, 1, 2]), (100, [30, 2, 1, 5])):
+        chosen = [sum(one.chosen) for one in read.read(read.choose(limit, 1))]
+        assert sorted(chosen) == sorted(counts) or (limit == 8 and sum(chosen) == 8 and min(chosen) == 1)
+        assert read.documents_of(read.choose(limit, 1)) == len(chosen)
+    assert (read.choose(8, 1) == read.choose(8, 1)).all()
+    assert (read.choose(8, 1) != read.choose(8, 2)).any()
+
+
+def test_documents_in_pieces_are_put_in_order(tmp_path: Path) -> None:
+    rows = [("b", 1), ("a", 2), ("b", 0), ("a", 0), ("a", 1)]
+    lines = [
+        {"_id": at, "text": f"{name}{place}", "document": name, "position": place}
+        for at, (name, place) in enumerate(rows)
+    ]
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    read = Passages(str(tmp_path / "corpus.jsonl"))
+    found = list(read.read(read.choose(None, 0)))
+    assert [(one.name, one.texts, one.ids) for one in found] == [
+        ("b", ["b0", "b1"], ["2", "0"]),
+        ("a", ["a0", "a1", "a2"], ["3", "4", "1"]),
+    ]
+    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n')
+    with pytest.raises(InputError, match=r"Two passages of .* have the same id"):
+        Passages(str(tmp_path / "corpus.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "query"),
+    [
+        ("What is it?", "What is it?"),
+        ("Sure! Here is a question:\n\n1. **What is it?**\n2. Who?", "What is it?"),
+        ("<think>Let me see.\nA question: x</think>\n\nQuery: whales at night.", "whales at night"),
+        ("<think>It never ends", ""),
+        ("- „Was ist es?“", "Was ist es?"),
+        ("Here you are:", ""),
+        ("What is this text about?", ""),
+        ("How is the text of a label set?", "How is the text of a label set?"),
+        ("", ""),
+    ],
+)
+def test_the_query_in_an_answer(answer: str, query: str) -> None:
+    assert query_of(answer) == query
