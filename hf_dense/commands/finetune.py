@@ -27,7 +27,8 @@ _INTRODUCTION: Final = """\
 Fine-tune an encoder on queries with relevant passages.
 
 A configuration with sections such as retriever1 runs the stages of a paper, one after the other (BM25 negatives, mined
-negatives, re-ranker, distillation), and measures each. Without, it is one training of a retriever.
+negatives, re-ranker, distillation), and measures each. Without, it is one training of a retriever. With --keep both
+are measured on another collection too: what is lost there was forgotten.
 
   hf-dense finetune --config own --collection build/mine --model build/retromae --out build/tuned --measure_on dev
   hf-dense finetune --model build/encoder --collection build/mine --out build/retriever --max_steps 1500
@@ -55,7 +56,26 @@ class StageOptions:
     """What the stages of a configuration take beside it."""
 
     fraction: float = field(default=1.0, metadata={"help": "share of the training queries that is used"})
-    measure_on: str = field(default="dev", metadata={"help": "split that every stage is measured on"})
+
+
+@dataclass(frozen=True)
+class MeasuringOptions:
+    """What is measured, on queries that were not trained on."""
+
+    measure_on: str = field(
+        default="",
+        metadata={
+            "help": "split that every stage is measured on (default: dev); one training is measured where this or "
+            "--keep is given"
+        },
+    )
+    keep: str = field(
+        default="",
+        metadata={
+            "help": "another collection that is measured too, to see what is forgotten: COLLECTION[:SPLIT] (split: "
+            "dev), or python_docs, a small part of Python's documentation that is built when it is first needed"
+        },
+    )
 
 
 @dataclass(frozen=True)
@@ -76,6 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     introduce(parser, _INTRODUCTION)
     add_config(parser)
     add_options(parser, BothOptions)
+    add_options(parser.add_argument_group("measuring"), MeasuringOptions)
     add_options(parser.add_argument_group("stages of a configuration"), StageOptions)
     add_options(parser.add_argument_group("one training (and every option of the Trainer)"), SingleOptions)
     add_trainer(parser, _trainer)
@@ -93,7 +114,6 @@ def _run_stages(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Non
         raise InputError(f"{single[0]} is of one training; the stages' options stand in the sections of the file.")
     import logging
 
-    from hf_dense.evaluation.retrieval import build_task
     from hf_dense.experiments.pipeline_results import measure_stages
     from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
     from hf_dense.storage.process_group import alone, is_main_process, wait_for_everyone
@@ -101,33 +121,48 @@ def _run_stages(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Non
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("hf_dense").setLevel(logging.INFO)
     given = given_flags(arguments, BothOptions, StageOptions)
-    measure_on = given.pop("measure_on", values.get("measure_on", "dev"))
-    settings = {key: value for key, value in {**values, **given}.items() if key != "measure_on"}
+    measuring = build_options(MeasuringOptions, values, given_flags(arguments, MeasuringOptions))
+    read = {option.name for option in fields(MeasuringOptions)}
+    settings = {key: value for key, value in {**values, **given}.items() if key not in read}
     check_keys(settings, {option.name for option in fields(Pipeline)}, arguments.config)
     pipeline = Pipeline.of(settings)
-    if measure_on == pipeline.split:
-        raise InputError(f"The split {measure_on!r} is trained on; measure on another (--measure_on).")
-    build_task(pipeline.collection, measure_on)  # raises where nothing can be measured
+    split, kept = _check_measuring(measuring, pipeline.collection, pipeline.split)
     models = run_pipeline(pipeline, command_line(arguments))
     if is_main_process():
         with alone():
-            print(measure_stages(pipeline, models, measure_on))
+            print(measure_stages(pipeline, models, split, kept))
     wait_for_everyone()
 
 
+def _check_measuring(measuring: MeasuringOptions, collection: str, trained_on: str) -> tuple[str, Any]:
+    """The split and the kept collection (or None), found fit to be measured on before anything is trained."""
+    from hf_dense.evaluation.retrieval import build_task
+    from hf_dense.experiments.keeping import open_kept
+
+    split = measuring.measure_on or "dev"
+    if split == trained_on:
+        raise InputError(f"The split {split!r} is trained on; measure on another (--measure_on).")
+    build_task(collection, split)  # raises where nothing can be measured
+    return split, open_kept(measuring.keep, collection) if measuring.keep else None
+
+
 def _run_single(arguments: argparse.Namespace, values: Mapping[str, Any]) -> None:
-    ours = [option.name for kind in (BothOptions, SingleOptions) for option in fields(kind)]
+    kinds = (BothOptions, SingleOptions, MeasuringOptions)
+    ours = [option.name for kind in kinds for option in fields(kind)]
     check_keys(values, {*ours, *(option.name for option in fields(_trainer()))}, arguments.config)
     both = build_options(BothOptions, values, given_flags(arguments, BothOptions))
     single = build_options(SingleOptions, values, given_flags(arguments, SingleOptions))
+    measuring = build_options(MeasuringOptions, values, given_flags(arguments, MeasuringOptions))
     arguments.rest = [*arguments.rest, "--seed", str(both.seed)]
     training = build_arguments(_trainer(), values, arguments, ours)
     from hf_dense.data.collections import training_pairs
     from hf_dense.finetuning.biencoder import finetune
     from hf_dense.finetuning.lists import load_lists
     from hf_dense.storage.output import Output
-    from hf_dense.storage.process_group import is_main_process
+    from hf_dense.storage.process_group import alone, is_main_process, wait_for_everyone
 
+    measured = bool(measuring.measure_on or measuring.keep)
+    split, kept = _check_measuring(measuring, both.collection, both.split) if measured else ("", None)
     rows: Any
     if single.lists is None:
         rows = training_pairs(both.collection, both.split)
@@ -141,6 +176,13 @@ def _run_single(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Non
         dev_pairs = held_out.select(range(min(single.dev_pairs, len(held_out))))
     output = Output(Path(training.output_dir), both.overwrite, command_line(arguments))
     path = finetune(both.model, rows, training, dev_pairs=dev_pairs, output=output)
+    if measured:
+        from hf_dense.experiments.pipeline_results import measure_training
+
+        if is_main_process():
+            with alone():
+                print(measure_training(both.model, output, both.collection, split, kept, seed=both.seed))
+        wait_for_everyone()
     if is_main_process():
         print(f"The model, fine-tuned on {len(rows):,} {'pairs' if single.lists is None else 'lists'}, is in {path}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,14 @@ from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import PassageLists
-from hf_dense.finetuning.losses import CONTRASTS, DISTILLATIONS, contrastive_loss, distillation_loss, own_scores
+from hf_dense.finetuning.losses import (
+    CONTRASTS,
+    DISTILLATIONS,
+    contrastive_loss,
+    distillation_loss,
+    keeping_loss,
+    own_scores,
+)
 from hf_dense.finetuning.training import (
     CarefulTraining,
     Epochs,
@@ -74,6 +82,12 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
     contrast_weight: float | None = field(
         default=None, metadata={"help": "Weight of the contrastive loss; default 1, and 0.2 beside a distillation."}
     )
+    keep_similarities: float = field(
+        default=0.0,
+        metadata={
+            "help": "Weight of a loss against forgetting: a batch's texts stay as similar as the start model has them."
+        },
+    )
     chunk: int | None = field(
         default=None,
         metadata={"help": "Texts embedded at once, for batches that memory cannot hold; gradients stay exact."},
@@ -99,6 +113,8 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
         for name, allowed in (("contrast", CONTRASTS), ("distillation", DISTILLATIONS)):
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name} is {getattr(self, name)!r}; allowed: {', '.join(allowed)}.")
+        if not self.keep_similarities >= 0:
+            raise InputError(f"keep_similarities is {self.keep_similarities}; it is a weight, 0 or more.")
         if self.chunk is not None and self.chunk < 1:
             raise InputError(f"chunk is {self.chunk}; at least one text is embedded at once.")
 
@@ -192,7 +208,7 @@ class ListLoss(nn.Module):
 
     Args:
         model: the retriever.
-        arguments: `contrast`, `distillation`, `contrast_weight`, `temperature`, `chunk`.
+        arguments: `contrast`, `distillation`, `contrast_weight`, `keep_similarities`, `temperature`, `chunk`.
     """
 
     def __init__(self, model: SentenceTransformer, arguments: BiencoderTrainingArguments) -> None:
@@ -206,6 +222,11 @@ class ListLoss(nn.Module):
         self.contrast, self.distillation, self.chunk = arguments.contrast, arguments.distillation, arguments.chunk
         weight = arguments.contrast_weight
         self.weight = (1.0 if self.distillation == "none" else 0.2) if weight is None else weight
+        self.keeping = arguments.keep_similarities
+        # In a tuple it is no part of this module, whose parts are trained and wrapped for several processes.
+        self.start: tuple[SentenceTransformer, ...] = (
+            (deepcopy(model).eval().requires_grad_(False),) if self.keeping else ()
+        )
 
     def forward(self, features: Sequence[Features], teacher: Tensor | None = None) -> dict[str, Tensor] | Tensor:
         """The loss.
@@ -216,20 +237,26 @@ class ListLoss(nn.Module):
             teacher: (B, N) scores, where a teacher is distilled.
 
         Returns:
-            The contrastive loss, or both losses by name, weighted; their sum is trained on.
+            The contrastive loss, or all losses by name, weighted; their sum is trained on.
         """
-        queries = self._embed(features[0], "query")
-        passages = self._embed(features[1], "document")
-        passages = passages.view(len(queries), -1, passages.shape[1])
-        loss = contrastive_loss(self.contrast, queries, passages, self.scale)
-        if self.distillation == "none":
-            return self.weight * loss
-        assert teacher is not None
-        scores = own_scores(queries, passages, self.scale)
-        distilled = distillation_loss(self.distillation, scores, teacher.to(scores.device))
-        return {"distillation_loss": distilled, "contrast_loss": self.weight * loss}
+        queries, passages = self._embed_both(self.model, features)
+        losses = {"contrast_loss": self.weight * contrastive_loss(self.contrast, queries, passages, self.scale)}
+        if self.distillation != "none":
+            assert teacher is not None
+            scores = own_scores(queries, passages, self.scale)
+            losses["distillation_loss"] = distillation_loss(self.distillation, scores, teacher.to(scores.device))
+        if self.keeping:
+            with torch.no_grad():
+                before = _together(*self._embed_both(self.start[0].to(queries.device), features))
+            losses["keeping_loss"] = self.keeping * keeping_loss(_together(queries, passages), before, self.scale)
+        return losses if len(losses) > 1 else losses["contrast_loss"]
 
-    def _embed(self, features: Features, task: str) -> Tensor:
+    def _embed_both(self, model: SentenceTransformer, features: Sequence[Features]) -> tuple[Tensor, Tensor]:
+        """(B, D) vectors of queries, and (B, N, D) of their passages."""
+        queries, passages = self._embed(model, features[0], "query"), self._embed(model, features[1], "document")
+        return queries, passages.view(len(queries), -1, passages.shape[1])
+
+    def _embed(self, model: SentenceTransformer, features: Features, task: str) -> Tensor:
         """(rows, D) vectors; in chunks whose inner values are computed again on the way back.
 
         So memory holds one chunk's inner values, and the gradients are those of the whole batch.
@@ -240,12 +267,17 @@ class ListLoss(nn.Module):
         def embed(start: int) -> Tensor:
             tensors = {key: value for key, value in features.items() if isinstance(value, Tensor)}
             part = {key: value[start : start + chunk] for key, value in tensors.items()}
-            vectors: Tensor = self.model(part, task=task)["sentence_embedding"]
+            vectors: Tensor = model(part, task=task)["sentence_embedding"]
             return functional.normalize(vectors, dim=-1) if self.cosine else vectors
 
         if chunk >= rows:
             return embed(0)
         return torch.cat([checkpoint(embed, start, use_reentrant=False) for start in range(0, rows, chunk)])
+
+
+def _together(queries: Tensor, passages: Tensor) -> Tensor:
+    """(B + B N, D): queries, then passages."""
+    return torch.cat([queries, passages.flatten(0, 1)])
 
 
 class ListCollator(SentenceTransformerDataCollator):

@@ -92,3 +92,30 @@ def distillation_loss(kind: str, scores: Tensor, teacher: Tensor) -> Tensor:
 def own_scores(queries: Tensor, passages: Tensor, scale: float = 1.0) -> Tensor:
     """(B, N) scores of every query with its own passages."""
     return scale * torch.einsum("bd,bnd->bn", queries, passages)
+
+
+def keeping_loss(texts: Tensor, before: Tensor, scale: float = 1.0) -> Tensor:
+    """How far the similarities among texts have moved: divergence of each text's softmax over all others.
+
+    Args:
+        texts: (R, D) vectors of a process's queries and passages.
+        before: (R, E) vectors of the same texts by the model that training started from.
+
+    Returns:
+        The mean over the R texts. Source: learning without forgetting (Li and Hoiem, 1606.09282) with the similarities
+        among the texts of a batch as what is not to be forgotten (Tung and Mori, 1907.09682), as distributions.
+
+    >>> keeping_loss(torch.eye(3), torch.eye(3).flip(0)).item()  # other vectors, the same similarities
+    0.0
+    """
+    found, wanted = (_similar_others(vectors, scale) for vectors in (texts, before))
+    return functional.kl_div(found, wanted, reduction="batchmean", log_target=True)
+
+
+def _similar_others(texts: Tensor, scale: float) -> Tensor:
+    """(R, all texts) logarithms of each text's softmax over all others, those of other processes too."""
+    everything, start = gather_rows(texts)
+    scores = (scale * texts @ everything.T).float()
+    others = torch.arange(len(everything), device=texts.device)
+    itself = others[start : start + len(texts), None] == others
+    return scores.masked_fill(itself, torch.finfo(torch.float32).min).log_softmax(dim=1)

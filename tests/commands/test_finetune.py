@@ -47,9 +47,15 @@ def test_sections_make_it_a_pipeline(data: Path, tmp_path: Path, capsys: pytest.
     assert "split 'later'" in mistake([*words, "--measure_on", "later"], capsys)
     assert "--lists is of one training" in mistake([*words, "--lists", "x"], capsys)
     assert "--max_steps is of one training" in mistake([*words, "--max_steps", "3"], capsys)
+    assert "no collection nowhere" in mistake([*words, "--measure_on", "test", "--keep", "nowhere"], capsys)
     assert not (tmp_path / "run").exists(), "all of that before anything is trained"
-    main(["finetune", *words, "--measure_on", "test"])
-    assert "| retriever1 |" in capsys.readouterr().out
+    (tmp_path / "more.yaml").write_text("measure_on: test\nretriever1: {learning_rate: 1e-3}\n")
+    main(["finetune", *words, "--keep", f"{write_dataset(tmp_path / 'other', passages=50)}:test"])
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert [row[0] for row in rows] == ["| ", "| ---", "| bm25", "| untouched", "| retriever1"]
+    facts = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert [row["before"] for row in facts["results"][1:]] == ["bm25", "untouched"]
+    assert all(row["kept"]["queries"] == 20 for row in facts["results"])
     assert (tmp_path / "run" / "retriever1" / "model").is_dir()
     assert not Path("elsewhere").exists()
 
