@@ -16,6 +16,7 @@ VERBS: Final = (
     "data",
     "pretrain",
     "finetune",
+    "merge",
     "export",
     "publish",
     "evaluate",

@@ -73,7 +73,7 @@ def run_script(script: Path, words: list[str]) -> None:
 
 
 TRAINING = " ".join(FEW)
-SLOW = ("sweep", "export onnx", "finetune by stages")
+SLOW = ("sweep", "export onnx", "finetune by stages", "merge by measuring")
 VERBS = {
     "passages": Verb("data passages {documents} --length 20", "documents"),
     "contexts": Verb("data contexts {corpus} --processes 1", "corpus"),
@@ -105,6 +105,10 @@ VERBS = {
         "retriever",
         folder=True,
     ),
+    "merge": Verb("merge {retriever} {tuned} --weight 0.5", "tuned"),
+    "merge by measuring": Verb(
+        "merge {retriever} {tuned} --collection {collection} --keep {kept}:test --weights 0.5", "retriever"
+    ),
     "train_reranker": Verb(
         f"--base {{classifier}} --collection {{collection}} --lists {{lists}} --max_length 32 --passages 2 {TRAINING}",
         "classifier",
@@ -130,7 +134,10 @@ def write_inputs(root: Path, seed: int) -> Path:
         sentences = [" ".join(generator.choices(words, k=9)).capitalize() + "." for _ in range(20)]
         (root / "documents" / f"{name}.md").write_text(f"# {name}\n\n{' '.join(sentences)}\n")
     write_dataset(root / "collection", passages=60 + seed)
+    (root / "collection" / "qrels" / "dev.tsv").write_bytes((root / "collection" / "qrels" / "test.tsv").read_bytes())
+    write_dataset(root / "kept", passages=50 + seed)
     write_retriever(root / "retriever", seed)
+    write_retriever(root / "tuned", seed + 2)
     write_encoder(root / "encoder", seed)
     write_hybrid(root / "hybrid", 4, 8, seed)
     shutil.move(root / "hybrid" / "dupmae", root / "dupmae")
