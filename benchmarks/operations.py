@@ -16,7 +16,7 @@ from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.corpus import add_sources, tokenize
 from hf_dense.pretraining.vocabulary import Vocabulary
 
-BATCHES = 10  # that a mean is taken over
+BATCHES = 3  # that a mean is taken over
 
 
 def pretraining_operations(
