@@ -79,7 +79,7 @@ def measure_cutting(documents: list[tuple[str, str]]) -> dict[str, Any]:
         started = time.perf_counter()
         looped = baseline(documents, folder / "vocab.txt", folder / "passages.jsonl")
         loop = time.perf_counter() - started
-        rows = [{"id": key, "title": "", "text": text} for key, text in documents]
+        rows = [{"id": key, "title": "", "paths": [""], "texts": [text]} for key, text in documents]
         table = pa.Table.from_pylist(rows)
         results: dict[str, Any] = {"documents": len(documents), "baseline passages per second": looped / loop}
         for label, cutting in (

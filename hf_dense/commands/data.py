@@ -68,7 +68,8 @@ def _add_passages(parser: argparse.ArgumentParser) -> None:
         "sources",
         nargs="+",
         metavar="SOURCE",
-        help="folder of .txt/.md/.html/.pdf files, .jsonl/.parquet/.csv/.tsv file, collection or Hub dataset",
+        help="folder of documents (.md, .html, .rst, .pdf, .docx, ...), table of them (.jsonl, .parquet, .csv, .tsv), "
+        "collection or Hub dataset",
     )
     parser.add_argument("--length", type=int, default=128, help="greatest number of tokens (default: 128)")
     parser.add_argument("--whole", action="store_true", help="every document is one passage, whatever its length")
@@ -76,6 +77,12 @@ def _add_passages(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--short", type=float, default=0.0, help="probability of closing a passage early (default: 0)")
     parser.add_argument(
         "--titles", choices=("column", "text"), default="column", help="also at the head of the text (default: column)"
+    )
+    parser.add_argument(
+        "--code",
+        choices=("keep", "drop", "fence"),
+        default="keep",
+        help="blocks of code: their words, nothing, or their words between ``` (default: keep)",
     )
     parser.add_argument(
         "--repeats",
@@ -104,6 +111,7 @@ def _passages(arguments: argparse.Namespace) -> None:
         Cutting(length, **_given(arguments, "tokenizer", "short", "titles", "repeats")),
         columns={role: name for role, name in columns.items() if name},
         split=arguments.split,
+        code=arguments.code,
         engine=Engine(arguments.engine, arguments.processes, arguments.address),
     )
 
@@ -165,14 +173,6 @@ def _negatives(arguments: argparse.Namespace) -> None:
         mine_negatives(arguments.model, *where, **_given(arguments, *names))
 
 
-def _add_scores(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("collection", metavar="COLLECTION", help="with the texts of the passages")
-    parser.add_argument(
-        "--lists", metavar="DIR", help="training lists, such as mined negatives (default: the collection's)"
-    )
-    parser.add_argument("--model", required=True, help="cross-encoder: a directory or Hub id; or bm25")
-    parser.add_argument("--split", default="train", help="of the lists (default: train)")
-    parser.add_argument("--depth", type=int, default=200, help="negatives of a list that are scored (default: 200)")
 def _add_filter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("collection", metavar="COLLECTION", help="corpus, queries and judgements")
     parser.add_argument(
@@ -206,6 +206,14 @@ def _filter(arguments: argparse.Namespace) -> None:
     filter_collection(arguments.collection, output_of(arguments), **options, **given)
 
 
+def _add_scores(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("collection", metavar="COLLECTION", help="with the texts of the passages")
+    parser.add_argument(
+        "--lists", metavar="DIR", help="training lists, such as mined negatives (default: the collection's)"
+    )
+    parser.add_argument("--model", required=True, help="cross-encoder: a directory or Hub id; or bm25")
+    parser.add_argument("--split", default="train", help="of the lists (default: train)")
+    parser.add_argument("--depth", type=int, default=200, help="negatives of a list that are scored (default: 200)")
     parser.add_argument("--batch_size", type=int, default=64, help="pairs read at once (default: 64)")
     _add_dataset(parser)
 
@@ -302,16 +310,27 @@ def _add_labels(parser: argparse.ArgumentParser) -> None:
         "(default: pairs)",
     )
     parser.add_argument(
-        "--split", nargs="+", default=["train"], help="what the labels are for; msmarco takes several (default: train)"
+        "--split",
+        nargs="+",
+        default=["train"],
+        help="what the labels are for, msmarco takes several; or shares of the documents for train/dev/test, such as "
+        "80/10/10 (default: train)",
     )
-    parser.add_argument("--corpus", metavar="CORPUS", help="passages, in place of those that come with the labels")
+    parser.add_argument("--seed", type=int, default=42, help="of the shares (default: 42)")
+    parser.add_argument(
+        "--corpus",
+        metavar="CORPUS",
+        help="passages, or documents to cut, in place of the passages that come with the labels; these are found there "
+        "word for word",
+    )
     _add_dataset(parser)
 
 
 def _labels(arguments: argparse.Namespace) -> None:
     from hf_dense.data.supervision import build_collection
 
-    build_collection(arguments.source, output_of(arguments), arguments.form, arguments.split, arguments.corpus)
+    given = _given(arguments, "form", "split", "corpus", "seed")
+    build_collection(arguments.source, output_of(arguments), **given)
 
 
 def _add_queries(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb takes."""
     parser.add_argument("model", metavar="MODEL", help="directory or Hub id of a Sentence-Transformers retriever")
     parser.add_argument("question", metavar="QUESTION", help="what to look for, in plain words")
-    parser.add_argument("--corpus", metavar="CORPUS", help="collection to index, where no index of it exists yet")
+    parser.add_argument(
+        "--corpus",
+        metavar="CORPUS",
+        help="collection, passages or folder of documents to index, where no index of it exists yet",
+    )
     parser.add_argument("--index", type=Path, metavar="DIR", help="where the index is, or is built (MODEL/index)")
     parser.add_argument("--overwrite", action="store_true", help="replace an index of another model or corpus")
     parser.add_argument("--top_k", type=int, default=5, help="passages to show (default: 5)")
@@ -38,6 +42,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise InputError(f"There is no index in {place}; name a corpus to build it from with --corpus CORPUS.")
     from transformers.utils.logging import disable_progress_bar
 
+    from hf_dense.data.corpus import table_files
+    from hf_dense.data.passage_sources import load_source
     from hf_dense.hub.loading import load_retriever
     from hf_dense.search.index import SearchIndex, build_index
 
@@ -45,7 +51,9 @@ def run(arguments: argparse.Namespace) -> None:
     retriever = load_retriever(arguments.model)
     if arguments.corpus is not None:
         output = Output(place, arguments.overwrite, command_line(arguments))
-        build_index(retriever, arguments.corpus, output, name=arguments.model)
+        is_collection = table_files(Path(arguments.corpus))
+        corpus = arguments.corpus if is_collection else load_source(arguments.corpus, place)
+        build_index(retriever, corpus, output, name=arguments.model)
     index = SearchIndex.load(place, retriever)
     loaded = time.perf_counter()
     hits = index.search(arguments.question, arguments.top_k)

@@ -5,44 +5,50 @@ A document that cannot be read is left out and counted under the reason; the res
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
-import json
-import sys
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
-
-from pyarrow import ArrowException
-from pyarrow.parquet import ParquetFile
+from typing import Any, Final, get_args
 
 from hf_dense.data.corpus import table_files
-from hf_dense.data.pages import PAGES, UnreadableError, read_page
+from hf_dense.data.folders import written_files
+from hf_dense.data.readers.kinds import KINDS, read_page
+from hf_dense.data.readers.page import CodeOption, Section, UnreadableError
+from hf_dense.data.rows import MAX_BYTES, TABLES, Row, read_rows
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_files, fingerprint_values
 from hf_dense.storage.places import Source
 
-MAX_BYTES: Final = 10_000_000  # of one document; books are below 5 million characters
-
 _IDS: Final = ("id", "_id", "docid", "doc_id", "document_id", "pid")
 _TITLES: Final = ("title", "name")
 _TEXTS: Final = ("text", "contents", "content", "body", "passage", "paragraphs")
-_TABLES: Final = (".jsonl", ".parquet", ".csv", ".tsv")
-_LINES: Final = 1024  # rows of a Parquet file read at once
-
-Row = Mapping[str, Any]
+_KNOWN: Final = ", ".join((*KINDS, *TABLES))
+_PACKED: Final = (".pdf", ".docx")  # kinds whose files hold more than their text
+_ORDINARY: Final = re.compile(r"\.[a-z][a-z0-9]{0,7}")  # suffixes that are counted by name
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a letter, which cannot be written
 
 
 @dataclass(frozen=True)
 class TextDocument:
-    """A document: its paragraphs are divided by empty lines in `text`."""
+    """A document.
+
+    Args:
+        id: path of its file below the source, or what its row says.
+        title: "" if there is none.
+        sections: in their order; one without a path where the source knows of none.
+    """
 
     id: str
     title: str
-    text: str
+    sections: tuple[Section, ...]
+
+    @property
+    def text(self) -> str:
+        """All of it; paragraphs are divided by empty lines."""
+        return "\n\n".join(section.text for section in self.sections)
 
 
 @dataclass(frozen=True)
@@ -64,33 +70,51 @@ class DocumentReader:
     """The documents of one or several sources, in their order.
 
     Args:
-        sources: each a folder of .txt, .md, .html and .pdf files; a .jsonl, .parquet, .csv or .tsv file (also .gz) or a
-            folder of them; a collection in published form or BEIR layout; or a dataset of the Hub (`name` or
-            `name:configuration`). A .tsv file is MS MARCO's documents (docid, url, title, body), its passages (pid,
-            passage) or DPR's psgs_w100 (with its header). Columns are found by their usual names.
+        sources: each a folder of files of the `KINDS` (hf_dense.data.readers.kinds), or one such file; a .jsonl,
+            .parquet, .csv or .tsv file (also .gz) or a folder of them; a collection in published form or BEIR layout;
+            or a dataset of the Hub (`name` or `name:configuration`). A .tsv file is MS MARCO's documents (docid, url,
+            title, body), its passages (pid, passage) or DPR's psgs_w100 (with its header). Columns are found by their
+            usual names.
         columns: where they have other names: `{"id": ..., "title": ..., "text": ...}`.
         split: of a Hub dataset.
+        code: what becomes of blocks of code: `keep` their words, `drop` them, or keep them between ``` (`fence`).
 
     Attributes:
         counts: documents read, and left out by reason: `broken UTF-8`, `empty`, `too long` (10 MB), `unreadable`
-            (not JSON, a broken PDF, ...), `duplicate id`.
+            (not JSON, a broken PDF, ...), `duplicate id`; files and folders skipped, by name.
+        pages: whether there are files of text among the sources, not only rows of tables.
 
     Raises:
-        InputError: there is nothing at a source, or it has no column of texts.
+        InputError: there is nothing at a source, it has no column of texts, or what reads it is not installed.
     """
 
-    def __init__(self, *sources: str, columns: Mapping[str, str] | None = None, split: str = "train") -> None:
+    def __init__(
+        self,
+        *sources: str,
+        columns: Mapping[str, str] | None = None,
+        split: str = "train",
+        code: CodeOption = "keep",
+    ) -> None:
+        if code not in get_args(CodeOption):
+            raise InputError(f"code is {code!r}; allowed: {', '.join(get_args(CodeOption))}.")
         self.sources = sources
         self.columns = dict(columns or {})
         self.split = split
+        self.code = code
         self.counts: Counter[str] = Counter()
+        self.pages = False
+        self._names: set[str] = set()  # of files
         self.opened = [self._open(source) for source in sources]
 
     def __iter__(self) -> Iterator[TextDocument]:
         seen: set[bytes] = set()
         for document in (document for opened in self.opened for document in opened.read()):
-            if not document.text.strip():
+            text = document.text
+            if not text.strip():
                 self.counts["empty"] += 1
+                continue
+            if _SURROGATE.search(text) or _SURROGATE.search(document.id + document.title):
+                self.counts["broken UTF-8"] += 1
                 continue
             key = hashlib.blake2b(document.id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
             if key in seen:
@@ -116,19 +140,46 @@ class DocumentReader:
     def _open(self, source: str) -> _Opened:
         path = Path(source)
         if path.is_dir():
-            files = _files_of(path)
-            if not files:
-                raise InputError(f"The folder {path} holds no documents ({', '.join((*PAGES, *_TABLES))}).")
-            return self._local(files, path, whole=not table_files(path))
+            table = table_files(path)
+            return self._local(table or self._readable(path), path, whole=not table)
         if path.is_file():
+            _check_file(path)
             return self._local([path], path.parent)
         if path.is_absolute() or source.startswith(".") or source.count("/") > 1:
             raise InputError(f"The source {source} does not exist.")
         return self._published(source)
 
+    def _readable(self, folder: Path) -> list[Path]:
+        """The files of a folder that can be read; the others are counted."""
+        skipped: Counter[str] = Counter()
+        files = []
+        for path in written_files(folder, skipped):
+            if reason := _reason(path):
+                skipped[f"skipped {reason}"] += 1
+            else:
+                files.append(path)
+        self.counts += skipped
+        if not files:
+            also = "".join(f"; {number:,} {what}" for what, number in skipped.items())
+            raise InputError(f"The folder {folder} holds no documents ({_KNOWN}){also}.")
+        return files
+
     def _local(self, files: list[Path], folder: Path, whole: bool = False) -> _Opened:
+        names = {file.relative_to(folder).as_posix() for file in files}
+        if names & self._names:  # those of another source: they are told apart by their folders
+            files, folder = [file.absolute() for file in files], folder.absolute().parent
+        self._names |= names
+        pages = any(_kind(file) in KINDS for file in files)
+        self.pages |= pages
+
         def read() -> Iterator[TextDocument]:
-            return (document for file in files for document in self._file(file, folder))
+            for file in files:
+                try:
+                    yield from self._file(file, folder)
+                except InputError:
+                    if not pages or self.columns or _kind(file) in KINDS:
+                        raise
+                    self.counts["skipped tables that hold no documents"] += 1
 
         return _Opened(read, lambda: fingerprint_files(files, folder), whole)
 
@@ -150,33 +201,23 @@ class DocumentReader:
         return _Opened(lambda: self._documents(iter(rows), name), lambda: _fingerprint_published(name, files))
 
     def _file(self, path: Path, folder: Path) -> Iterator[TextDocument]:
-        name = path.relative_to(folder).as_posix()
-        kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-        if kind in PAGES:
-            yield from self._page(path, name)
-        elif kind == ".parquet":
-            yield from self._documents(_parquet_rows(path), name)
-        elif kind == ".jsonl":
-            yield from self._documents(self._json_rows(path), name)
-        elif kind == ".csv":
-            yield from self._documents(self._csv_rows(path), name)
-        elif kind == ".tsv":
-            yield from self._documents(self._tsv_rows(path), name)
-        else:
-            raise InputError(f"{path} is of no known kind; give one of: {', '.join((*PAGES, *_TABLES))}.")
+        name, kind = path.relative_to(folder).as_posix(), _kind(path)
+        if kind in KINDS:
+            return self._page(path, name)
+        return self._documents(read_rows(path, kind, self.counts), name)
 
     def _page(self, path: Path, name: str) -> Iterator[TextDocument]:
-        if path.stat().st_size > MAX_BYTES and path.suffix != ".pdf":
-            self.counts["too long"] += 1
-            return
         try:
-            title, text = read_page(path)
+            if path.stat().st_size > MAX_BYTES and _kind(path) not in _PACKED:
+                self.counts["too long"] += 1
+                return
+            page = read_page(path, self.code)
         except UnicodeDecodeError:
             self.counts["broken UTF-8"] += 1
-        except UnreadableError:
+        except (UnreadableError, OSError):
             self.counts["unreadable"] += 1
         else:
-            yield TextDocument(name, title or path.stem, text)
+            yield TextDocument(name, page.title or path.stem, page.sections)
 
     def _documents(self, rows: Iterator[Row], name: str) -> Iterator[TextDocument]:
         """Rows with columns as documents; a row without id is called after its file and its number there."""
@@ -188,13 +229,12 @@ class DocumentReader:
                 text = "\n\n".join(str(paragraph) for paragraph in text)
             key = row.get(chosen["id"]) if chosen["id"] else None
             title = row.get(chosen["title"]) if chosen["title"] else None
-            document = TextDocument(f"{name}-{index}" if key is None else str(key), str(title or ""), str(text or ""))
-            if any("\ud800" <= letter <= "\udfff" for letter in document.text):
-                self.counts["broken UTF-8"] += 1
-            elif len(document.text) > MAX_BYTES:
+            text = str(text or "")
+            if len(text) > MAX_BYTES:
                 self.counts["too long"] += 1
             else:
-                yield document
+                named = f"{name}-{index}" if key is None else str(key)
+                yield TextDocument(named, str(title or ""), (Section("", text),))
 
     def _columns_of(self, row: Row, name: str) -> dict[str, str | None]:
         """Which column holds what."""
@@ -209,75 +249,32 @@ class DocumentReader:
             raise InputError(f"{name} has no column {lacking}; it has: {', '.join(row)}. Name the columns to read.")
         return chosen
 
-    def _json_rows(self, path: Path) -> Iterator[Row]:
-        for line in self._lines(path):
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                row = None
-            if isinstance(row, dict):
-                yield row
-            else:
-                self.counts["unreadable"] += 1
 
-    def _csv_rows(self, path: Path) -> Iterator[Row]:
-        csv.field_size_limit(min(MAX_BYTES, sys.maxsize))
-        with _open(path) as stream:
-            # Bytes that are no UTF-8 become surrogates, by which the row is found out.
-            text = (line.decode("utf-8", "surrogateescape") for line in stream)
-            rows = csv.DictReader(text, strict=True)
-            while True:
-                try:
-                    yield next(rows)
-                except StopIteration:
-                    return
-                except csv.Error as error:
-                    self.counts["too long" if "limit" in str(error) else "unreadable"] += 1
-
-    def _tsv_rows(self, path: Path) -> Iterator[Row]:
-        names: tuple[str, ...] | None = None
-        for line in self._lines(path):
-            fields = line.split("\t")
-            if names is None:
-                if fields == ["id", "text", "title"]:
-                    names = ("id", "text", "title")
-                    continue
-                names = {4: ("id", "url", "title", "text"), 2: ("id", "text")}.get(len(fields))
-                if names is None:
-                    raise InputError(
-                        f"{path} has {len(fields)} columns; a .tsv file is MS MARCO's documents (4), its passages (2), "
-                        "or DPR's psgs_w100 with its header."
-                    )
-            if len(fields) != len(names):
-                self.counts["unreadable"] += 1
-                continue
-            row = dict(zip(names, fields, strict=True))
-            if row["text"].startswith('"') and row["text"].endswith('"'):  # psgs_w100 quotes as CSV does
-                row["text"] = row["text"][1:-1].replace('""', '"')
-            yield row
-
-    def _lines(self, path: Path) -> Iterator[str]:
-        """Lines of a UTF-8 file; none longer than `MAX_BYTES` is ever held."""
-        with _open(path) as stream:
-            while line := stream.readline(MAX_BYTES + 1):
-                if len(line) > MAX_BYTES and not line.endswith(b"\n"):
-                    self.counts["too long"] += 1
-                    while (rest := stream.readline(MAX_BYTES)) and not rest.endswith(b"\n"):
-                        pass
-                    continue
-                try:
-                    text = line.decode("utf-8").rstrip("\r\n")
-                except UnicodeDecodeError:
-                    self.counts["broken UTF-8"] += 1
-                    continue
-                if text.strip():
-                    yield text
+def _kind(path: Path) -> str:
+    """The suffix by which a file is read; a table may be packed."""
+    suffix = path.suffix.lower()
+    inner = path.with_suffix("").suffix.lower() if suffix == ".gz" else ""
+    return inner if inner in TABLES else suffix
 
 
-def _files_of(folder: Path) -> list[Path]:
-    """The files that make up a source: a collection's corpus, or all files of a kind that is known."""
-    known = (*PAGES, *_TABLES)
-    return table_files(folder) or sorted(path for path in folder.rglob("*") if path.suffix in known and path.is_file())
+def _check_file(path: Path) -> None:
+    """Raise `InputError` where a file cannot be read."""
+    kind = _kind(path)
+    if kind not in (*KINDS, *TABLES):
+        raise InputError(f"{path} is of no known kind; give one of: {_KNOWN}.")
+    if kind in KINDS and (lacking := KINDS[kind].lacks()):
+        raise InputError(f"Reading {kind} files needs {lacking}.")
+
+
+def _reason(path: Path) -> str:
+    """Why a file of a folder is not read; "" where it is."""
+    kind = _kind(path)
+    if kind in TABLES:
+        return ""
+    if kind not in KINDS:
+        return kind if _ORDINARY.fullmatch(kind) else "files of no known kind"
+    lacking = KINDS[kind].lacks()
+    return f"{kind} (needs {lacking})" if lacking else ""
 
 
 def _fingerprint_published(name: str, files: list[str]) -> str:
@@ -289,15 +286,3 @@ def _fingerprint_published(name: str, files: list[str]) -> str:
     found: Any = HfApi().get_paths_info(parts[0].repo_id, paths, revision=parts[0].revision, repo_type="dataset")
     digests = {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in found}
     return fingerprint_values({"name": name, "files": [[path, digests[path]] for path in paths]})
-
-
-def _parquet_rows(path: Path) -> Iterator[Row]:
-    try:
-        for batch in ParquetFile(path).iter_batches(batch_size=_LINES):
-            yield from batch.to_pylist()
-    except (ArrowException, OSError) as error:
-        raise InputError(f"{path} is not a Parquet file that can be read: {str(error).splitlines()[0]}") from error
-
-
-def _open(path: Path) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]

@@ -34,6 +34,8 @@ from hf_dense.data.passages import (
     token_unit,
     tokenizer_source,
 )
+from hf_dense.data.readers.page import CodeOption
+from hf_dense.data.sections import Part, join_short
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
 from hf_dense.storage.output import Output
@@ -42,11 +44,19 @@ from hf_dense.storage.staged import Staged
 Titles = Literal["column", "text"]
 Repeats = Literal["keep", "exact", "near"]
 
-_DOCUMENTS: Final = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
+_DOCUMENTS: Final = pa.schema(
+    [
+        ("id", pa.string()),
+        ("title", pa.string()),
+        ("paths", pa.list_(pa.string())),  # of its sections, in their order
+        ("texts", pa.list_(pa.string())),
+    ]
+)
 _PASSAGES: Final = pa.schema(
     [
         ("id", pa.string()),
         ("title", pa.string()),
+        ("section", pa.string()),
         ("text", pa.string()),
         ("document", pa.string()),
         ("position", pa.int32()),
@@ -60,6 +70,7 @@ _MARKED: Final = (
 _COLUMNS: Final = {
     "id": "the document's id, #, and the position",
     "title": "the document's title",
+    "section": "the headings that the passage stands under, below the title",
     "text": "the passage",
     "document": "the document's id",
     "position": "place of the passage in its document, from 0",
@@ -106,13 +117,15 @@ def build_passage_corpus(
     *,
     columns: Mapping[str, str] | None = None,
     split: str = "train",
+    code: CodeOption = "keep",
     engine: Engine | None = None,
 ) -> Path:
     """Write the passages of the documents of a source, or of several, to the directory `out`.
 
     Args:
-        source: see `DocumentReader`, as for `columns` and `split`.
-        out: holds `corpus/*.parquet` (columns `id`, `title`, `text`, `document`, `position`) and a card.
+        source: see `DocumentReader`, as for `columns`, `split` and `code`.
+        out: holds `corpus/*.parquet` (columns `id`, `title`, `text`, `document`, `position`, and `section` where there
+            are headings) and a card.
         engine: where documents are cut; all cores of this machine when absent.
 
     Returns:
@@ -122,31 +135,55 @@ def build_passage_corpus(
         InputError: the source cannot be read, nothing of it is left, `out` lies inside it, or see `Output.stage`.
     """
     cutting, output = cutting or Cutting(), Output.of(out)
-    reader = DocumentReader(*([source] if isinstance(source, str) else source), columns=columns, split=split)
-    sources = reader.made_from(output.path) | tokenizer_source(cutting.tokenizer)
-    settings = {**asdict(cutting), "columns": reader.columns}
+    sources = [source] if isinstance(source, str) else source
+    reader = DocumentReader(*sources, columns=columns, split=split, code=code)
+    made_from = reader.made_from(output.path) | tokenizer_source(cutting.tokenizer)
+    settings = {**asdict(cutting), "columns": reader.columns, **({"code": code} if code != "keep" else {})}
     del settings["tokenizer"]  # a name
-    with output.stage("corpus", settings, sources) as work:
+    with output.stage("corpus", settings, made_from) as work:
         if not work.done:
             _write_corpus(work, reader, cutting, engine or Engine())
     return output.path
 
 
-def _write_corpus(work: Staged, reader: DocumentReader, cutting: Cutting, engine: Engine) -> None:
+def write_passages(
+    reader: DocumentReader, folder: Path, pieces: Path, cutting: Cutting, engine: Engine
+) -> tuple[Counter[str], list[str]]:
+    """Cut documents and write their passages as Parquet files.
+
+    Args:
+        reader: gives the documents.
+        folder: of the passages.
+        pieces: folder for what lies between.
+        cutting: how they are cut.
+        engine: where.
+
+    Returns:
+        What was read, left out and written, and the columns.
+
+    Raises:
+        InputError: nothing can be read, or no passage is left.
+    """
     named = ", ".join(reader.sources)
-    read = _write_documents(reader, work.pieces / "documents")
+    read = _write_documents(reader, pieces / "documents")
     if not read:
         raise InputError(f"No document of {named} can be read: {_listed(reader.counts) or 'it is empty'}.")
-    cut = map_tables(partial(cut_documents, cutting=cutting), read, work.pieces / "passages", engine, "Cutting")
-    counts = reader.counts + _write_passages(cut, work.result / "corpus", cutting.repeats)
+    cut = map_tables(partial(cut_documents, cutting=cutting), read, pieces / "passages", engine, "Cutting")
+    columns = [name for name in _PASSAGES.names if name != "section" or _have_sections(cut)]
+    counts = reader.counts + _write_kept(cut, folder, cutting.repeats, columns)
     if not counts["passages"]:
         raise InputError(f"No passage of {named} is left: {_listed(counts)}.")
+    return counts, columns
+
+
+def _write_corpus(work: Staged, reader: DocumentReader, cutting: Cutting, engine: Engine) -> None:
+    counts, columns = write_passages(reader, work.result / "corpus", work.pieces, cutting, engine)
     work.facts["counts"] = dict(sorted(counts.items()))
     write_card(
         work,
         title=f"Passages of {', '.join(Path(source).stem or source for source in reader.sources)}",
         about=_describe(cutting),
-        columns=_COLUMNS,
+        columns={name: _COLUMNS[name] for name in columns},
         rows=counts["passages"],
         configs={"corpus": "corpus/*.parquet"},
     )
@@ -156,35 +193,56 @@ def cut_documents(table: pa.Table, cutting: Cutting) -> pa.Table:
     """Documents -> their passages, with the marks by which repeated ones are found.
 
     Args:
-        table: columns `id`, `title`, `text`.
+        table: columns `id`, `title`, and `paths` and `texts` of the sections.
 
     Returns:
-        `id`, `title`, `text`, `document`, `position`, `words` (their number), `exact` and `near` (hashes).
+        `id`, `title`, `section`, `text`, `document`, `position`, `words` (their number), `exact` and `near` (hashes).
     """
-    ids, titles, texts = (table.column(name).to_pylist() for name in _DOCUMENTS.names)
+    ids, titles, paths, texts = (table.column(name).to_pylist() for name in _DOCUMENTS.names)
     if cutting.titles == "text":
-        texts = [f"{title}\n\n{text}" if title else text for title, text in zip(titles, texts, strict=True)]
-    if cutting.length is None:
-        cut = [[" ".join(text.split())] for text in texts]
-    else:
-        paragraphs = [[" ".join(part.split()) for part in text.split("\n\n")] for text in texts]
-        targets = [drawn_targets(name, cutting.length, cutting.short) for name in ids] if cutting.short else None
-        cut = build_passages(paragraphs, cutting.length, _counter(cutting.tokenizer), targets=targets)
-    origins = [(at, position) for at, found in enumerate(cut) for position in range(len(found))]
-    passages = [cut[at][position] for at, position in origins]
+        for title, found in zip(titles, texts, strict=True):
+            found[0] = f"{title}\n\n{found[0]}" if title else found[0]
     whole = cutting.length is None
+    cut = _whole(texts) if whole else _in_passages(ids, paths, texts, cutting)
+    rows = [(at, position, *found) for at, passages in enumerate(cut) for position, found in enumerate(passages)]
+    passages = [text for *_, text in rows]
     near = near_hashes(passages) if cutting.repeats == "near" else np.zeros((len(passages), BANDS), dtype=np.uint64)
     columns: dict[str, Any] = {
-        "id": [ids[at] if whole else f"{ids[at]}#{position}" for at, position in origins],
-        "title": [titles[at] for at, _ in origins],
+        "id": [ids[at] if whole else f"{ids[at]}#{position}" for at, position, *_ in rows],
+        "title": [titles[at] for at, *_ in rows],
+        "section": [section for *_, section, _ in rows],
         "text": passages,
-        "document": [ids[at] for at, _ in origins],
-        "position": [position for _, position in origins],
+        "document": [ids[at] for at, *_ in rows],
+        "position": [position for _, position, *_ in rows],
         "words": [count_words(text) for text in passages],
         "exact": exact_hashes(passages),
         "near": pa.FixedSizeListArray.from_arrays(pa.array(near.reshape(-1)), BANDS),
     }
     return pa.table(columns, schema=_MARKED)
+
+
+def _whole(texts: list[list[str]]) -> list[list[tuple[str, str]]]:
+    """Of each document its one passage: section and text."""
+    return [[("", " ".join(" ".join(found).split()))] for found in texts]
+
+
+def _in_passages(
+    ids: list[str], paths: list[list[str]], texts: list[list[str]], cutting: Cutting
+) -> list[list[tuple[str, str]]]:
+    """Of each document its passages: section and text."""
+    assert cutting.length is not None
+    count, parts, owners = _counter(cutting.tokenizer), list[Part](), list[int]()
+    for at, sections in enumerate(zip(paths, texts, strict=True)):
+        found = join_short(list(zip(*sections, strict=True)), cutting.length, count)
+        parts += found
+        owners += [at] * len(found)
+    draws = [drawn_targets(name, cutting.length, cutting.short) for name in ids]
+    targets = [draws[at] for at in owners] if cutting.short else None
+    packed = build_passages([part.paragraphs for part in parts], cutting.length, count, targets=targets)
+    cut: list[list[tuple[str, str]]] = [[] for _ in ids]
+    for at, part, passages in zip(owners, parts, packed, strict=True):
+        cut[at] += [(part.section, passage) for passage in passages]
+    return cut
 
 
 _counter = cache(token_counter)  # of a process
@@ -194,7 +252,7 @@ def _write_documents(reader: DocumentReader, folder: Path) -> list[Path]:
     """The documents of a reader as Parquet files of a few megabytes each."""
     folder.mkdir()
     files: list[Path] = []
-    rows: list[dict[str, str]] = []
+    rows: list[dict[str, Any]] = []
     size = 0
 
     def flush() -> None:
@@ -206,18 +264,24 @@ def _write_documents(reader: DocumentReader, folder: Path) -> list[Path]:
             size = 0
 
     for document in tqdm(reader, desc="Reading", unit=" documents"):
-        rows.append({"id": document.id, "title": document.title, "text": document.text})
-        size += len(document.text) + 200
+        paths, texts = zip(*((section.path, section.text) for section in document.sections), strict=True)
+        rows.append({"id": document.id, "title": document.title, "paths": paths, "texts": texts})
+        size += sum(map(len, (*paths, *texts))) + 200
         if size > _READ:
             flush()
     flush()
     return files
 
 
-def _write_passages(files: list[Path], folder: Path, wanted: Repeats) -> Counter[str]:
+def _have_sections(files: list[Path]) -> bool:
+    """Whether any passage stands under a heading."""
+    return any(any(parquet.read_table(file, columns=["section"]).column(0).to_pylist()) for file in files)
+
+
+def _write_kept(files: list[Path], folder: Path, wanted: Repeats, columns: list[str]) -> Counter[str]:
     """Passages that are long enough and new, in files of a fixed number of rows; counts of the others."""
-    columns = ["words", "exact", *(["near"] if wanted == "near" else [])]
-    marks = pa.concat_tables([parquet.read_table(file, columns=columns) for file in files])
+    marked = ["words", "exact", *(["near"] if wanted == "near" else [])]
+    marks = pa.concat_tables([parquet.read_table(file, columns=marked) for file in files])
     short = marks.column("words").to_numpy() < MIN_WORDS
     exact = _repeated(marks.column("exact").to_numpy(), short) if wanted != "keep" else np.zeros(len(short), dtype=bool)
     near = np.zeros(len(short), dtype=bool)
@@ -235,7 +299,7 @@ def _write_passages(files: list[Path], folder: Path, wanted: Repeats) -> Counter
     kept, start = ~(short | exact | near), 0
     with ShardWriter(folder) as writer:
         for file in tqdm(files, desc="Writing", unit=" files"):
-            table = parquet.read_table(file, columns=_PASSAGES.names)
+            table = parquet.read_table(file, columns=columns)
             writer.write(table.filter(pa.array(kept[start : start + len(table)])))
             start += len(table)
     return counts

@@ -8,27 +8,24 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from hf_dense.data.cards import write_card
-from hf_dense.data.corpus import table_files
-from hf_dense.data.documents import DocumentReader
 from hf_dense.data.labels import FORMS, Labels, existing
-from hf_dense.data.schemas import ANSWERED, CORPUS, QRELS, QUERIES, TRAINING
+from hf_dense.data.matching import divide, find_passages, use_ids
+from hf_dense.data.passage_sources import PassageSource, find_source, given_passages, in_batches
+from hf_dense.data.schemas import ANSWERED, QRELS, QUERIES, TRAINING
 from hf_dense.data.shards import ShardWriter
+from hf_dense.data.splits import Shares, parse_shares
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_files
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 from hf_dense.storage.staged import Staged
-
-_BATCH = 10_000
-_COLUMNS: Final = ("id", "title", "text", "document", "position")
 
 
 def build_collection(
@@ -37,6 +34,7 @@ def build_collection(
     form: str = "pairs",
     split: str | Sequence[str] = "train",
     corpus: str | None = None,
+    seed: int = 42,
 ) -> Path:
     """Write labelled queries as a collection.
 
@@ -49,38 +47,60 @@ def build_collection(
             impressions become queries (`read_mind`).
         out: holds `corpus/`, `queries/`, `qrels/<split>.parquet`, `negatives/<split>.parquet` (columns of `TRAINING`)
             and a card.
-        split: what the labels are for: train, dev or test; `msmarco` takes several.
-        corpus: passages in place of those that come with the labels: a corpus of `hf-dense data passages`, or any
-            source of documents. Where it is cut from the documents that were judged, judgements go on naming these.
+        split: what the labels are for: train, dev or test; `msmarco` takes several. Or shares of the documents, such as
+            "80/10/10": no document is asked for in two of train, dev and test.
+        corpus: passages in place of those that come with the labels, which are found there word for word: a corpus of
+            `hf-dense data passages`, a table of passages, or a source of documents, which are cut as that does by
+            default. Where it is cut from the documents that were judged, judgements go on naming these.
+        seed: of the shares.
 
     Returns:
         The directory.
 
     Raises:
-        InputError: a file or column is missing, a row has no query or no positive passage, or names an unknown one, or
-            see `Output.stage`.
+        InputError: a file or column is missing, a row has no query or no positive passage, or names an unknown one, a
+            split gets no query, or see `Output.stage`.
     """
-    if form not in FORMS:
-        raise InputError(f"The form is {form!r}; allowed: {', '.join(FORMS)}.")
     splits, path, output = [split] if isinstance(split, str) else list(split), Path(source), Output.of(out)
-    if len(splits) != 1 and form != "msmarco":
-        raise InputError(f"Labels of the form {form!r} are of one split; several can be given for msmarco.")
-    if not path.exists():
-        raise InputError(f"The source {path} does not exist.")
+    shares = _check(form, splits, path)
     files = {name: FORMS[form].files(path, name) for name in splits}
     labels = {name: FORMS[form].read(*found) for name, found in files.items()}
     for name, found in labels.items():
         if not found.queries:
-            raise InputError(f"{path} holds no labelled query of split {name}.")
+            of = "" if shares else f" of split {name}"
+            raise InputError(f"{path} holds no labelled query{of}.")
     read = dict.fromkeys(file for found in files.values() for file in found)
     sources = {"labels": Source(str(source), fingerprint_files(read, path if path.is_dir() else path.parent))}
-    passages, more = _passages(labels, path, corpus, output.path)
-    with output.stage("collection", {"form": form, "splits": splits}, sources | more) as work:
+    settings = {"form": form, "splits": splits, **({"seed": seed} if shares else {})}
+    passages = _corpus(labels, path, corpus, output.path)
+    with output.stage("collection", settings, {**sources, **passages.sources}) as work:
         if not work.done:
-            name = Path(source).name
-            about = f"Passages, queries and judgements of {name}, split {', '.join(labels)}; lists to train on beside them."
-            write_collection(work, passages, labels, f"Labelled queries of {name}", about)
+            counts = Counter[str]()
+            tables = passages.open(work.pieces, counts)
+            if shares or (corpus is not None and any(found.passages for found in labels.values())):
+                matches = find_passages(labels.values(), tables())
+                labels = use_ids(labels, matches, corpus or path.name)
+                labels = divide(labels[splits[0]], matches, shares, seed) if shares else labels
+            named = f"{path.name}, split {', '.join(labels)}"
+            about = f"Passages, queries and judgements of {named}; lists to train on beside them."
+            write_collection(work, tables(), labels, f"Labelled queries of {path.name}", about, counts)
     return output.path
+
+
+def _check(form: str, splits: Sequence[str], path: Path) -> Shares | None:
+    """The shares of the documents, where the splits are given so."""
+    if form not in FORMS:
+        raise InputError(f"The form is {form!r}; allowed: {', '.join(FORMS)}.")
+    if len(splits) != 1 and form != "msmarco":
+        raise InputError(f"Labels of the form {form!r} are of one split; several can be given for msmarco.")
+    shares = parse_shares(splits[0]) if "/" in splits[0] else None
+    if shares and form == "msmarco":
+        raise InputError(
+            "Labels of the form 'msmarco' are split already; name their splits, such as --split train dev."
+        )
+    if not path.exists():
+        raise InputError(f"The source {path} does not exist.")
+    return shares
 
 
 def write_collection(
@@ -136,33 +156,12 @@ def write_collection(
     )
 
 
-def _passages(
-    labels: dict[str, Labels], path: Path, corpus: str | None, out: Path
-) -> tuple[Iterator[pa.Table], dict[str, Source]]:
-    """The passages: of the corpus that was named, those that came with the labels, or MS MARCO's; and their source."""
+def _corpus(labels: dict[str, Labels], path: Path, corpus: str | None, out: Path) -> PassageSource:
+    """The passages: of the corpus that was named, those that came with the labels, or MS MARCO's."""
     brought = {name: kept for found in labels.values() for name, kept in found.passages.items()}
     if corpus is None and brought:
-        return _tables({"id": name, "title": title, "text": text} for name, (title, text) in brought.items()), {}
-    files = table_files(Path(corpus)) if corpus is not None else []
-    if corpus is not None and files and files[0].suffix == ".parquet":
-        return _stored(files), {"corpus": Source(corpus, fingerprint_files(files, Path(corpus)))}
-    reader = DocumentReader(corpus or str(existing(path, "collection.tsv", "msmarco-docs.tsv")))
-    rows = ({"id": found.id, "title": found.title, "text": found.text} for found in reader)
-    return _tables(rows), {"corpus": reader.made_from(out)["documents"]}
-
-
-def _stored(files: Iterable[Path]) -> Iterator[pa.Table]:
-    """The passages of a published corpus, with the documents that they were cut from."""
-    for file in files:
-        with parquet.ParquetFile(file) as opened:
-            columns = [name for name in _COLUMNS if name in opened.schema_arrow.names]
-            for batch in opened.iter_batches(batch_size=_BATCH, columns=columns):
-                yield pa.Table.from_batches([batch])
-
-
-def _tables(rows: Iterator[dict[str, Any]]) -> Iterator[pa.Table]:
-    schema = pa.schema([CORPUS.arrow_schema.field(name) for name in _COLUMNS[:3]])
-    return (pa.Table.from_pylist(part, schema=schema) for part in _batches(rows))
+        return given_passages(brought)
+    return find_source(corpus or str(existing(path, "collection.tsv", "msmarco-docs.tsv")), out)
 
 
 def _write_corpus(
@@ -228,10 +227,5 @@ def _training(labels: Labels, passages: Mapping[str, str]) -> Iterator[dict[str,
 def _write(path: Path, rows: Iterable[dict[str, Any]], schema: pa.Schema) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with parquet.ParquetWriter(path, schema) as writer:
-        for part in _batches(iter(rows)):
+        for part in in_batches(rows):
             writer.write_table(pa.Table.from_pylist(part, schema=schema))
-
-
-def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    for row in rows:
-        yield [row, *islice(rows, _BATCH - 1)]

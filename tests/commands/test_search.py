@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 from tiny_retriever import write_dataset, write_retriever
 
 from hf_dense.commands import search
+from hf_dense.data.engines import Engine
+from hf_dense.data.passage_corpus import build_passage_corpus
 from hf_dense.errors import InputError
 
 
@@ -79,3 +82,20 @@ def test_what_cannot_be_searched(model: Path, corpus: Path, tmp_path: Path) -> N
         with pytest.raises(InputError, match=message):
             run(*words)
     assert not (model / "index").exists()
+
+
+def test_documents_are_cut_as_a_corpus_of_them_is(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name in ("abc", "def"):
+        (folder / f"{name}.md").write_text(f"# {name}\n\n" + f"Some {name} words are {name}. " * 40)
+    run(model, "abc", "--corpus", folder)
+    passages = parquet.read_table(model / "index" / "passages.parquet").to_pylist()
+    corpus = build_passage_corpus(str(folder), tmp_path / "corpus", engine=Engine(processes=1))
+    rows = parquet.read_table(corpus / "corpus").to_pylist()
+    assert passages == [{name: row[name] for name in ("id", "title", "text")} for row in rows]
+    run(model, "abc", "--corpus", corpus)  # the same passages: nothing to do
+    with pytest.raises(InputError, match=r"lies inside .*docs, all of which is read"):
+        run(model, "abc", "--corpus", folder, "--index", folder / "index")

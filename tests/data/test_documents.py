@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from hf_dense.data.documents import MAX_BYTES, DocumentReader
+from hf_dense.data.readers import kinds
 from hf_dense.errors import InputError
 
 
@@ -60,11 +62,10 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
     (tmp_path / "e.bin").write_bytes(b"not read")
     rows, counts = read(tmp_path)
     assert rows[0] == ("a.txt", "a", "Plain text.\n\nSecond paragraph.")
-    assert rows[1][:2] == ("b.md", "Head")
-    assert rows[1][2].startswith("Some emphasis and code.")
+    assert rows[1] == ("b.md", "x", "Head.\n\nSome emphasis and code.")
     assert rows[2] == ("d.pdf", "Of a PDF", "Words of a page")
     assert rows[3] == ("sub/c.html", "The title", "One.\n\nTwo.")
-    assert counts == {"documents read": 4}
+    assert counts == {"documents read": 4, "skipped .bin": 1}
 
 
 def test_broken_files_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -156,6 +157,55 @@ def test_several_sources_are_read_one_after_the_other(tmp_path: Path) -> None:
     assert reader.counts == {"documents read": 3, "duplicate id": 1}
 
 
+def test_files_of_the_same_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "README.txt").write_text(f"This is {name}.")
+    reader = DocumentReader(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert [document.id for document in reader] == ["README.txt", "b/README.txt"]
+
+
+def test_what_is_not_for_readers_is_skipped_by_name(tmp_path: Path) -> None:
+    for name in (
+        *("a.md", "UPPER.MD", "docs/b.md", "c.doc", "LICENSE", ".hidden.md", ".git/x.md", "node_modules/m/README.md"),
+        *("env/pyvenv.cfg", "env/x.md", "build/x.md", "x.log.md", "docs/build/kept.md", "docs/_site/x.md", "list.csv"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("name,number\n1,2\n")
+    (tmp_path / ".gitignore").write_text("/build\n*.log.md\n_site/\n")
+    (tmp_path / "docs" / ".gitignore").write_text("!build/\n")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    rows, counts = read(tmp_path)
+    assert [row[0] for row in rows] == ["UPPER.MD", "a.md", "docs/b.md", "docs/build/kept.md"]
+    assert counts == {
+        **{"documents read": 4, "skipped .doc": 1, "skipped files of no known kind": 1, "skipped hidden": 3},
+        **{"skipped .git": 1, "skipped node_modules": 1, "skipped virtual environments": 1},
+        **{"skipped ignored by .gitignore": 3, "skipped tables that hold no documents": 1},
+    }
+    (tmp_path / "docs" / ".gitignore").write_text("*\n")
+    with pytest.raises(InputError, match=r"holds no documents .*; 1 skipped hidden; 3 skipped ignored by .gitignore"):
+        read(tmp_path / "docs")
+
+
+def test_a_kind_whose_library_is_not_installed_is_skipped_in_a_folder_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kinds, "find_spec", lambda module: None if module == "docutils" else module)
+    monkeypatch.setattr(kinds, "reads_asciidoc", lambda: False)
+    for name in ("a.txt", "b.rst", "c.adoc"):
+        (tmp_path / name).write_text("Words.")
+    rows, counts = read(tmp_path)
+    needs = "docutils: pip install 'hf_dense[documents]'"
+    assert [row[0] for row in rows] == ["a.txt"]
+    assert counts[f"skipped .rst (needs {needs})"] == counts["skipped .adoc (needs a pandoc that reads asciidoc)"] == 1
+    before = made_from(tmp_path)
+    monkeypatch.undo()
+    assert made_from(tmp_path) != before, "what is read is another folder's"
+    monkeypatch.setattr(kinds, "find_spec", lambda module: None)
+    with pytest.raises(InputError, match=re.escape(f"Reading .rst files needs {needs}.")):
+        read(tmp_path / "b.rst")
+
+
 def test_columns_of_other_names_can_be_given(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "docs.jsonl", [{"key": "1", "heading": "T", "words": "one"}])
     assert read(path, id="key", title="heading", text="words")[0] == [("1", "T", "one")]
@@ -168,7 +218,7 @@ def test_columns_of_other_names_can_be_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("a.docx", b"x", "is of no known kind; give one of: .txt, .md"),
+        ("a.doc", b"x", "is of no known kind; give one of: .txt, .md"),
         ("a.parquet", b"no table", "is not a Parquet file that can be read"),
         ("a.tsv", b"a\tb\tc\n", "has 3 columns; a .tsv file is MS MARCO's documents"),
     ],

@@ -130,6 +130,42 @@ def test_the_card_says_what_it_is_and_how_to_make_it_again(tmp_path: Path) -> No
     assert "at most 30 words and punctuation marks" in card
 
 
+def test_passages_keep_to_their_sections(tmp_path: Path) -> None:
+    def text(word: str, sentences: int) -> str:
+        return " ".join(f"The {word} number {at} stands here." for at in range(sentences))
+
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "guide.md").write_text(
+        f"# Guide\n\n{text('beginning', 2)}\n\n## Install\n\n### Linux\n\n{text('penguin', 8)}\n\n"
+        f"### Others\n\n{text('window', 6)}\n\n```\nrun --all the things\n```\n\n## Licence\n\nIt is free.\n"
+    )
+    (folder / "notes.txt").write_text(text("note", 3))
+    rows = build(tmp_path, folder, length=50)
+    assert list(rows[0]) == ["id", "title", "section", "text", "document", "position"]
+    found = [(row["id"], row["section"], row["text"]) for row in rows]
+    assert [(name, section) for name, section, _ in found] == [
+        ("guide.md#0", ""),
+        ("guide.md#1", "Install > Linux"),
+        ("guide.md#2", "Install > Linux"),
+        ("guide.md#3", "Install > Others"),
+        ("guide.md#4", "Licence"),
+        ("notes.txt#0", ""),
+    ]
+    assert found[1][2].startswith("Install. Linux. The penguin number 0")
+    assert found[3][2].endswith("The window number 5 stands here. run --all the things")
+    assert {row["title"] for row in rows[:5]} == {"Guide"}
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "`section`: the headings" in card
+    one = Engine(processes=1)
+    dropped = build_passage_corpus(str(folder), tmp_path / "dropped", Cutting(50), code="drop", engine=one)
+    assert "run --all" not in str(parquet.read_table(dropped / "corpus")["text"].to_pylist())
+    with pytest.raises(InputError, match="made from another code"):
+        build_passage_corpus(str(folder), tmp_path / "dropped", Cutting(50), code="fence")
+    (folder / "guide.md").unlink()
+    assert list(build(tmp_path, folder, length=50)[0]) == ["id", "title", "text", "document", "position"]
+
+
 @pytest.mark.parametrize(
     ("cutting", "sentence"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
-from hf_dense.data import labels, supervision
+from hf_dense.data import labels, passage_sources
 from hf_dense.data.collections import load_answers, load_corpus, load_qrels, load_queries, training_pairs
 from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
 from hf_dense.data.schemas import TRAINING
@@ -41,7 +41,7 @@ def write_pairs(path: Path) -> Path:
 
 
 def test_pairs_triples_and_lists_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "_BATCH", 2)
+    monkeypatch.setattr(passage_sources, "BATCH", 2)
     out = build_collection(write_pairs(tmp_path / "pairs.jsonl"), tmp_path / "out")
     known, rows = texts(out), lists(out)
     assert sorted(known.values()) == sorted(
@@ -229,3 +229,76 @@ def test_mind(tmp_path: Path) -> None:
     assert load_corpus(out)["title"][0] == "Title 1"
     with pytest.raises(InputError, match=r"Line 1 of .*behaviors.tsv does not say which candidates were clicked"):
         build_collection(write_mind(tmp_path / "unlabelled", "N3 N4"), tmp_path / "more", "mind", "test")
+
+
+def write_folder(folder: Path) -> Path:
+    """Twelve documents of two passages each, and one that repeats another."""
+    folder.mkdir()
+    for number in range(12):
+        text = f"Animal {number} lives in the wood. " * 6
+        (folder / f"{number:02}.md").write_text(f"# Animals {number}\n\n{text}\n\n## Food\n\nIt eats plant {number}.\n")
+    return folder
+
+
+def test_texts_are_found_in_the_corpus_and_keep_its_ids_whoever_cuts_it(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "docs")
+    corpus = build_passage_corpus(str(folder), tmp_path / "corpus")
+    rows = parquet.read_table(corpus / "corpus").to_pylist()
+    known = {row["id"]: row["text"] for row in rows}
+    pairs = [
+        {"query": "where", "positive": [known["03.md#0"].replace(" ", "\n ", 3), "stands nowhere"]},
+        {"query": "what", "positive": known["05.md#0"], "negatives": [known["04.md#0"], "nowhere either"]},
+        {"query": "nothing", "positive": "stands nowhere"},
+    ]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
+    made = [
+        build_collection(tmp_path / "pairs.jsonl", tmp_path / f"by {source.name}", corpus=str(source))
+        for source in (corpus, folder)
+    ]
+    for out in made:
+        assert parquet.read_table(out / "corpus").to_pylist() == rows
+        assert sorted((row["positives"], row["negatives"]) for row in lists(out)) == [
+            (["03.md#0"], []),
+            (["05.md#0"], ["04.md#0"]),
+        ]
+        card = (out / "README.md").read_text()
+        assert "| relevant passages that the corpus lacks | 2 |" in card
+        assert "| queries without a relevant passage in the corpus | 1 |" in card
+        assert "| negatives that the corpus lacks | 1 |" in card
+    (tmp_path / "lost.jsonl").write_text(json.dumps(pairs[2]))
+    with pytest.raises(InputError, match=r"None of the 1 relevant passages stands in .*docs word for word"):
+        build_collection(tmp_path / "lost.jsonl", tmp_path / "lost", corpus=str(folder))
+
+
+def test_splits_share_no_document(tmp_path: Path) -> None:
+    corpus = build_passage_corpus(str(write_folder(tmp_path / "docs")), tmp_path / "corpus", Cutting(length=20))
+    rows = parquet.read_table(corpus / "corpus").to_pylist()
+    pairs = [{"query": f"query {row['id']}", "positive": row["text"]} for row in rows]
+    pairs.append({"query": "of all", "positive": [row["text"] for row in rows]})
+
+    def split(number: int, name: str) -> dict[str, set[str]]:
+        (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs[-number:]))
+        out = build_collection(tmp_path / "pairs.jsonl", tmp_path / name, split="50/25/25", corpus=str(corpus))
+        assert "| queries left out, of documents in several splits | 1 |" in (out / "README.md").read_text()
+        judged = {name: load_qrels(out, name) for name in ("train", "dev", "test")}
+        assert set(load_queries(out)["id"]) == {query for found in judged.values() for query in found}
+        return {
+            name: {passage.partition("#")[0] for graded in found.values() for passage in graded}
+            for name, found in judged.items()
+        }
+
+    every = split(len(pairs), "all")
+    assert sum(map(len, every.values())) == len({row["document"] for row in rows}), "each in one split"
+    fewer = split(len(pairs) - 2, "fewer")
+    assert all(fewer[name] <= every[name] for name in every), "none moves when there are more"
+
+
+def test_shares_that_cannot_be(tmp_path: Path) -> None:
+    source = write_pairs(tmp_path / "pairs.jsonl")
+    with pytest.raises(InputError, match="The split dev gets none of the 2 queries"):
+        build_collection(source, tmp_path / "out", split="98/1/1", seed=1)
+    with pytest.raises(InputError, match="'80/30' are not three percentages"):
+        build_collection(source, tmp_path / "out", split="80/30")
+    with pytest.raises(InputError, match="'msmarco' are split already"):
+        build_collection(write_msmarco(tmp_path / "ms"), tmp_path / "out", "msmarco", "80/10/10")
+    assert not (tmp_path / "out").exists()

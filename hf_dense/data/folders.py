@@ -1,0 +1,61 @@
+"""The files of a folder that people wrote: not those that tools keep there, nor those that git ignores."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pathspec import GitIgnoreSpec
+
+_OF_TOOLS: Final = ("__pycache__", "node_modules", "site-packages", "venv")
+_ENVIRONMENT: Final = "pyvenv.cfg"  # in the folder of a virtual environment
+_IGNORED, _RULES = "ignored by .gitignore", ".gitignore"
+
+
+def written_files(folder: Path, skipped: Counter[str]) -> list[Path]:
+    """The files of a folder and of the folders in it, sorted; what is hidden, of tools, or ignored is left out.
+
+    Args:
+        folder: where to look; it may be hidden itself. Links to folders are not followed.
+        skipped: receives the number of files and folders left out, each kind by its name.
+    """
+    return sorted(_walk(folder, [], skipped))
+
+
+def _walk(folder: Path, rules: list[tuple[Path, GitIgnoreSpec]], skipped: Counter[str]) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except PermissionError:
+        skipped["skipped for lack of permission"] += 1
+        return
+    if (folder / _RULES).is_file():
+        lines = (folder / _RULES).read_text(encoding="utf-8", errors="replace").splitlines()
+        rules = [*rules, (folder, GitIgnoreSpec.from_lines(lines))]
+    for entry in found:
+        path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
+        if reason := _reason(path, is_folder, rules):
+            skipped[f"skipped {reason}"] += 1
+        elif is_folder:
+            yield from _walk(path, rules, skipped)
+        elif entry.is_file():
+            yield path
+
+
+def _reason(path: Path, is_folder: bool, rules: list[tuple[Path, GitIgnoreSpec]]) -> str:
+    """Why something is left out; "" where it is not."""
+    if is_folder and (path.name in _OF_TOOLS or path.name == ".git"):
+        return path.name
+    if path.name.startswith("."):
+        return "hidden"
+    if is_folder and (path / _ENVIRONMENT).is_file():
+        return "virtual environments"
+    for folder, spec in reversed(rules):
+        name = path.relative_to(folder).as_posix()
+        verdict = spec.check_file(f"{name}/" if is_folder else name).include
+        if verdict is not None:
+            return _IGNORED if verdict else ""
+    return ""

@@ -1,0 +1,160 @@
+"""What labels say of a corpus: their passages found in it, by id or word for word, and the documents these are of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+
+import pyarrow as pa
+
+from hf_dense.data.labels import Labels
+from hf_dense.data.splits import Shares, common_split, split_of
+from hf_dense.errors import InputError
+
+
+@dataclass
+class Found:
+    """The passages of a corpus that labels speak of.
+
+    Attributes:
+        ids: by the name that labels call a passage or document by, what the corpus calls it: the same, or the ids of
+            the passages with the same words.
+        documents: by an id of the corpus, the document: what the passage was cut from, else its title, else itself.
+    """
+
+    ids: dict[str, list[str]] = field(default_factory=dict)
+    documents: dict[str, str] = field(default_factory=dict)
+
+
+def find_passages(labels: Iterable[Labels], corpus: Iterable[pa.Table]) -> Found:
+    """Look for all that labels name, or bring along as text, in a corpus.
+
+    Args:
+        labels: of all splits.
+        corpus: tables with the columns `id`, `text` and, where they are there, `title` and `document`.
+    """
+    names, texts, found = set[str](), dict[bytes, list[str]](), Found()
+    for each in labels:
+        names.update(name for graded in each.grades.values() for name in graded)
+        names.update(name for listed in each.negatives.values() for name in listed)
+        for name, (_, text) in each.passages.items():
+            texts.setdefault(_digest(text), []).append(name)
+    by_text: dict[str, list[str]] = {}
+    for table in corpus:
+        for name, title, text, document in _rows(table):
+            called = [name, *([document] if document else [])]
+            for known in names.intersection(called):
+                found.ids[known] = [known]
+                found.documents[known] = document or title or known
+            for known in texts.get(_digest(text), ()) if texts else ():
+                by_text.setdefault(known, []).append(name)
+                found.documents[name] = document or title or name
+    found.ids = {**by_text, **found.ids}  # an id says more than words
+    return found
+
+
+def use_ids(labels: Mapping[str, Labels], found: Found, corpus: str) -> dict[str, Labels]:
+    """Labels that name passages as the corpus does; what it lacks is left out and counted.
+
+    Args:
+        labels: by split; passages that came with them as texts may be lacking.
+        found: of these labels.
+        corpus: its name, for people.
+
+    Raises:
+        InputError: a passage is lacking that the labels know by its id alone, or every relevant one is.
+    """
+    known = [name for each in labels.values() for name in each.passages]
+    judged = {name for each in labels.values() for graded in each.grades.values() for name in graded}
+    if unknown := judged.difference(found.ids, known):
+        raise InputError(f"The judgements name the passage {min(unknown)!r}, which is not in the corpus.")
+    used = {split: _use_ids(each, found) for split, each in labels.items()}
+    lost = sum(each.dropped[_LOST] for each in used.values())
+    if lost and not any(
+        grade > 0 for each in used.values() for graded in each.grades.values() for grade in graded.values()
+    ):
+        raise InputError(
+            f"None of the {lost:,} relevant passages stands in {corpus} word for word; name the corpus that they are "
+            "taken from, or none (without --corpus the passages of the labels are the corpus)."
+        )
+    return used
+
+
+_LOST = "relevant passages that the corpus lacks"
+
+
+def _use_ids(labels: Labels, found: Found) -> Labels:
+    used = replace(labels, queries={}, grades={}, negatives={}, passages={}, dropped=Counter(labels.dropped))
+    for query, text in labels.queries.items():
+        graded = labels.grades.get(query, {})
+        lost = [name for name, grade in graded.items() if grade > 0 and name not in found.ids]
+        used.dropped[_LOST] += len(lost)
+        kept = {name: grade for known, grade in graded.items() for name in found.ids.get(known, ())}
+        if lost and not any(grade > 0 for grade in kept.values()):
+            used.dropped["queries without a relevant passage in the corpus"] += 1
+            continue
+        negatives = labels.negatives.get(query, [])
+        used.dropped["negatives that the corpus lacks"] += sum(name not in found.ids for name in negatives)
+        ids = dict.fromkeys(name for known in negatives for name in found.ids.get(known, ()))
+        used.queries[query], used.grades[query] = text, kept
+        used.negatives[query] = [name for name in ids if kept.get(name, 0) <= 0]
+    used.answers = {query: strings for query, strings in labels.answers.items() if query in used.queries}
+    used.dropped += Counter()  # no reason that never was one
+    return used
+
+
+def divide(labels: Labels, found: Found, shares: Shares, seed: int) -> dict[str, Labels]:
+    """Labels divided by the documents of their relevant passages, so that no document is asked for in two splits.
+
+    A query whose documents are of several splits is left out; one without any goes where a document of its id would.
+
+    Args:
+        labels: naming passages as the corpus does.
+        found: of these labels.
+        shares: of the documents.
+        seed: of the draw.
+
+    Raises:
+        InputError: a split gets no query.
+    """
+    divided = {split: Labels(passages=labels.passages) for split, share in shares.items() if share > 0}
+    several = Counter[str]()
+    for query, text in labels.queries.items():
+        graded = labels.grades.get(query, {})
+        documents = {found.documents[name] for name, grade in graded.items() if grade > 0}
+        split = common_split(documents, shares, seed) if documents else split_of(query, shares, seed)
+        if split is None:
+            several["queries left out, of documents in several splits"] += 1
+            continue
+        part = divided[split]
+        part.queries[query], part.grades[query] = text, graded
+        part.negatives[query] = labels.negatives.get(query, [])
+        if query in labels.answers:
+            part.answers[query] = labels.answers[query]
+    next(iter(divided.values())).dropped = labels.dropped + several
+    for split, part in divided.items():
+        if not part.queries:
+            left_out = f", of {sum(several.values()):,} the documents are in several splits" if several else ""
+            raise InputError(
+                f"The split {split} gets none of the {len(labels.queries):,} queries{left_out}; give it a greater "
+                "share, another --seed, or split the labels yourself."
+            )
+    return divided
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[str, str, str, str]]:
+    """Id, title, text and document of each passage; "" where there is none."""
+    empty = [""] * len(table)
+    columns = (
+        table.column(name).to_pylist() if name in table.column_names else empty
+        for name in ("id", "title", "text", "document")
+    )
+    for name, title, text, document in zip(*columns, strict=True):
+        yield name, title or "", text or "", document or ""
+
+
+def _digest(text: str) -> bytes:
+    """The same for texts that differ in white space alone."""
+    return blake2b(" ".join(text.split()).encode("utf-8", "surrogatepass"), digest_size=12).digest()

@@ -1,0 +1,111 @@
+"""Passages by whatever names them: a published corpus, a table of passages, or documents, which are cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import pyarrow as pa
+from datasets import Dataset
+from pyarrow import parquet
+
+from hf_dense.data.corpus import table_files
+from hf_dense.data.documents import DocumentReader
+from hf_dense.data.engines import Engine
+from hf_dense.data.passage_corpus import Cutting, write_passages
+from hf_dense.data.schemas import CORPUS
+from hf_dense.storage.fingerprints import fingerprint_files
+from hf_dense.storage.places import Source
+
+BATCH: Final = 10_000  # rows read at once
+_PLAIN: Final = pa.schema([CORPUS.arrow_schema.field(name) for name in ("id", "title", "text")])
+
+Tables = Callable[[], Iterator[pa.Table]]  # the passages, from the first one
+
+
+@dataclass(frozen=True)
+class PassageSource:
+    """Passages that can be opened.
+
+    Args:
+        open: given a folder for what lies between, and counts that are added to.
+        sources: what they are made from, for a manifest.
+    """
+
+    open: Callable[[Path, Counter[str]], Tables]
+    sources: Mapping[str, Source]
+
+
+def find_source(name: str, out: Path) -> PassageSource:
+    """The passages of a corpus.
+
+    Args:
+        name: a published corpus, or one in BEIR layout; a table, whose rows are passages; or a source with files of
+            text, which are cut as `hf-dense data passages` does by default: they have the same ids.
+        out: what is written, which may not lie among the documents.
+
+    Raises:
+        InputError: there is nothing.
+    """
+    files = table_files(Path(name))
+    if files and files[0].suffix == ".parquet":
+        source = Source(name, fingerprint_files(files, Path(name)))
+        return PassageSource(lambda pieces, counts: lambda: _stored(files), {"corpus": source})
+    reader = DocumentReader(name)
+    sources = {"corpus": reader.made_from(out)["documents"]}
+
+    def cut(pieces: Path, counts: Counter[str]) -> Tables:
+        folder = pieces / "corpus"
+        counts.update(write_passages(reader, folder, pieces, Cutting(), Engine())[0])
+        return lambda: _stored(sorted(folder.glob("*.parquet")))
+
+    def as_they_are(pieces: Path, counts: Counter[str]) -> Tables:
+        return lambda: plain_tables({"id": row.id, "title": row.title, "text": row.text} for row in reader)
+
+    return PassageSource(cut if reader.pages else as_they_are, sources)
+
+
+def given_passages(passages: Mapping[str, tuple[str, str]]) -> PassageSource:
+    """Passages that are at hand: title and text by id."""
+
+    def rows() -> Iterator[Mapping[str, str]]:
+        return ({"id": name, "title": title, "text": text} for name, (title, text) in passages.items())
+
+    return PassageSource(lambda pieces, counts: lambda: plain_tables(rows()), {})
+
+
+def load_source(name: str, out: Path) -> Dataset:
+    """The passages of a corpus in memory; see `find_source`.
+
+    Raises:
+        InputError: there is nothing, or none is left.
+    """
+    with TemporaryDirectory() as folder:
+        tables = find_source(name, out).open(Path(folder), Counter())
+        return Dataset(pa.concat_tables([pa.Table.from_batches(table.to_batches()) for table in tables()]))
+
+
+def plain_tables(rows: Iterable[Mapping[str, Any]]) -> Iterator[pa.Table]:
+    """Rows of id, title and text as tables."""
+    return (pa.Table.from_pylist(part, schema=_PLAIN) for part in in_batches(rows))
+
+
+def in_batches(rows: Iterable[Any]) -> Iterator[list[Any]]:
+    """Rows, many at once."""
+    left = iter(rows)
+    while part := list(islice(left, BATCH)):
+        yield part
+
+
+def _stored(files: Sequence[Path]) -> Iterator[pa.Table]:
+    """The passages of a published corpus, with the documents and sections that they were cut from."""
+    for file in files:
+        with parquet.ParquetFile(file) as opened:
+            columns = [name for name in CORPUS if name in opened.schema_arrow.names and name != "split"]
+            for batch in opened.iter_batches(batch_size=BATCH, columns=columns):
+                yield pa.Table.from_batches([batch])

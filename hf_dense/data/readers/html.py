@@ -1,0 +1,87 @@
+"""HTML: pages, and what stands of it in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from hf_dense.data.readers.page import Block, Code, CodeOption, Heading, Page, UnreadableError, build_page, row_sentence
+
+if TYPE_CHECKING:
+    from bs4 import BeautifulSoup, Tag
+
+_HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
+_BLOCKS: Final = (
+    *("p", "li", "dt", "dd", "blockquote", "td", "th", "caption", "summary", "details"),
+    *("div", "section", "article", "main", "ul", "ol", "dl", "table", "tr", "br", "hr", "figure", "figcaption"),
+)
+_SILENT: Final = ("script", "style", "noscript", "template", "nav", "header", "footer", "aside", "form", "svg")
+_ANCHORS: Final = "¶\u200b \t\n"  # what generators put behind a heading, to link to it
+# While a page is taken apart: between its blocks, and at the head of those that are no paragraph.
+_BREAK, _IS_HEADING, _IS_CODE = "\0", "\1", "\2"
+_MARKS: Final = {ord(mark): " " for mark in (_BREAK, _IS_HEADING, _IS_CODE)}
+
+
+def read_html(content: str, code: CodeOption) -> Page:
+    """The page of an HTML text; scripts and navigation are left out.
+
+    >>> read_html("<title>A</title><nav><p>menu</p></nav><h1>B</h1><p>Some <b>text</b>.<script>x</script></p>", "keep")
+    Page(title='A', sections=(Section(path='', text='B.\\n\\nSome text.'),))
+
+    Raises:
+        UnreadableError: it cannot be parsed, or holds no markup at all.
+    """
+    page = _parse(content)
+    if page.find() is None:
+        raise UnreadableError
+    return build_page(_blocks(page), page.title.get_text() if page.title else "", code)
+
+
+def html_blocks(content: str) -> Iterator[Block]:
+    """What stands in an HTML text, in order.
+
+    Raises:
+        UnreadableError: it cannot be parsed.
+    """
+    return _blocks(_parse(content))
+
+
+def _parse(content: str) -> BeautifulSoup:
+    from bs4 import BeautifulSoup
+    from bs4.exceptions import ParserRejectedMarkup
+
+    try:
+        return BeautifulSoup(content.translate(_MARKS), "html.parser")
+    except (ParserRejectedMarkup, RecursionError) as error:
+        raise UnreadableError from error
+
+
+def _blocks(page: BeautifulSoup) -> Iterator[Block]:
+    for part in page.find_all(["title", *_SILENT]):
+        part.decompose()
+    for part in page.find_all("pre"):
+        part.replace_with(f"{_BREAK}{_IS_CODE}{part.get_text().translate(_MARKS)}{_BREAK}")
+    for part in page.find_all("table"):
+        _spell_out(part)
+    for part in page.find_all(list(_HEADINGS)):
+        text = part.get_text().translate(_MARKS).strip(_ANCHORS)
+        part.replace_with(f"{_BREAK}{_IS_HEADING}{part.name[1]}{text}{_BREAK}")
+    for part in page.find_all(list(_BLOCKS)):
+        part.insert_before(_BREAK)
+        part.insert_after(_BREAK)
+    for text in page.get_text().split(_BREAK):
+        if text.startswith(_IS_HEADING):
+            yield Heading(int(text[1]), text[2:])
+        else:
+            yield Code(text[1:]) if text.startswith(_IS_CODE) else text
+
+
+def _spell_out(table: Tag) -> None:
+    """Put sentences in the place of the rows of a table that has a row of headings; others are for the layout."""
+    if table.find("table"):
+        return
+    rows = [row.find_all(["th", "td"]) for row in table.find_all("tr")]
+    if len(rows) < 2 or not all(cell.name == "th" for cell in rows[0]):
+        return
+    header, *values = ([cell.get_text(" ").translate(_MARKS) for cell in row] for row in rows)
+    table.replace_with(_BREAK.join(["", *(row_sentence(header, row) for row in values), ""]))

@@ -1,0 +1,89 @@
+"""Which reader reads which file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from hf_dense.data.readers.asciidoc import read_asciidoc, reads_asciidoc
+from hf_dense.data.readers.docx import read_docx
+from hf_dense.data.readers.html import read_html
+from hf_dense.data.readers.markdown import read_markdown
+from hf_dense.data.readers.notebook import read_notebook
+from hf_dense.data.readers.page import CodeOption, Page, Section, UnreadableError
+from hf_dense.data.readers.pdf import read_pdf
+from hf_dense.data.readers.rst import read_rst
+
+# What libraries raise at files that are broken, beside errors of their own.
+_BROKEN: Final = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError),
+    *(OSError, RecursionError, TypeError, ValueError),
+)
+_EXTRA: Final = "pip install 'hf_dense[documents]'"
+_PANDOC: Final = "a pandoc that reads asciidoc"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file.
+
+    Args:
+        read: the page of a text.
+        read_file: the page of a file that is no text.
+        modules: that it takes, each with the name of the package that has it.
+        pandoc: whether it takes pandoc.
+    """
+
+    read: Callable[[str, CodeOption], Page] | None = None
+    read_file: Callable[[Path, CodeOption], Page] | None = None
+    modules: tuple[tuple[str, str], ...] = ()
+    pandoc: bool = False
+
+    def lacks(self) -> str:
+        """What it takes that is not installed, and how that is; "" where nothing is lacking."""
+        for module, package in self.modules:
+            if find_spec(module) is None:
+                return f"{package}: {_EXTRA}"
+        return _PANDOC if self.pandoc and not reads_asciidoc() else ""
+
+
+_SOUP: Final = ("bs4", "beautifulsoup4")
+_MARKDOWN: Final = (("markdown_it", "markdown-it-py"), _SOUP)
+
+KINDS: Final = {
+    ".txt": Kind(lambda content, code: Page("", (Section("", content),))),
+    ".md": Kind(read_markdown, modules=_MARKDOWN),
+    ".markdown": Kind(read_markdown, modules=_MARKDOWN),
+    ".mdx": Kind(partial(read_markdown, mdx=True), modules=_MARKDOWN),
+    ".html": Kind(read_html, modules=(_SOUP,)),
+    ".htm": Kind(read_html, modules=(_SOUP,)),
+    ".rst": Kind(read_rst, modules=(("docutils", "docutils"),)),
+    ".ipynb": Kind(read_notebook, modules=(*_MARKDOWN, ("nbformat", "nbformat"))),
+    ".docx": Kind(read_file=read_docx, modules=(("docx", "python-docx"),)),
+    ".pdf": Kind(read_file=lambda path, code: read_pdf(path), modules=(("pypdf", "pypdf"),)),
+    ".adoc": Kind(read_asciidoc, modules=(_SOUP,), pandoc=True),
+}
+
+
+def read_page(path: Path, code: CodeOption = "keep") -> Page:
+    """What a file of one of the `KINDS` holds.
+
+    Raises:
+        UnicodeDecodeError: it is a text, and not in UTF-8.
+        UnreadableError: it is not what its name says.
+    """
+    kind = KINDS[path.suffix.lower()]
+    content = "" if kind.read is None else path.read_text(encoding="utf-8-sig")
+    if "\0" in content:
+        raise UnreadableError
+    try:
+        if kind.read is not None:
+            return kind.read(content, code)
+        assert kind.read_file is not None
+        return kind.read_file(path, code)
+    except _BROKEN as error:
+        raise UnreadableError from error

@@ -1,0 +1,109 @@
+"""Markdown, also as documentation sites write it (MDX, front matter, admonitions)."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from typing import TYPE_CHECKING, Any, Final
+
+from hf_dense.data.readers.html import html_blocks
+from hf_dense.data.readers.page import Block, Code, CodeOption, Heading, Page, as_sentence, build_page, row_sentence
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+_FRONT: Final = re.compile(r"\A(---|\+\+\+)[ \t]*\n(.*?\n)??(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_MODULES: Final = re.compile(r"(import|export)\s|\{/\*")  # what a paragraph of MDX begins with that is no text
+_MARKS: Final = re.compile(r"^(\[![A-Za-z]+\]|:{3,}.*|!{3}\s.*|\([\w:.-]+\)=$)")  # of admonitions, of targets
+_ADMONITION: Final = re.compile(r"\{(admonition|attention|caution|danger|hint|important|note|seealso|tip|warning)\}")
+_OPTIONS: Final = re.compile(r"\A(?::[\w-]+:.*(?:\n|\Z))+")  # of a block of MyST
+_ROLE: Final = re.compile(r"\{[\w:+.-]+\}$")  # of MyST, before what it is about
+_ATTRIBUTES: Final = re.compile(r"\s*\{[#.:][^{}]*\}$")  # of a heading
+_KEPT: Final = ("text", "code_inline")
+
+
+def read_markdown(content: str, code: CodeOption, mdx: bool = False) -> Page:
+    """The page of a Markdown text; `title` and `description` of its front matter are read.
+
+    >>> read_markdown("# A *title*\\n\\nA [link](http://a).\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |\\n", "drop")
+    Page(title='A title', sections=(Section(path='', text='A link.\\n\\na: 1; b: 2.'),))
+    """
+    front, body = split_front_matter(content)
+    title, description = (_scalar(front.get(key)) for key in ("title", "description"))
+    blocks = [as_sentence(description)] if description else []
+    return build_page([*blocks, *markdown_blocks(body, mdx)], title, code)
+
+
+def split_front_matter(content: str) -> tuple[Mapping[str, Any], str]:
+    """What stands above a text between `---` (YAML) or `+++` (TOML), and the text.
+
+    >>> split_front_matter("---\\ntitle: A\\n---\\nText.")
+    ({'title': 'A'}, 'Text.')
+    """
+    import yaml
+
+    found = _FRONT.match(content)
+    if not found:
+        return {}, content
+    try:
+        values = tomllib.loads(found[2] or "") if found[1] == "+++" else yaml.safe_load(found[2] or "")
+    except (yaml.YAMLError, tomllib.TOMLDecodeError, ValueError, RecursionError):
+        return {}, content[found.end() :]
+    if values is not None and not isinstance(values, dict):
+        return {}, content  # a text between two rules
+    return values or {}, content[found.end() :]
+
+
+def _scalar(value: object) -> str:
+    """A text, number or date as text; "" for what else YAML may hold."""
+    return str(value).strip() if isinstance(value, str | int | float | date) else ""
+
+
+def markdown_blocks(content: str, mdx: bool = False) -> Iterator[Block]:
+    """What stands in a Markdown text, in order.
+
+    Args:
+        content: the text, without front matter.
+        mdx: whether its paragraphs may be imports and exports, which are left out.
+    """
+    from markdown_it import MarkdownIt
+
+    level, row, opened = 0, list[str](), ""
+    header: list[str] | None = None
+    for token in MarkdownIt("commonmark").enable("table").parse(content):
+        if token.type == "heading_open" and token.level == 0:
+            level = int(token.tag[1:])
+        elif token.type == "fence" and _ADMONITION.match(token.info):
+            yield from markdown_blocks(_OPTIONS.sub("", token.content), mdx)
+        elif token.type in ("fence", "code_block"):
+            yield Code(token.content)
+        elif token.type == "html_block":
+            yield from html_blocks(token.content)
+        elif token.type in ("table_open", "tr_open"):
+            header, row = None if token.type == "table_open" else header, []
+        elif token.type == "tr_close":
+            yield row_sentence(header, row) if header is not None else ""
+            header = row if header is None else header
+        elif token.type == "inline" and not (mdx and _MODULES.match(token.content)):
+            text = _text(token.children or ())
+            if opened in ("th_open", "td_open"):
+                row.append(text)
+            else:
+                yield Heading(level, _ATTRIBUTES.sub("", text)) if level else text
+            level = 0
+        opened = token.type
+
+
+def _text(children: Iterable[Token]) -> str:
+    """The words of a paragraph, without markup."""
+    parts: list[str] = []
+    for child in children:
+        if child.type == "code_inline" and parts:
+            parts[-1] = _ROLE.sub("", parts[-1])
+        if child.type in _KEPT:
+            parts.append(_MARKS.sub("", child.content) if child.type == "text" else child.content)
+        elif child.type in ("softbreak", "hardbreak") or child.content.lower().startswith("<br"):
+            parts.append(" ")
+    return "".join(parts)

@@ -1,0 +1,115 @@
+"""reStructuredText, by docutils, also with the roles and directives of Sphinx, which docutils does not know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from textwrap import dedent
+from typing import TYPE_CHECKING, Final
+
+from hf_dense.data.readers.page import Block, Code, CodeOption, Heading, Page, build_page, row_sentence
+
+if TYPE_CHECKING:
+    from docutils import nodes
+
+_SETTINGS: Final = {
+    "report_level": 5,
+    "halt_level": 6,
+    "file_insertion_enabled": False,
+    "raw_enabled": False,
+    "_disable_config": True,
+    "doctitle_xform": False,
+    "docinfo_xform": False,
+    "syntax_highlight": "none",
+    "smart_quotes": False,
+}
+_ROLE: Final = re.compile(r":[A-Za-z][\w:.+-]*:`(?P<target>[^`]*)`")
+_LINK: Final = re.compile(r"`([^`<]+?)\s*(?:<[^`>]*>)?`__?")
+_DIRECTIVE: Final = re.compile(r"\.\. (?P<name>[\w:.+-]+)::(?P<argument>[^\n]*)\n?(?P<body>.*)", re.DOTALL)
+_OPTIONS: Final = re.compile(r"\A(?:[ \t]*:[\w-]+:[^\n]*(?:\n|\Z))+")
+_NO_TEXT: Final = {"toctree", "index"}  # what these hold is for the builder
+_OF_CODE: Final = {"doctest", "ipython", "prompt", "testcode", "testoutput"}
+
+
+def read_rst(content: str, code: CodeOption) -> Page:
+    """The page of a reStructuredText; nothing is included from other files.
+
+    >>> page = read_rst("Guide\\n=====\\n\\nSee :ref:`here <x>`.\\n\\nUse\\n---\\n\\nRun::\\n\\n   go\\n", "keep")
+    >>> page.sections
+    (Section(path='', text='See here.'), Section(path='Use', text='Use.\\n\\nRun:\\n\\ngo'))
+    """
+    return build_page(_parsed(content, 1), code=code)
+
+
+def _parsed(content: str, level: int) -> Iterator[Block]:
+    from docutils.core import publish_doctree
+
+    return _blocks(publish_doctree(content, settings_overrides=_SETTINGS), level)
+
+
+def _blocks(node: nodes.Element, level: int) -> Iterator[Block]:
+    """What stands in a node; `level` counts the sections around it."""
+    from docutils import nodes
+
+    for child in node.children:
+        if isinstance(child, nodes.section):
+            yield from _blocks(child, level + 1)
+        elif isinstance(child, nodes.title):
+            yield Heading(level, _text(child)) if isinstance(node, nodes.section) else _text(child)
+        elif isinstance(child, nodes.literal_block | nodes.doctest_block):
+            yield Code(child.astext())
+        elif isinstance(child, nodes.table):
+            yield from _rows(child)
+        elif isinstance(child, nodes.field):
+            name, body = child.children
+            yield f"{_text(name)}: {_text(body)}" if body.astext().strip() else ""
+        elif isinstance(child, nodes.system_message):
+            yield from _unknown(child, level)
+        elif isinstance(child, nodes.TextElement):
+            yield "" if isinstance(child, nodes.Invisible | nodes.label) else _text(child)
+        elif isinstance(child, nodes.Element):
+            yield from _blocks(child, level)
+
+
+def _rows(table: nodes.table) -> Iterator[str]:
+    from docutils import nodes
+
+    header: list[str] = []
+    for row in table.findall(nodes.row):
+        cells = [_text(cell) for cell in row.children]
+        if isinstance(row.parent, nodes.thead):
+            header = cells
+        else:
+            yield row_sentence(header, cells)
+
+
+def _unknown(message: nodes.system_message, level: int) -> Iterator[Block]:
+    """What stands in a directive that docutils does not know: its argument and its body, read as text."""
+    from docutils import nodes
+
+    source = next(iter(message.findall(nodes.literal_block)), None)
+    found = _DIRECTIVE.match(source.astext()) if source is not None else None
+    if found is None or found["name"] in _NO_TEXT:
+        return
+    body = _OPTIONS.sub("", dedent(found["body"])).strip("\n")
+    if found["name"] in _OF_CODE:
+        yield Code(body)
+    elif body.strip():
+        yield found["argument"].strip()
+        yield from _parsed(dedent(body), level)
+
+
+def _text(node: nodes.Node) -> str:
+    """The words of a node, without the markup that docutils did not understand."""
+    text = _ROLE.sub(lambda role: _target(role["target"]), " ".join(node.astext().split()))
+    return _LINK.sub(r"\1", text)
+
+
+def _target(text: str) -> str:
+    """What is shown of a role's text.
+
+    >>> _target("text <target>"), _target("~package.Class"), _target("!name")
+    ('text', 'Class', 'name')
+    """
+    shown = text.rsplit(" <", 1)[0] if text.endswith(">") else text
+    return shown.rsplit(".", 1)[-1] if shown.startswith("~") else shown.removeprefix("!")

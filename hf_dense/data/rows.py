@@ -1,0 +1,120 @@
+"""Rows of tables in files, one after the other, in memory that does not grow."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Final
+
+from pyarrow import ArrowException
+from pyarrow.parquet import ParquetFile
+
+from hf_dense.errors import InputError
+
+TABLES: Final = (".jsonl", ".parquet", ".csv", ".tsv")
+MAX_BYTES: Final = 10_000_000  # of one row; books are below 5 million characters
+_LINES: Final = 1024  # rows of a Parquet file read at once
+
+Row = Mapping[str, Any]
+
+
+def read_rows(path: Path, kind: str, counts: Counter[str]) -> Iterator[Row]:
+    """The rows of a table.
+
+    Args:
+        path: the file, perhaps packed by gzip.
+        kind: one of `TABLES`.
+        counts: receives the number of rows left out, by reason: `broken UTF-8`, `too long`, `unreadable`.
+
+    Raises:
+        InputError: it is not of that kind.
+    """
+    readers = {".jsonl": _json_rows, ".csv": _csv_rows, ".tsv": _tsv_rows}
+    try:
+        yield from _parquet_rows(path) if kind == ".parquet" else readers[kind](path, counts)
+    except (ArrowException, OSError, EOFError, zlib.error) as error:
+        what = "a Parquet file" if kind == ".parquet" else "a file"
+        raise InputError(f"{path} is not {what} that can be read: {str(error).splitlines()[0]}") from error
+
+
+def _parquet_rows(path: Path) -> Iterator[Row]:
+    for batch in ParquetFile(path).iter_batches(batch_size=_LINES):
+        yield from batch.to_pylist()
+
+
+def _json_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
+    for line in _lines(path, counts):
+        try:
+            row = json.loads(line)
+        except (json.JSONDecodeError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            yield row
+        else:
+            counts["unreadable"] += 1
+
+
+def _csv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
+    csv.field_size_limit(min(MAX_BYTES, sys.maxsize))
+    with _open(path) as stream:
+        # Bytes that are no UTF-8 become surrogates, by which the row is found out.
+        text = (line.decode("utf-8", "surrogateescape") for line in stream)
+        rows = csv.DictReader(text, strict=True)
+        while True:
+            try:
+                yield next(rows)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                counts["too long" if "limit" in str(error) else "unreadable"] += 1
+
+
+def _tsv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
+    names: tuple[str, ...] | None = None
+    for line in _lines(path, counts):
+        fields = line.split("\t")
+        if names is None:
+            if fields == ["id", "text", "title"]:
+                names = ("id", "text", "title")
+                continue
+            names = {4: ("id", "url", "title", "text"), 2: ("id", "text")}.get(len(fields))
+            if names is None:
+                raise InputError(
+                    f"{path} has {len(fields)} columns; a .tsv file is MS MARCO's documents (4), its passages (2), "
+                    "or DPR's psgs_w100 with its header."
+                )
+        if len(fields) != len(names):
+            counts["unreadable"] += 1
+            continue
+        row = dict(zip(names, fields, strict=True))
+        if row["text"].startswith('"') and row["text"].endswith('"'):  # psgs_w100 quotes as CSV does
+            row["text"] = row["text"][1:-1].replace('""', '"')
+        yield row
+
+
+def _lines(path: Path, counts: Counter[str]) -> Iterator[str]:
+    """Lines of a UTF-8 file; none longer than `MAX_BYTES` is ever held."""
+    with _open(path) as stream:
+        while line := stream.readline(MAX_BYTES + 1):
+            if len(line) > MAX_BYTES and not line.endswith(b"\n"):
+                counts["too long"] += 1
+                while (rest := stream.readline(MAX_BYTES)) and not rest.endswith(b"\n"):
+                    pass
+                continue
+            try:
+                text = line.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                counts["broken UTF-8"] += 1
+                continue
+            if text.strip():
+                yield text
+
+
+def _open(path: Path) -> IO[bytes]:
+    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]

@@ -1,0 +1,261 @@
+"""What each reader finds in its kind of file: title, sections, tables as sentences, code as asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import docx
+import pytest
+
+from hf_dense.data.readers import asciidoc
+from hf_dense.data.readers.kinds import KINDS, read_page
+from hf_dense.data.readers.page import CodeOption, Heading, Page, UnreadableError, build_page
+
+MARKDOWN = """\
+# Guide
+
+Words *before* [all](http://a) sections
+in two lines.
+
+## Install: {#install}
+
+### On Linux
+
+Run it:
+
+```bash
+pip  install it
+```
+
+## Options
+
+| Option | Default |
+|---|---|
+| `--code` | keep<br>all |
+| other | |
+"""
+
+HTML = """\
+<html><title>Guide</title><nav><p>menu</p></nav><h1>Guide<a class="headerlink">¶</a></h1>
+<p>Words <i>before</i> all sections in <a href="x">two</a> lines.</p><script>no</script>
+<h2>Install:</h2><h3>On Linux</h3><p>Run it:</p><pre>pip  install it</pre>
+<h2>Options</h2><table><tr><th>Option</th><th>Default</th></tr>
+<tr><td><code>--code</code></td><td>keep<br>all</td></tr><tr><td>other</td><td></td></tr></table></html>
+"""
+
+RST = """\
+Guide
+=====
+
+Words *before* :ref:`all <a>` sections
+in two lines.
+
+Install:
+--------
+
+On Linux
+~~~~~~~~
+
+Run it::
+
+    pip  install it
+
+Options
+-------
+
+======== ========
+Option   Default
+======== ========
+--code   keep all
+other
+======== ========
+"""
+
+
+def notebook() -> str:
+    def cell(kind: str, source: str, **more: Any) -> dict[str, Any]:
+        return {"cell_type": kind, "id": str(len(source)), "metadata": {}, "source": source, **more}
+
+    before, code, after = (
+        MARKDOWN.partition("```bash\npip  install it\n```\n")[0],
+        "pip  install it",
+        MARKDOWN.split("```")[2],
+    )
+    output = {"output_type": "stream", "name": "stdout", "text": "what it gave"}
+    cells = [cell("markdown", before), cell("code", code, outputs=[output], execution_count=1), cell("markdown", after)]
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
+
+
+def write_docx(path: Path) -> None:
+    document = docx.Document()
+    document.add_heading("Guide", 0)
+    document.add_paragraph("Words before all sections in two lines.")
+    document.add_heading("Install:", 1)
+    document.add_heading("On Linux", 2)
+    document.add_paragraph("Run it:")
+    document.styles.add_style("Source Code", 1)
+    document.add_paragraph("pip  install it", style="Source Code")
+    document.add_heading("Options", 1)
+    table = document.add_table(3, 2)
+    values = ["Option", "Default", "--code", "keep all", "other", ""]
+    for cell, value in zip((cell for row in table.rows for cell in row.cells), values, strict=True):
+        cell.text = value
+    document.save(str(path))
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "guide.md": lambda path: path.write_text(MARKDOWN),
+    "guide.markdown": lambda path: path.write_text(MARKDOWN.replace("\n", "\r\n"), newline=""),
+    "guide.mdx": lambda path: path.write_text(
+        f"import A from './a'\n\nexport const b = 1\n\n{MARKDOWN}\n\n{{/* no */}}\n"
+    ),
+    "guide.html": lambda path: path.write_text(HTML),
+    "guide.rst": lambda path: path.write_text(RST),
+    "guide.ipynb": lambda path: path.write_text(notebook()),
+    "guide.docx": write_docx,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_kind_says_the_same(tmp_path: Path, name: str) -> None:
+    WRITERS[name](tmp_path / name)
+    page = read_page(tmp_path / name)
+    assert page.title == "Guide"
+    assert [(section.path, section.text.split("\n\n")) for section in page.sections] == [
+        ("", ["Words before all sections in two lines."]),
+        ("Install: > On Linux", ["Install.", "On Linux.", "Run it:", "pip install it"]),
+        ("Options", ["Options.", "Option: --code; Default: keep all.", "Option: other."]),
+    ]
+    assert "pip" not in str(read_page(tmp_path / name, "drop").sections)
+    assert "\n\n``` pip install it ```" in read_page(tmp_path / name, "fence").sections[1].text
+
+
+def markdown(content: str, code: CodeOption = "keep") -> Page:
+    reader = KINDS[".md"].read
+    assert reader is not None
+    return reader(content, code)
+
+
+@pytest.mark.parametrize(
+    ("front", "title", "text"),
+    [
+        ("---\ntitle: The guide\ndescription: What it is\n---\n# Guide\n\n", "The guide", "What it is.\n\nWords."),
+        ("---\ntitle: 2026-01-02\n---\n# Guide\n\n", "2026-01-02", "Guide.\n\nWords."),
+        ("+++\ntitle = 'Hugo'\n+++\n", "Hugo", "Words."),
+        ("---\ntitle: [unclosed\n---\n# Guide\n\n", "Guide", "Words."),
+        ("---\ntitle: [a, b]\n---\n", "", "Words."),
+        ("---\ntitle: !!python/name:os.system\n---\n", "", "Words."),
+        ("***\nnot front matter\n***\n\n", "", "not front matter\n\nWords."),
+    ],
+)
+def test_front_matter(front: str, title: str, text: str) -> None:
+    page = markdown(f"{front}Words.\n")
+    assert (page.title, "\n\n".join(section.text for section in page.sections)) == (title, text)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (":::tip Title\n\nA tip.\n\n:::\n", "A tip."),
+        ("> [!NOTE]\n> A note.\n", "A note."),
+        ("```{note}\n:class: x\nA note.\n```\n", "A note."),
+        ("(target)=\nSee {class}`Name`, <b>bold</b>.\n", "See Name, bold."),
+        ("<details><summary>More</summary>\n<p>Hidden.</p></details>\n", "More\n\nHidden."),
+        ("- one\n- two\n\n  > # quoted\n", "one\n\ntwo\n\nquoted"),
+    ],
+)
+def test_what_sites_write_in_markdown(content: str, text: str) -> None:
+    assert "\n\n".join(section.text for section in markdown(content).sections) == text
+
+
+def test_rst_knows_sphinx_and_reads_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("SECRET words")
+    (tmp_path / "a.rst").write_text(
+        f"""\
+.. toctree::
+   :maxdepth: 2
+
+   elsewhere
+
+.. py:function:: name(argument)
+   :noindex:
+
+   Does :class:`~a.b.C` and `a link <http://x>`__, not |this|.
+
+   .. versionadded:: 3.1
+
+      Inside of it.
+
+.. include:: {tmp_path}/secret.txt
+.. raw:: html
+   :file: {tmp_path}/secret.txt
+.. csv-table::
+   :file: {tmp_path}/secret.txt
+"""
+    )
+    [section] = read_page(tmp_path / "a.rst").sections
+    assert section.text == "name(argument)\n\nDoes C and a link, not |this|.\n\n3.1\n\nInside of it."
+
+
+def test_the_first_heading_is_the_title_where_none_is_its_equal() -> None:
+    assert build_page([Heading(2, "A"), "x", Heading(2, "B"), "y"]).title == ""
+    assert build_page(["x", Heading(2, "Usage"), "y"]).title == ""
+    assert build_page(["x", Heading(1, "Guide"), "y"]).title == "Guide"
+    assert build_page(["x", Heading(1, "Install"), "y"], "Guide").sections[1].path == "Install"
+    assert build_page(["x", Heading(1, "Install"), "y"], "Install - Foo").sections[0].text == "x\n\ny"
+    long = build_page([Heading(1, "no heading " * 20), "x"])
+    assert (long.title, long.sections[0].path) == ("", "")
+    assert build_page([Heading(1, "A"), Heading(2, "nothing under it")]).sections == ()
+
+
+@pytest.mark.parametrize("kind", [".md", ".html", ".rst"])
+def test_deep_nesting_ends(kind: str) -> None:
+    content = {
+        ".md": "> " * 3000 + "\n\n" + "*a " * 5000 + "words",
+        ".html": "<div>" * 500 + "words",
+        ".rst": "".join("   " * depth + ".. foo:: a\n\n" for depth in range(60)) + "   " * 60 + "words\n",
+    }
+    reader = KINDS[kind].read
+    assert reader is not None
+    assert "words" in str(reader(content[kind], "keep"))
+
+
+@pytest.mark.parametrize("kind", [".docx", ".ipynb", ".pdf", ".html"])
+def test_a_file_that_is_not_what_its_name_says(tmp_path: Path, kind: str) -> None:
+    for number, content in enumerate((b"PK\x03\x04 cut off", b"{}", b"[1, 2", b"%PDF-1.4 no")):
+        path = tmp_path / f"{number}{kind}"
+        path.write_bytes(content)
+        with pytest.raises(UnreadableError):
+            read_page(path)
+
+
+def test_a_document_that_grows_when_it_is_unpacked_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_docx(tmp_path / "bomb.docx")
+    monkeypatch.setattr("hf_dense.data.readers.docx._MOST", 10_000)
+    with pytest.raises(UnreadableError):
+        read_page(tmp_path / "bomb.docx")
+
+
+def test_asciidoc_goes_through_pandoc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = "<title>Guide</title><p>Words.</p><h1>Install</h1><p>Run it.</p>"
+    pandoc = tmp_path / "bin" / "pandoc"
+    pandoc.parent.mkdir()
+    pandoc.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = --list-input-formats ]; then echo asciidoc; exit; fi\n'
+        f"if grep -q include; then exit 99; else printf '{page}'; fi\n"
+    )
+    pandoc.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{pandoc.parent}:/usr/bin:/bin")
+    asciidoc.reads_asciidoc.cache_clear()
+    assert KINDS[".adoc"].lacks() == ""
+    (tmp_path / "a.adoc").write_text("= Guide\n\ninclude::/etc/passwd[]\n")
+    found = read_page(tmp_path / "a.adoc")
+    assert (found.title, [section.path for section in found.sections]) == ("Guide", ["", "Install"])
+    asciidoc.reads_asciidoc.cache_clear()
+    monkeypatch.setenv("PATH", "")
+    assert "pandoc" in KINDS[".adoc"].lacks()
+    asciidoc.reads_asciidoc.cache_clear()
