@@ -45,6 +45,9 @@ def test_sections_make_it_a_pipeline(data: Path, tmp_path: Path, capsys: pytest.
     words = [*configs, *given, "--out", str(tmp_path / "run")]
     assert "split 'train' is trained on; measure on another" in mistake([*words, "--measure_on", "train"], capsys)
     assert "split 'later'" in mistake([*words, "--measure_on", "later"], capsys)
+    (data / "qrels" / "later.tsv").write_text("query-id\tcorpus-id\tscore\n")
+    assert "No query of split 'later'" in mistake([*words, "--measure_on", "later"], capsys)
+    (data / "qrels" / "later.tsv").unlink()
     assert "--lists is of one training" in mistake([*words, "--lists", "x"], capsys)
     assert "--max_steps is of one training" in mistake([*words, "--max_steps", "3"], capsys)
     assert "no collection nowhere" in mistake([*words, "--measure_on", "test", "--keep", "nowhere"], capsys)
