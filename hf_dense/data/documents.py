@@ -26,7 +26,7 @@ _IDS: Final = ("id", "_id", "docid", "doc_id", "document_id", "pid")
 _TITLES: Final = ("title", "name")
 _TEXTS: Final = ("text", "contents", "content", "body", "passage", "paragraphs")
 _KNOWN: Final = ", ".join((*KINDS, *TABLES))
-_PACKED: Final = (".pdf", ".docx")  # kinds whose files hold more than their text
+_PACKED: Final = (".pdf", ".docx", ".ipynb")  # kinds whose files hold more than their text
 _ORDINARY: Final = re.compile(r"\.[a-z][a-z0-9]{0,7}")  # suffixes that are counted by name
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a letter, which cannot be written
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from warnings import catch_warnings
 
 from hf_dense.data.readers.markdown import markdown_blocks
 from hf_dense.data.readers.page import Block, Code, CodeOption, Page, UnreadableError, build_page
@@ -18,7 +19,8 @@ def read_notebook(content: str, code: CodeOption) -> Page:
     import nbformat
 
     try:
-        notebook: Any = nbformat.reads(content, as_version=4)
+        with catch_warnings(action="ignore", category=nbformat.warnings.MissingIDFieldWarning):
+            notebook: Any = nbformat.reads(content, as_version=4)
     except nbformat.ValidationError as error:
         raise UnreadableError from error
     return build_page(_blocks(notebook), code=code)
