@@ -16,11 +16,12 @@ from tqdm.auto import tqdm
 
 from hf_dense.data.labels import Labels
 from hf_dense.data.queries.collected import Collected
-from hf_dense.data.queries.generated import Generating, Writer, open_writer, queries_of
+from hf_dense.data.queries.generating import Generating
 from hf_dense.data.queries.headings import HeadingQueries
 from hf_dense.data.queries.neighbours import NeighbourQueries
 from hf_dense.data.queries.passages import Changes, Document, Passages, Query
 from hf_dense.data.queries.sentences import SentenceQueries, word_frequency
+from hf_dense.data.queries.writers import Writer, open_writer, queries_of
 from hf_dense.data.splits import Shares, parse_shares
 from hf_dense.data.supervision import write_collection
 from hf_dense.errors import InputError
@@ -157,6 +158,9 @@ def _generate(made: _Made, writer: Writer, pieces: Path) -> None:
     written = writer.write(Dataset.from_dict({"title": titles, "text": texts}), pieces)
     for number, (document, at) in enumerate(made.chosen):
         for style, text in queries_of(written, number):
+            if text.casefold() == document.title.casefold():
+                made.counts["left out: the title"] += 1
+                continue
             made.collected.add(document, Query(f"generated:{style}".rstrip(":"), text, at, {at: 1}))
     made.counts += writer.counts
 

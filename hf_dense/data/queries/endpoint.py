@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from threading import Event, Lock
+from dataclasses import dataclass
+from threading import Event
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,6 +14,7 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError, InferenceTimeoutError, OfflineModeIsEnabled
 from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # for those who build on it, by its own word
 
+from hf_dense.data.queries.answers import Answer
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_values
 from hf_dense.storage.places import Source
@@ -23,7 +22,7 @@ from hf_dense.storage.places import Source
 _TRIES: Final = 6  # of a request
 _PAUSE: Final = 1.0  # seconds before the second try; twice as long before every further one
 _LONGEST: Final = 60.0  # seconds of a pause that the endpoint asks for
-_TIMEOUT: Final = 120.0  # seconds that an answer may take
+_TIMEOUT: Final = 300.0  # seconds that an answer may take
 _HUGGING_FACE: Final = ("huggingface.co", "huggingface.cloud")
 _SHOWN: Final = 200  # characters of what an endpoint says of an error
 _MILLION: Final = 1_000_000
@@ -90,15 +89,6 @@ class Endpoint:
         return os.environ.get("HF_TOKEN" if hugging_face else "OPENAI_API_KEY", "").strip() or None
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What an endpoint wrote, and the tokens that it counted (0 where it counts none)."""
-
-    text: str
-    read: int = 0
-    written: int = 0
-
-
 class ChatClient:
     """Asks an endpoint, from several threads, and asks again where it is busy or fails for the moment.
 
@@ -123,9 +113,11 @@ class ChatClient:
         """The answer to a prompt.
 
         Raises:
-            InputError: there is none after several tries, or what is asked is refused.
+            InputError: there is none after several tries, or what is asked is refused, or no more is to be asked.
         """
-        said = "it was stopped"
+        if self.stopped.is_set():
+            raise InputError(f"The endpoint {self.endpoint.url} is asked no more.")
+        said = ""
         for number in range(_TRIES):
             try:
                 return self._ask(prompt, seed)
@@ -160,9 +152,9 @@ class ChatClient:
         text, usage = found.choices[0].message.content, found.usage
         if not isinstance(text, str | None):
             raise TypeError("no text")
-        return (
-            Answer(text or "", int(usage.prompt_tokens), int(usage.completion_tokens)) if usage else Answer(text or "")
-        )
+        if usage is None:
+            return Answer(text or "")
+        return Answer(text or "", int(usage.prompt_tokens or 0), int(usage.completion_tokens or 0))
 
     def _refusal(self, error: HfHubHTTPError) -> InputError:
         """Why asking again would not help."""
@@ -179,43 +171,6 @@ class ChatClient:
         if key := self.endpoint.key():
             said = said.replace(key, "...")
         return f"{error.response.status_code} {said[:_SHOWN]}".strip()
-
-
-class Answers:
-    """Answers in a file, each written when it comes, so that a run that is killed pays for none of them twice.
-
-    Args:
-        file: one JSON object a line; a line that was cut off is dropped.
-
-    Attributes:
-        found: by what was asked.
-        tokens: read and written, of all answers.
-    """
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.found: dict[str, Answer] = {}
-        self.tokens = (0, 0)
-        self._lock = Lock()
-        if file.exists():
-            whole = file.read_bytes()
-            whole = whole[: whole.rfind(b"\n") + 1]
-            file.write_bytes(whole)
-            for line in whole.decode("utf-8").splitlines():
-                row = json.loads(line)
-                self._add(row.pop("key"), Answer(**row))
-
-    def keep(self, key: str, answer: Answer) -> None:
-        """Write an answer down."""
-        line = json.dumps({"key": key, **asdict(answer)}) + "\n"
-        with self._lock:
-            with self.file.open("a", encoding="utf-8") as stream:
-                stream.write(line)
-            self._add(key, answer)
-
-    def _add(self, key: str, answer: Answer) -> None:
-        self.found[key] = answer
-        self.tokens = self.tokens[0] + answer.read, self.tokens[1] + answer.written
 
 
 def _asked_pause(headers: Mapping[str, Any]) -> float:

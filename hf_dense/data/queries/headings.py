@@ -95,7 +95,8 @@ def without(text: str, heading: str) -> str:
     if key not in text.casefold():
         return text
     after = text[len(heading) :].lstrip(_EDGES)
-    if text.casefold().startswith(key) and not after[:1].islower():  # a heading, not the beginning of a sentence
+    begins = after[:1].isalnum() and not after[:1].islower()
+    if text.casefold().startswith(key) and begins:  # a heading, and no part of the sentence
         text = after
     return " ".join(sentence for sentence in split_sentences(text) if key not in sentence.casefold())
 

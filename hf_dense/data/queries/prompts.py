@@ -23,8 +23,8 @@ _MARKER: Final = re.compile(r"^(?:[-*•#>]+|\d+[.)])\s+")
 _LABEL: Final = re.compile(r"^(?:search )?(?:question|quer(?:y|ies)|keywords?|title)\s*:\s*", re.IGNORECASE)
 # What speaks of the text, or to its reader, is no query for those who have not seen it.
 _ABOUT_TEXT: Final = re.compile(
-    r"\b(?:this|the (?:given|above|provided)) (?:text|passage|article|question|query)\b|\bthe passage\b|^the text\b"
-    r"|\bas an ai\b|^(?:i'm|i am) (?:ready|sorry)\b",
+    r"\b(?:this|the (?:given|above|provided)) (?:text|passage|article|question|query)\b|\bthe passage\b"
+    r"|^the text\b|^text:|\b(?:of|in|by|from|to) the text\W*$|\bas an ai\b|^(?:i'm|i am) (?:ready|sorry)\b",
     re.IGNORECASE,
 )
 _QUOTES: Final = "\"'`*“”„«»\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK} "

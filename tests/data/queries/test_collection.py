@@ -20,7 +20,7 @@ from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.queries import endpoint
 from hf_dense.data.queries.collection import build_queries
 from hf_dense.data.queries.endpoint import Endpoint
-from hf_dense.data.queries.generated import Generating
+from hf_dense.data.queries.generating import Generating
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import load_lists
 

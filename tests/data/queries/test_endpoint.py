@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from tiny_chat_server import ChatServer, Failure, chat_server, completion, question_about
 
 from hf_dense.data.queries import endpoint
-from hf_dense.data.queries.endpoint import Answer, Answers, ChatClient, Endpoint
+from hf_dense.data.queries.answers import Answer, Answers
+from hf_dense.data.queries.endpoint import ChatClient, Endpoint
 from hf_dense.errors import InputError
 
 KEY = "sk-secret"
@@ -118,8 +120,10 @@ def test_a_client_that_is_stopped_does_not_wait(server: ChatServer, monkeypatch:
     monkeypatch.setattr(endpoint, "_PAUSE", 1000.0)
     server.failures = [Failure(500)] * 10
     asking = client(server)
-    asking.stopped.set()
-    with pytest.raises(InputError):
+    threading.Timer(0.2, asking.stopped.set).start()
+    with pytest.raises(InputError, match="500"):
+        asking.ask("about", seed=7)
+    with pytest.raises(InputError, match="is asked no more"):
         asking.ask("about", seed=7)
     assert len(server.asked) == 1
 

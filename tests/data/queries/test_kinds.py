@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hf_dense.data.queries.collected import Collected
-from hf_dense.data.queries.headings import HeadingQueries, clean_heading
+from hf_dense.data.queries.headings import HeadingQueries, clean_heading, without
 from hf_dense.data.queries.neighbours import NeighbourQueries
 from hf_dense.data.queries.passages import Document, Passages, Query
 from hf_dense.data.queries.prompts import query_of
@@ -72,6 +72,20 @@ def test_what_repeats_a_heading_is_taken_out(tmp_path: Path) -> None:
     much = document(["Parallel printing is good. Parallel printing is fast. We print on."], (), "Parallel printing")
     assert headings(tmp_path, much) == [[]]
     assert much.texts[0].startswith("Parallel printing is good."), "a heading that makes no query changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Parallel printing We print.", "We print."),
+        ("PARALLEL PRINTING: 3 pages.", "3 pages."),
+        ("Parallel printing is fast. We print.", "We print."),
+        ("Parallel printing (PP) is fast. We print.", "We print."),
+        ("Parallel prints. We print.", "Parallel prints. We print."),
+    ],
+)
+def test_a_heading_at_the_head_and_one_in_a_sentence(text: str, left: str) -> None:
+    assert without(text, "Parallel printing") == left
 
 
 def test_only_sections_with_a_chosen_passage_make_queries(tmp_path: Path) -> None:
@@ -228,6 +242,8 @@ def test_documents_in_pieces_are_put_in_order(tmp_path: Path) -> None:
         ("- „Was ist es?“", "Was ist es?"),
         ("Here you are:", ""),
         ("What is this text about?", ""),
+        ("What is its purpose in the context of the text?", ""),
+        ("How do I select all the text?", "How do I select all the text?"),
         ("How is the text of a label set?", "How is the text of a label set?"),
         ("", ""),
     ],
