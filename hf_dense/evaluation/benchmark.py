@@ -138,9 +138,10 @@ class _Table:
         except Exception as error:
             if not isinstance(error, InputError):
                 logger.exception("%s failed on %s", rows[0], title)
-            for row in rows:
-                failed = self.passed_over if row in self.baselines else self.failed
-                failed[f"{row} on {title}"] = str(error) or type(error).__name__
+            reason, asked = str(error) or type(error).__name__, [row for row in rows if row not in self.baselines]
+            self.failed |= {f"{row} on {title}": reason for row in asked}
+            if not asked:
+                self.passed_over |= {f"{row} on {title}": reason for row in rows}
             return None
 
     def measure(self, name: str, title: str, model: str | Path, protocol: Protocol) -> bool:

@@ -123,7 +123,8 @@ def _assemble(
     check_fit(tokenizer, encoder.config, model, length, pooling)
     with tempfile.TemporaryDirectory() as scratch:
         transformer = as_module(encoder, tokenizer, Path(scratch), length)
-    modules: list[nn.Module] = [transformer, Pooling(transformer.get_embedding_dimension(), pooling_mode=pooling)]
+    width = transformer.get_embedding_dimension()
+    modules: list[nn.Module] = [transformer, Pooling(width, pooling_mode=pooling.split("+"))]
     if settings.normalize:
         modules.append(Normalize())
     retriever = SentenceTransformer(

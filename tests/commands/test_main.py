@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from tiny_retriever import write_dataset, write_retriever
 
 from hf_dense import __version__
 from hf_dense.commands.main import VERBS, build_parser, load_verb, main
+from hf_dense.commands.output import command_line
 
 HEAVY = ("torch", "transformers", "datasets", "sentence_transformers", "numpy", "accelerate")
 HELP = """
@@ -119,3 +121,9 @@ def test_a_verb_is_needed_and_flags_are_known(capsys: pytest.CaptureFixture[str]
             main(words)
         assert stopped.value.code == 2
         assert message in capsys.readouterr().err
+
+
+def test_the_command_of_a_manifest_holds_no_token() -> None:
+    words = ["pretrain", "--hub_token", "hf_secret", "--hub_token=hf_secret", "--out", "a b"]
+    shown = command_line(argparse.Namespace(words=words))
+    assert shown == "hf-dense pretrain --hub_token ... --hub_token=... --out 'a b'"

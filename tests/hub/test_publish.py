@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from huggingface_hub import DatasetCard, HfApi, ModelCard, constants
-from tiny_retriever import write_dataset, write_embedder, write_encoder, write_retriever
+from tiny_retriever import tiny_config, write_dataset, write_embedder, write_encoder, write_retriever
 
-from hf_dense import InputError
+from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.commands.main import main
 from hf_dense.data.collections import training_pairs
 from hf_dense.evaluation.result import RetrievalResult
@@ -140,6 +140,22 @@ def write_documents(root: Path) -> Path:
     (root / "documents").mkdir()
     (root / "documents" / "a.md").write_text("# A\n\nSome words are here, and more of them are there.\n")
     return root / "documents"
+
+
+def test_of_a_pre_training_the_states_of_the_run_stay_here(hub_here: HfApi, tmp_path: Path) -> None:
+    """Arguments that a Trainer keeps hold the token of its user."""
+    (tmp_path / "run").mkdir()
+    with Output(tmp_path / "run").occupy("pre-training", {"method": "retromae"}, claims=["*"]) as work:
+        RetroMAEForPreTraining(RetroMAEConfig(backbone_config=tiny_config())).save_pretrained(work.path)
+        for name in ("training_args.bin", "checkpoint-2/optimizer.pt", "runs/x/events", "trainer_state.json"):
+            (work.path / name).parent.mkdir(parents=True, exist_ok=True)
+            (work.path / name).write_text("{}")
+        work.complete()
+    publish(work.path, "someone/retromae")
+    files = hub_here.list_repo_files("someone/retromae")
+    assert {"config.json", "model.safetensors", "modeling_retromae.py", "trainer_state.json", "README.md"} <= set(files)
+    assert not [name for name in files if name.startswith(("training_args", "checkpoint", "runs", ".hf_dense"))]
+    assert "retromae" in card_of(hub_here, "someone/retromae").data.tags
 
 
 def test_a_card_that_somebody_wrote_is_kept(hub_here: HfApi, tmp_path: Path) -> None:
