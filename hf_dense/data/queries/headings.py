@@ -19,7 +19,9 @@ _NUMBER: Final = re.compile(
     re.IGNORECASE,
 )
 _MARKS: Final = re.compile(r"[`*#¶]+")
-_EDGES: Final = " .:;,-\N{EN DASH}\N{EM DASH}"  # what stands between a heading and what follows it
+_DASHES: Final = "-\N{EN DASH}\N{EM DASH}"
+_EDGES: Final = f" .:;,{_DASHES}"  # of a heading
+_BETWEEN: Final = re.compile(rf"^[ .:;,]*(?:[{_DASHES}] )?")  # a heading and what follows it
 _ALONE: Final = 3  # words of a heading that says by itself what stands under it
 _FEWEST: Final = 2  # words of a query
 _LETTERS: Final = 0.6  # share of letters
@@ -48,23 +50,24 @@ class HeadingQueries:
         if not chosen:
             return []
         title = clean_heading(document.title)
-        made = [self._make(document, title, document.left)] if self._says_something(title) else []
+        made = [self._make(document, title, document.title, document.left)] if self._says_something(title) else []
         for section in dict.fromkeys(document.sections[at] for at in chosen):
-            heading = clean_heading(section.split(SEPARATOR)[-1])
+            written = section.split(SEPARATOR)[-1]
+            heading = clean_heading(written)
             if self._says_something(heading):
                 within = (section, section + SEPARATOR)
                 under = [at for at in document.left if f"{document.sections[at]}{SEPARATOR}".startswith(within[1])]
-                made.append(self._make(document, _with_title(heading, title), under))
+                made.append(self._make(document, _with_title(heading, title), written, under))
         return [query for query in made if query]
 
     def _says_something(self, heading: str) -> bool:
         return letter_share(heading) >= _LETTERS and self.frequency[heading.casefold()] <= self.most
 
-    def _make(self, document: Document, text: str, under: Sequence[int]) -> Query | None:
-        """The query for some passages, what repeats it taken out of them; None where too much of them repeats it."""
+    def _make(self, document: Document, text: str, heading: str, under: Sequence[int]) -> Query | None:
+        """The query for passages under a heading, what repeats it taken out of them; None where too much repeats it."""
         if len(text.split()) < _FEWEST:
             return None
-        left = [without(document.texts[at], text) for at in under]
+        left = [without(beheaded(document.texts[at], heading), text) for at in under]
         words = [count_words(found) for found in left]
         if min(words) < MIN_WORDS or sum(words) < (1 - _TAKEN) * sum(count_words(document.texts[at]) for at in under):
             return None
@@ -85,6 +88,21 @@ def clean_heading(heading: str) -> str:
     return _NUMBER.sub("", plain).strip(_EDGES)
 
 
+def beheaded(text: str, heading: str) -> str:
+    """A text without the heading that it begins with, as it is written or cleaned; but not where a sentence goes on.
+
+    >>> beheaded("2. Tabs: Use none.", "2. Tabs"), beheaded("Tabs are bad.", "Tabs")
+    ('Use none.', 'Tabs are bad.')
+    """
+    for known in (heading, clean_heading(heading)):
+        after = text[len(known) :]
+        ended, after = after[:1] in ".:", _BETWEEN.sub("", after)
+        new = after[:1].isalnum() and not after[:1].islower()
+        if known and (ended or new) and text.casefold().startswith(known.casefold()):
+            return after
+    return text
+
+
 def without(text: str, heading: str) -> str:
     """A text without a heading at its beginning, and without the sentences that hold it.
 
@@ -94,10 +112,7 @@ def without(text: str, heading: str) -> str:
     key = heading.casefold()
     if key not in text.casefold():
         return text
-    after = text[len(heading) :].lstrip(_EDGES)
-    begins = after[:1].isalnum() and not after[:1].islower()
-    if text.casefold().startswith(key) and begins:  # a heading, and no part of the sentence
-        text = after
+    text = beheaded(text, heading)
     return " ".join(sentence for sentence in split_sentences(text) if key not in sentence.casefold())
 
 

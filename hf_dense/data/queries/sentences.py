@@ -32,7 +32,8 @@ _DEPENDENT: Final = re.compile(
     r"|note|see|for (?:example|instance|this|that|these)|in (?:this|that|these|those|such|addition|contrast|particular|"
     r"other words|fact|our)|as (?:a result|such|above|before)|on the other|with that|if so|because"
     r"|the (?:same|other|first|second|third|next|last|previous)|an? (?:earlier|other|similar|further))\b"
-    r"|\b(?:this|these|those|above|below|following|aforementioned|former|latter)\b|:$",
+    r"|\b(?:this|these|those|above|below|following|aforementioned|former|latter)\b|:$"
+    r"|: [^;]*; [^;:]*: ",  # a row of a table
     re.IGNORECASE,
 )
 

@@ -74,9 +74,18 @@ def test_what_repeats_a_heading_is_taken_out(tmp_path: Path) -> None:
     assert much.texts[0].startswith("Parallel printing is good."), "a heading that makes no query changes nothing"
 
 
+def test_a_heading_is_taken_from_the_head_of_its_passages(tmp_path: Path) -> None:
+    one = document([f"2. Install. {FILLER}", f"{FILLER} Install."], ["2. Install", "2. Install"], "Parallel printing")
+    (made,) = headings(tmp_path, one)
+    assert [query.text for query in made] == ["Parallel printing", "Parallel printing: Install"]
+    assert one.texts == [FILLER, f"{FILLER} Install."]
+
+
 @pytest.mark.parametrize(
     ("text", "left"),
     [
+        ("Parallel printing. --print prints.", "--print prints."),
+        ("Parallel printing - We print.", "We print."),
         ("Parallel printing We print.", "We print."),
         ("PARALLEL PRINTING: 3 pages.", "3 pages."),
         ("Parallel printing is fast. We print.", "We print."),
@@ -133,6 +142,7 @@ def test_a_sentence_with_a_rare_word_leaves_its_passage() -> None:
         f"{FILLER} They saw zebras come to the water. As shown above zebras drink much water.",  # of those before them
         f"{FILLER} Zebras drink water.",  # short
         f"{FILLER} In the evening zebras come to the water",  # no sentence
+        f"{FILLER} Name: zebras; kind: animals that drink; where: in the evening.",  # a row of a table
         f"{FILLER} zebras(x=1); y[0] -> z{{1, 2}}; {{'a': 3, 4: [5, 6]}} + 7 * 8.",  # code
         f"{FILLER} The zebras come to the water. {FILLER} The zebras come to the water.",  # it would stand there still
     ],
