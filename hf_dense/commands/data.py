@@ -371,7 +371,7 @@ def _add_queries(parser: argparse.ArgumentParser) -> None:
 def _queries(arguments: argparse.Namespace) -> None:
     from hf_dense.data.queries.collection import build_queries
     from hf_dense.data.queries.endpoint import Endpoint
-    from hf_dense.data.queries.generated import Generating
+    from hf_dense.data.queries.generating import Generating
     from hf_dense.data.queries.prompts import STYLES
     from hf_dense.errors import InputError
 
