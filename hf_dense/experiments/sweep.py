@@ -28,7 +28,8 @@ from hf_dense.experiments.sweep_plan import Run, given_mapping, plan_sweep, show
 from hf_dense.experiments.sweep_results import Row, make_rows, write_rows
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
 from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer
-from hf_dense.hub.retrievers import check_fit
+from hf_dense.hub.retriever_settings import DEFAULTS, RetrieverSettings, own_settings
+from hf_dense.hub.retrievers import assemble, check_fit
 from hf_dense.pretraining.pretrain import PretrainingOptions
 from hf_dense.storage.fingerprints import fingerprint_tokenizer, fingerprint_values, fingerprint_weights
 from hf_dense.storage.manifest import COMPLETE, Manifest
@@ -63,7 +64,7 @@ def run_sweep(options: SweepOptions, command: Sequence[str] = ()) -> list[Row]:
         out = Output(work.path, options.overwrite)
         if options.model and not options.backbone:
             for seed in options.seeds:
-                _untrained_like(options.model, seed, out.at(f"untrained-seed{seed}"))
+                _untrained_like(options.model, seed, out.at(f"untrained-seed{seed}"), options.max_length)
         elif not options.backbone:
             shared_tokenizer(some, out.at(f"tokenizer-{some.vocabulary}"))
         results: dict[str, VariantResult] = {}
@@ -130,18 +131,25 @@ def _encoder_source(name: str) -> Source:
     return Source(name, fingerprint_values({"weights": weights, "tokenizer": tokenizer}))
 
 
-def _untrained_like(model: str, seed: int, output: Output) -> None:
-    """Write an encoder of the same shape with random weights, and the tokenizer."""
-    config, tokenizer = load_encoder(model).config, load_tokenizer(model)
+def _untrained_like(model: str, seed: int, output: Output, max_length: int) -> None:
+    """Write an encoder of the same shape with random weights, and the tokenizer; pooled as the model is."""
+    config, tokenizer, own = load_encoder(model).config, load_tokenizer(model), own_settings(model)
     settings = {"configuration": fingerprint_values(config.to_diff_dict())}
+    pooled = own.pooling not in (None, "cls")  # which an encoder alone does not say
+    if pooled:
+        settings |= {"pooling": str(own.pooling)}
     sources = {"tokenizer": Source(model, fingerprint_tokenizer(tokenizer))}
     with output.stage("encoder", settings, sources, seed=seed) as work:
         if not work.done:
             set_seed(seed)
             untrained = AutoModel.from_config(config)
             drop_pooler(untrained)
-            untrained.save_pretrained(work.result)
-            tokenizer.save_pretrained(work.result)
+            if pooled:
+                chosen = DEFAULTS.updated(own).updated(RetrieverSettings(max_length=max_length))
+                assemble(untrained, tokenizer, chosen, model).save_pretrained(str(work.result), create_model_card=False)
+            else:
+                untrained.save_pretrained(work.result)
+                tokenizer.save_pretrained(work.result)
 
 
 def _is_done(out: Output, name: str, run: Run) -> bool:

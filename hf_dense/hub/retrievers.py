@@ -55,7 +55,7 @@ def build_retriever(model: str | Path, given: RetrieverSettings = _NOTHING) -> S
     else:
         tokenizer, encoder = load_tokenizer(model), load_encoder(model)
         own = checkpoint_settings(load_config(model) or encoder.config, tokenizer)
-        retriever = _assemble(encoder, tokenizer, DEFAULTS.updated(own).updated(given), model)
+        retriever = assemble(encoder, tokenizer, DEFAULTS.updated(own).updated(given), model)
     for change in own.changes(given):
         logger.warning("%s: %s, which is its own.", model, change)
     return retriever
@@ -113,10 +113,20 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfi
         )
 
 
-def _assemble(
+def assemble(
     encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: RetrieverSettings, model: str | Path
 ) -> SentenceTransformer:
-    """An encoder with pooling, and a norm where the settings have one."""
+    """An encoder with pooling, and a norm where the settings have one.
+
+    Args:
+        encoder: of transformers.
+        tokenizer: of the encoder.
+        settings: all of them.
+        model: what both are of, for errors.
+
+    Raises:
+        InputError: no length is known, or they do not go together.
+    """
     length, pooling = settings.max_length, str(settings.pooling)
     if length is None:
         raise InputError(f"{model} does not say how long its texts are; name it: hf-dense export --max_length N.")

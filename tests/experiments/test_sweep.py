@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from matplotlib.image import imread
-from tiny_retriever import write_dataset, write_encoder
+from tiny_retriever import tiny_config, tiny_tokenizer, write_dataset, write_encoder
 
+from hf_dense import RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS
 from hf_dense.evaluation.result import RetrievalResult
@@ -21,6 +22,8 @@ from hf_dense.experiments.sweep_options import SweepOptions
 from hf_dense.experiments.sweep_plan import UNTRAINED, masked_at, plan_sweep
 from hf_dense.experiments.sweep_results import format_rows
 from hf_dense.hub.loading import load_encoder
+from hf_dense.hub.retriever_settings import RetrieverSettings, settings_of
+from hf_dense.hub.retrievers import build_retriever
 from hf_dense.methods import METHODS, get_method
 from hf_dense.storage.output import Output
 
@@ -58,7 +61,7 @@ class Runs:
     def run(self, settings: Settings, variant: Variant, out: Output, start: object = None) -> VariantResult:
         """Queries found at ranks that go by the share masked and by the seed."""
         self.names.append(variant.name)
-        _, rate, seed = variant.name.split("-")
+        _, rate, seed = variant.name.rsplit("-", 2)
         values = [float(rate) - 0.01 * query - 0.1 * int(seed.removeprefix("seed")) for query in range(10)]
         per_query = {metric: {f"q{at}": value for at, value in enumerate(values)} for metric in METRICS}
         result = RetrievalResult(variant.name, "test", dict.fromkeys(METRICS, sum(values) / 10), per_query, 1.0)
@@ -187,6 +190,17 @@ def test_few_shots_are_compared_with_an_encoder_without_pre_training(dataset: st
     words = "embeddings.word_embeddings.weight"
     assert ours[words].shape == untrained[words].shape
     assert not ours[words].equal(untrained[words])
+
+
+@pytest.mark.parametrize("bottleneck", ["cls", "mean"])
+def test_random_weights_are_pooled_as_the_model_is(dataset: str, tmp_path: Path, runs: Runs, bottleneck: str) -> None:
+    model = tmp_path / "retromae"
+    RetroMAEForPreTraining(RetroMAEConfig(backbone_config=tiny_config(), bottleneck=bottleneck)).save_pretrained(model)
+    tiny_tokenizer().save_pretrained(model)
+    given = {"sweep": "fraction", "values": [0.4, 1], "method": None, "model": str(model)}
+    run_sweep(options(dataset, tmp_path / "out", **given))
+    untrained = build_retriever(tmp_path / "out" / "untrained-seed0", RetrieverSettings(max_length=16))
+    assert settings_of(untrained).pooling == bottleneck
 
 
 def test_pre_training_for_few_shots_is_done_once_for_a_seed(dataset: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import ModelCard
+from huggingface_hub import HfApi, ModelCard
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 from tiny_retriever import tiny_config, tiny_tokenizer, write_embedder, write_encoder, write_hybrid
@@ -17,6 +17,8 @@ from hf_dense.hub.export import export_encoder, export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.retriever_settings import RetrieverSettings, settings_of
 from hf_dense.hub.retrievers import build_retriever
+from hf_dense.methods import get_method
+from hf_dense.pretraining.start import start_from
 from hf_dense.storage.manifest import Manifest
 
 TEXTS = ["a b c", "some longer words here", "zz", "x y z " * 30]
@@ -128,3 +130,20 @@ def test_what_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="There is no Sentence-Transformers model someone/nothing"):
         load_retriever("someone/nothing")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_name_of_the_hub_is_as_good_as_a_directory(hub_here: HfApi, tmp_path: Path) -> None:
+    embedder, name = write_embedder(tmp_path / "embedder"), "someone/embedder"
+    hub_here.create_repo(name)
+    hub_here.upload_folder(repo_id=name, folder_path=embedder)
+    out = export_sentence_transformer(name, tmp_path / "out")
+    np.testing.assert_array_equal(vectors(out), vectors(embedder))
+    card = ModelCard.load(out / "README.md")
+    assert (card.data.base_model, card.data.license) == (name, "mit")
+    started = start_from(get_method("retromae"), name, {})
+    assert (started.config.bottleneck, started.config.retriever["max_length"]) == ("mean", 20)
+    hub_here.create_repo("someone/bert")
+    hub_here.upload_folder(repo_id="someone/bert", folder_path=write_encoder(tmp_path / "bert"))
+    with pytest.raises(InputError, match="There is no Sentence-Transformers model someone/bert, on the Hub or in its"):
+        load_retriever("someone/bert")
+    assert settings_of(build_retriever("someone/bert", RetrieverSettings(max_length=9))).pooling == "cls"
