@@ -30,7 +30,7 @@ _DEPENDENT: Final = re.compile(
     r"|however|therefore|thus|hence|but|and|or|so|also|then|moreover|furthermore|otherwise|instead|similarly|likewise"
     r"|finally|first|firstly|second|secondly|third|next|another|additionally|consequently|nevertheless|still|yet|again"
     r"|note|see|for (?:example|instance|this|that|these)|in (?:this|that|these|those|such|addition|contrast|particular|"
-    r"other words|fact|our)|as (?:a result|such|above|before)|on the other|with that|if so|because"
+    r"other words|fact|our)|as (?:a result|such|above|before|another)|on the (?:one|other)|with that|if so|because"
     r"|the (?:same|other|first|second|third|next|last|previous)|an? (?:earlier|other|similar|further))\b"
     r"|\b(?:this|these|those|above|below|following|aforementioned|former|latter)\b|:$"
     r"|: [^;]*; [^;:]*: ",  # a row of a table
