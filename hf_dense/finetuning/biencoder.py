@@ -248,7 +248,7 @@ class ListLoss(nn.Module):
         if self.keeping:
             with torch.no_grad():
                 before = _together(*self._embed_both(self.start[0].to(queries.device), features))
-            losses["keeping_loss"] = self.keeping * keeping_loss(_together(queries, passages), before, self.scale)
+            losses["keeping_loss"] = self.keeping * keeping_loss(_together(queries, passages), before)
         return losses if len(losses) > 1 else losses["contrast_loss"]
 
     def _embed_both(self, model: SentenceTransformer, features: Sequence[Features]) -> tuple[Tensor, Tensor]:

@@ -94,28 +94,26 @@ def own_scores(queries: Tensor, passages: Tensor, scale: float = 1.0) -> Tensor:
     return scale * torch.einsum("bd,bnd->bn", queries, passages)
 
 
-def keeping_loss(texts: Tensor, before: Tensor, scale: float = 1.0) -> Tensor:
-    """How far the similarities among texts have moved: divergence of each text's softmax over all others.
+def keeping_loss(texts: Tensor, before: Tensor) -> Tensor:
+    """How far the similarities between texts have moved: mean squared difference over their variance before.
+
+    So its unit is the same for dot products and cosines; 1 is as far as similarities that are all alike.
 
     Args:
         texts: (R, D) vectors of a process's queries and passages.
         before: (R, E) vectors of the same texts by the model that training started from.
 
     Returns:
-        The mean over the R texts. Source: learning without forgetting (Li and Hoiem, 1606.09282) with the similarities
-        among the texts of a batch as what is not to be forgotten (Tung and Mori, 1907.09682), as distributions.
+        The mean over the R texts and all others. Source: similarity-preserving distillation (Tung and Mori,
+        1907.09682), here from a model's own past, and without their norms of rows.
 
-    >>> keeping_loss(torch.eye(3), torch.eye(3).flip(0)).item()  # other vectors, the same similarities
-    0.0
+    >>> keeping_loss(torch.eye(3), torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])).item()  # variance 2 / 9
+    1.5
     """
-    found, wanted = (_similar_others(vectors, scale) for vectors in (texts, before))
-    return functional.kl_div(found, wanted, reduction="batchmean", log_target=True)
-
-
-def _similar_others(texts: Tensor, scale: float) -> Tensor:
-    """(R, all texts) logarithms of each text's softmax over all others, those of other processes too."""
-    everything, start = gather_rows(texts)
-    scores = (scale * texts @ everything.T).float()
-    others = torch.arange(len(everything), device=texts.device)
-    itself = others[start : start + len(texts), None] == others
-    return scores.masked_fill(itself, torch.finfo(torch.float32).min).log_softmax(dim=1)
+    (everything, start), (everything_before, _) = gather_rows(texts), gather_rows(before)
+    others = ~torch.eye(len(everything), dtype=torch.bool, device=texts.device)
+    all_before = (everything_before @ everything_before.T).float()
+    spread = all_before[others].var(correction=0).clamp_min(torch.finfo(torch.float32).eps)
+    own = slice(start, start + len(texts))
+    moved = (texts @ everything.T).float() - all_before[own]
+    return moved[others[own]].square().mean() / spread

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning.biencoder import ListLoss, finetune, load_history
 from hf_dense.finetuning.losses import keeping_loss
 from hf_dense.hub.export import export_sentence_transformer
-
-SCALE = 2.5
 
 
 @pytest.fixture(scope="module", params=["cosine", "dot"])
@@ -39,28 +36,28 @@ def vectors(seed: int) -> Tensor:
     return torch.randn(6, 5, generator=torch.Generator().manual_seed(seed)).double()
 
 
-def others(texts: Tensor, row: int) -> list[float]:
-    """The softmax of a text over the others, written out."""
-    scores = [SCALE * float(texts[row] @ texts[at]) for at in range(len(texts)) if at != row]
-    return [math.exp(score) / sum(map(math.exp, scores)) for score in scores]
+def similarities(texts: Tensor) -> list[float]:
+    """Of every text to every other one."""
+    return [float(texts[row] @ texts[at]) for row in range(6) for at in range(6) if at != row]
 
 
-def test_the_loss_is_the_divergence_of_each_texts_similarities_to_the_others() -> None:
+def test_the_loss_is_how_far_similarities_have_moved_beside_how_much_they_varied() -> None:
     texts, before = vectors(0), vectors(1)
-    expected = sum(
-        p * math.log(p / q) for row in range(6) for p, q in zip(others(before, row), others(texts, row), strict=True)
-    )
-    assert keeping_loss(texts, before, SCALE).item() == pytest.approx(expected / 6, rel=1e-5)
-    assert keeping_loss(texts, texts, SCALE).item() == pytest.approx(0, abs=1e-7)
+    was = similarities(before)
+    variance = sum((value - sum(was) / 30) ** 2 for value in was) / 30
+    moved = sum((now - value) ** 2 for now, value in zip(similarities(texts), was, strict=True)) / 30
+    assert keeping_loss(texts, before).item() == pytest.approx(moved / variance, rel=1e-5)
+    assert keeping_loss(3 * texts, 3 * before).item() == pytest.approx(moved / variance, rel=1e-5), "in any unit"
     rotation = torch.linalg.qr(vectors(2)[:5])[0]
-    assert keeping_loss(texts @ rotation, texts, SCALE).item() == pytest.approx(0, abs=1e-6)
+    assert keeping_loss(texts @ rotation, texts).item() == pytest.approx(0, abs=1e-9)
+    assert keeping_loss(texts[:2], before[:2]).isfinite(), "of two texts one similarity, which does not vary"
 
 
 def of_half(rank: int, directory: str) -> None:
     """What a process of two, with half the texts, finds."""
     distributed.init_process_group("gloo", init_method=f"file://{directory}/meeting", rank=rank, world_size=2)
     texts, before = (vectors(seed).chunk(2)[rank].clone() for seed in (0, 1))
-    loss = keeping_loss(texts.requires_grad_(), before, SCALE)
+    loss = keeping_loss(texts.requires_grad_(), before)
     loss.backward()
     torch.save((loss.detach(), texts.grad), f"{directory}/{rank}.pt")
     distributed.destroy_process_group()
@@ -71,7 +68,7 @@ def test_two_processes_give_the_loss_and_gradients_of_one(tmp_path: Path) -> Non
     multiprocessing.spawn(of_half, (str(tmp_path),), nprocs=2)
     found, gradients = zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)), strict=True)
     texts = vectors(0).requires_grad_()
-    loss = keeping_loss(texts, vectors(1), SCALE)
+    loss = keeping_loss(texts, vectors(1))
     loss.backward()
     assert texts.grad is not None
     assert torch.stack(found).mean().item() == pytest.approx(loss.item(), rel=1e-6)
