@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from hf_dense.storage.process_group import decide_together
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
+
+logger = logging.getLogger(__name__)
 
 _CARD: Final = "README.md"
 _OF_TRAINING: Final = ("checkpoint-", "runs/", "training_args.bin")  # of a run; the last may hold a token
@@ -104,9 +107,10 @@ class Publication:
         decide_together(Repository(name, token=token).check)
         return cls(name, token, arguments.hub_private_repo, arguments.hub_revision)
 
-    def publish(self, directory: Path) -> str:
-        """Publish the result; see `publish`."""
-        return publish(directory, self.repo, token=self.token, private=self.private, revision=self.revision)
+    def publish(self, directory: Path) -> None:
+        """Publish the result, and say where; see `publish`."""
+        address = publish(directory, self.repo, token=self.token, private=self.private, revision=self.revision)
+        logger.warning("Published as %s", address)
 
 
 def published_part(directory: str | Path) -> tuple[Path, Manifest]:

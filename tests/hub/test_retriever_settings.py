@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import HfApi, ModelCard
+from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 from tiny_retriever import tiny_config, tiny_tokenizer, write_embedder, write_encoder, write_hybrid
@@ -17,8 +20,6 @@ from hf_dense.hub.export import export_encoder, export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.retriever_settings import RetrieverSettings, settings_of
 from hf_dense.hub.retrievers import build_retriever
-from hf_dense.methods import get_method
-from hf_dense.pretraining.start import start_from
 from hf_dense.storage.manifest import Manifest
 
 TEXTS = ["a b c", "some longer words here", "zz", "x y z " * 30]
@@ -132,18 +133,47 @@ def test_what_cannot_be(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_name_of_the_hub_is_as_good_as_a_directory(hub_here: HfApi, tmp_path: Path) -> None:
-    embedder, name = write_embedder(tmp_path / "embedder"), "someone/embedder"
-    hub_here.create_repo(name)
-    hub_here.upload_folder(repo_id=name, folder_path=embedder)
-    out = export_sentence_transformer(name, tmp_path / "out")
-    np.testing.assert_array_equal(vectors(out), vectors(embedder))
-    card = ModelCard.load(out / "README.md")
-    assert (card.data.base_model, card.data.license) == (name, "mit")
-    started = start_from(get_method("retromae"), name, {})
-    assert (started.config.bottleneck, started.config.retriever["max_length"]) == ("mean", 20)
-    hub_here.create_repo("someone/bert")
-    hub_here.upload_folder(repo_id="someone/bert", folder_path=write_encoder(tmp_path / "bert"))
-    with pytest.raises(InputError, match="There is no Sentence-Transformers model someone/bert, on the Hub or in its"):
-        load_retriever("someone/bert")
-    assert settings_of(build_retriever("someone/bert", RetrieverSettings(max_length=9))).pooling == "cls"
+BY_NAME = """
+import json, sys
+from huggingface_hub import HfApi, ModelCard
+from hf_dense import InputError
+from hf_dense.hub.export import export_sentence_transformer
+from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.retriever_settings import RetrieverSettings, settings_of
+from hf_dense.hub.retrievers import build_retriever
+from hf_dense.methods import get_method
+from hf_dense.pretraining.start import start_from
+
+embedder, encoder, texts = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+for name, folder in (("someone/embedder", embedder), ("someone/bert", encoder)):
+    HfApi().create_repo(name)
+    HfApi().upload_folder(repo_id=name, folder_path=folder)
+out = export_sentence_transformer("someone/embedder", "out")
+card = ModelCard.load(out / "README.md").data
+started = start_from(get_method("retromae"), "someone/embedder", {}).config
+try:
+    load_retriever("someone/bert")
+    refused = ""
+except InputError as error:
+    refused = str(error)
+print(json.dumps({
+    "vectors": load_retriever(out).encode_query(texts).tolist(),
+    "card": [card.base_model, card.license],
+    "started": [started.bottleneck, started.retriever["max_length"]],
+    "refused": refused,
+    "plain": settings_of(build_retriever("someone/bert", RetrieverSettings(max_length=9))).pooling,
+}))
+"""
+
+
+@pytest.mark.slow
+def test_a_name_of_the_hub_is_as_good_as_a_directory(hub_client: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    embedder, encoder = write_embedder(tmp_path / "embedder"), write_encoder(tmp_path / "bert")
+    found = hub_client(BY_NAME, str(embedder), str(encoder), json.dumps(TEXTS))
+    np.testing.assert_allclose(found["vectors"], vectors(embedder)[0], atol=1e-6)
+    assert found["card"] == ["someone/embedder", "mit"]
+    assert found["started"] == ["mean", 20]
+    assert found["refused"].startswith(
+        "There is no Sentence-Transformers model someone/bert, on the Hub or in its cache"
+    )
+    assert found["plain"] == "cls"
