@@ -15,7 +15,7 @@ from tiny_retriever import tiny_config, write_encoder, write_retriever
 
 from hf_dense import RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.errors import InputError
-from hf_dense.hub.cards import CARD_TEMPLATE, render_model_card, write_model_card
+from hf_dense.hub.cards import CARD_TEMPLATE, form_of, render_model_card, write_model_card
 from hf_dense.hub.lineage import Step, lineage_of
 from hf_dense.storage.manifest import COMPLETE, Manifest
 from hf_dense.storage.output import Output
@@ -110,6 +110,24 @@ def test_results_stay_with_the_model_and_the_card_stays_ours(tmp_path: Path) -> 
     assert len(card.data.eval_results) == 3
     assert 'SentenceTransformer("me/tiny")' in card.text
     assert Manifest.load(directory).files["README.md"] == (directory / "README.md").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("architecture", "form"),
+    [
+        ("T5ForConditionalGeneration", "generator of queries"),
+        ("GPT2LMHeadModel", "generator of continuations"),
+        ("BertForSequenceClassification", "cross-encoder"),
+        ("BertModel", "encoder"),
+    ],
+)
+def test_every_form_says_how_it_is_used(architecture: str, form: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": [architecture]}))
+    assert form_of(tmp_path) == form
+    card = ModelCard(render_model_card("me/x", PRETRAINING, form))
+    [code] = re.findall(r"```python\n(.*?)```", card.text, re.DOTALL)
+    assert '"me/x"' in code
+    compile(code, "card", "exec")
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
