@@ -37,7 +37,6 @@ from hf_dense.storage.process_group import process_state
 from hf_dense.storage.staged import Staged
 
 _PIECE: Final = 100  # queries
-_BM25_SCALE: Final = 0.2  # of BM25's scores, as logits
 
 # Scores of the passages of each list, its positives first; it is told of every so many that are done.
 Teacher = Callable[[Sequence[Entry], Callable[[int], object]], list[NDArray[np.float32]]]
@@ -88,7 +87,6 @@ def score_lists(
     settings: dict[str, Any] = {"split": split, "depth": depth}
     if model is None:
         sources["BM25"] = model_source(BM25)
-        settings["scale"] = _BM25_SCALE
     else:
         sources["cross-encoder"] = cross_encoder_source(model, teacher if isinstance(teacher, str | Path) else None)
     with output.stage(KIND, settings, sources, resumable=True) as work:
@@ -117,14 +115,14 @@ def cross_encoder_teacher(model: CrossEncoder, lists: PassageLists, batch_size: 
 
 
 def _lexical(lists: PassageLists, folder: Path) -> Teacher:
-    """BM25's scores in the whole corpus, scaled to be logits."""
+    """BM25's scores, by its statistics of the whole corpus."""
     index = LexicalIndex.build(PassageTexts(lists.corpus), folder / f"{BM25}-{process_state().process_index}")
 
     def score(entries: Sequence[Entry], done: Callable[[int], object]) -> list[NDArray[np.float32]]:
         found = []
         for entry in entries:
             rows = np.array([lists.indices[name] for name in (*entry.positives, *entry.negatives)])
-            found.append(np.float32(_BM25_SCALE) * index.scores(entry.query, rows))
+            found.append(index.scores(entry.query, rows))
             done(len(rows))
         return found
 
@@ -193,7 +191,7 @@ def _join(work: Staged, split: str, depth: int) -> None:
 
 def _origin(names: Mapping[str, str], split: str, depth: int) -> Origin:
     reranker = names.get("cross-encoder")
-    kind = "raw logits, which" if reranker else f"{_BM25_SCALE} times BM25's scores, logits that"
+    kind = "raw logits, which" if reranker else "they"
     who = f"the cross-encoder {reranker}" if reranker else "BM25 (English stop words and stemmer, title and text)"
     whose = "the cross-encoder's" if reranker else "BM25's"
     return Origin(
