@@ -39,6 +39,7 @@ def collection(tmp_path: Path) -> Path:
     return write_collection(tmp_path / "data")
 
 
+@pytest.mark.slow
 def test_the_whole_chain(collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     passages, contexts, made = (str(tmp_path / name) for name in ("passages", "contexts", "made"))
     main(["data", "passages", str(collection), "--out", passages, "--length", "20", "--processes", "1"])
@@ -129,7 +130,12 @@ def change(source: Path) -> None:
         file.write_text("\n".join([*lines, json.dumps(row)]) + "\n")
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
+SLOW = "train-generator"
+
+
+@pytest.mark.parametrize(
+    "verb", [pytest.param(verb, marks=pytest.mark.slow) if verb == SLOW else verb for verb in COMMANDS]
+)
 def test_an_output_is_made_once_and_replaced_only_when_that_is_asked_for(
     verb: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -265,17 +265,6 @@ class TestLosses:
         bags = [views[encoder]["labels"].numel() for encoder in shared]  # these read every state
         assert sorted(rows) == sorted(expected + bags)
 
-    def test_bfloat16_autocast_gives_about_the_same_losses(self, case: Case) -> None:
-        rows = [row for seed in range(60) for row in make_rows(case, seed)]  # enough for a loss in chunks
-        model, views = make_model(case).float(), stack(rows, case)
-        plain = model(views)
-        with torch.autocast("cpu", torch.bfloat16):
-            output = model(views)
-        output.loss.backward()
-        assert {value.dtype for value in output.losses.values()} == {torch.float32}
-        assert_same(output.losses, plain.losses, tolerance=0.05)
-        assert all(torch.isfinite(gradient).all() for gradient in gradients(model).values())
-
     def test_gradient_checkpointing_changes_nothing(self, case: Case) -> None:
         results, decoder_runs = [], []
         for checkpointing in (False, True):
@@ -509,6 +498,29 @@ class TestSaving:
         assert all(module.startswith("transformers_modules.") for module in result["modules"])
 
 
+# bfloat16 is slow on a CPU without it: in the fast tier with the two kinds of layers alone, BERT's and ModernBERT's.
+KINDS_OF_LAYERS = ("bert", "modernbert")
+each_precision = pytest.mark.parametrize(
+    "case",
+    [case if case.backbone in KINDS_OF_LAYERS else pytest.param(case, marks=pytest.mark.slow) for case in CASES],
+    ids=[case.name for case in CASES],
+)
+
+
+@each_precision
+class TestPrecision:
+    def test_bfloat16_autocast_gives_about_the_same_losses(self, case: Case) -> None:
+        rows = [row for seed in range(60) for row in make_rows(case, seed)]  # enough for a loss in chunks
+        model, views = make_model(case).float(), stack(rows, case)
+        plain = model(views)
+        with torch.autocast("cpu", torch.bfloat16):
+            output = model(views)
+        output.loss.backward()
+        assert {value.dtype for value in output.losses.values()} == {torch.float32}
+        assert_same(output.losses, plain.losses, tolerance=0.05)
+        assert all(torch.isfinite(gradient).all() for gradient in gradients(model).values())
+
+
 @each_mean
 class TestMean:
     """What differs where the mean of a text's states is its bottleneck."""
@@ -556,7 +568,7 @@ class TestMean:
     test_more_padding_changes_nothing = TestPadding.test_more_padding_changes_nothing
     test_what_stands_at_padding_is_never_read = TestPadding.test_what_stands_at_padding_is_never_read
     test_every_parameter_is_trained = TestLosses.test_every_parameter_is_trained
-    test_bfloat16_autocast = TestLosses.test_bfloat16_autocast_gives_about_the_same_losses
+    test_bfloat16_autocast = TestPrecision.test_bfloat16_autocast_gives_about_the_same_losses
     test_pretraining_model_comes_back_equal = TestSaving.test_pretraining_model_comes_back_equal
     test_configuration_comes_back_equal = TestSaving.test_configuration_comes_back_equal
     test_loads_where_the_package_is_not_installed = TestSaving.test_loads_where_the_package_is_not_installed

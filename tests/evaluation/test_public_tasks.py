@@ -62,7 +62,7 @@ def evaluate(*tasks):
     options = ["--rerank", f"other={here}/other", "--out", f"{here}/out"]
     with redirect_stderr(said), redirect_stdout(shown):
         try:
-            main(["evaluate", f"mine={here}/mine", *options, "--tasks", *tasks])
+            main(["evaluate", f"mine={here}/mine", "--no_bm25", *options, "--tasks", *tasks])
         except SystemExit:
             pass
     written = {str(path): path.stat().st_mtime_ns for path in Path(here, "out").rglob("result.json")}

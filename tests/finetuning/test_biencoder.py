@@ -105,7 +105,7 @@ def killed_at_the_end() -> Iterator[None]:
             yield
 
 
-@pytest.mark.parametrize("kill", [2, 5, None])
+@pytest.mark.parametrize("kill", [2, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (5, None))])
 def test_a_killed_run_goes_on_and_ends_with_the_weights_of_an_uninterrupted_one(
     retriever: Path, pairs: Dataset, tmp_path: Path, kill: int | None
 ) -> None:

@@ -97,7 +97,7 @@ def test_the_loss_falls_and_both_parts_are_logged(retriever: Path, tmp_path: Pat
     assert sum(row["loss"] for row in history[-5:]) < 0.8 * sum(row["loss"] for row in history[:5])
 
 
-@pytest.mark.parametrize("kill", [2, 4, 7])
+@pytest.mark.parametrize("kill", [4, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (2, 7))])
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
     retriever: Path, tmp_path: Path, kill: int
 ) -> None:
@@ -156,7 +156,7 @@ def test_other_lists_passages_or_evaluations_are_refused(retriever: Path, tmp_pa
             finetune(retriever, changed, arguments(run, **options), evaluator=evaluations)
 
 
-@pytest.mark.parametrize("kill", [None, 7, 12])
+@pytest.mark.parametrize("kill", [7, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (None, 12))])
 def test_a_training_that_ends_early_is_the_same_after_a_kill(retriever: Path, tmp_path: Path, kill: int | None) -> None:
     options = {
         "max_steps": 60,

@@ -202,7 +202,7 @@ def test_the_loss_falls_and_positives_come_first(encoder: Path, tmp_path: Path) 
     assert scores.min() < 0, "predict gives logits"
 
 
-@pytest.mark.parametrize("stopped", [2, 3, 5, None])
+@pytest.mark.parametrize("stopped", [3, *(pytest.param(stopped, marks=pytest.mark.slow) for stopped in (2, 5, None))])
 def test_a_resumed_run_ends_as_an_uninterrupted_one(stopped: int | None, encoder: Path, tmp_path: Path) -> None:
     options = {"max_steps": 8, "save_strategy": "steps", "save_steps": 1}  # three steps in an epoch
     whole = train_reranker(encoder, lists(), arguments(tmp_path / "whole", **options), max_length=32)

@@ -294,7 +294,7 @@ def test_a_checkpoint_that_nothing_is_known_of_is_refused(tmp_path: Path) -> Non
 
 def test_a_run_is_not_replaced_where_its_checkpoint_is_asked_for(run: Path) -> None:
     for word in ("last", str(run / "checkpoint-9")):
-        with pytest.raises(InputError, match=r"unfinished work made from another corpus \(c, whose content has changed\)"):
+        with pytest.raises(InputError, match=r"made from another corpus \(c, whose content has changed\)"):
             chosen(run, word, text="b", overwrite=True)
     assert (run / "checkpoint-9").exists()
     shutil.rmtree(run / "checkpoint-best")
