@@ -77,14 +77,7 @@ def evaluate_tasks(
             after all that can be is done and kept.
     """
     output, names, rerankers = Output.of(out), expand(tasks), rerankers or {}
-    if not models or not names:
-        raise InputError("Name at least one model and one task.")
-    if strange := [name for name in (*models, *rerankers) if Path(name).name != name]:
-        raise InputError(f"A model is called {strange[0]!r}, which is no name of a directory; name it: NAME=MODEL.")
-    if protocol not in PROTOCOLS:
-        raise InputError(f"The protocol is {protocol!r}; allowed: {', '.join(PROTOCOLS)}.")
-    if not 1 <= rerank_depth <= RANKS_KEPT:
-        raise InputError(f"rerank_depth is {rerank_depth}; it must be from 1 to {RANKS_KEPT}.")
+    _check(models, names, rerankers, protocol, rerank_depth)
     titles = {label(task): task for task in names}
     if len(titles) < len(names):
         raise InputError("Two tasks have the same name; rename a directory.")
@@ -105,6 +98,19 @@ def evaluate_tasks(
     if table.failed:
         raise InputError(f"{table.failure()} What could be measured is in {output.path}.")
     return table.found
+
+
+def _check(
+    models: Mapping[str, Any], tasks: Sequence[str], rerankers: Mapping[str, Any], protocol: str, depth: int
+) -> None:
+    if not models or not tasks:
+        raise InputError("Name at least one model and one task.")
+    if strange := [name for name in (*models, *rerankers) if Path(name).name != name]:
+        raise InputError(f"A model is called {strange[0]!r}, which is no name of a directory; name it: NAME=MODEL.")
+    if protocol not in PROTOCOLS:
+        raise InputError(f"The protocol is {protocol!r}; allowed: {', '.join(PROTOCOLS)}.")
+    if not 1 <= depth <= RANKS_KEPT:
+        raise InputError(f"rerank_depth is {depth}; it must be from 1 to {RANKS_KEPT}.")
 
 
 class _Table:
