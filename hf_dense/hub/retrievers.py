@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from safetensors.torch import save_model
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from torch import nn
@@ -73,7 +74,10 @@ def as_module(
         max_length: longest input in tokens.
         options: of `Transformer`.
     """
-    encoder.save_pretrained(scratch)
+    # Not by the encoder's save_pretrained: of several processes, each with its own directory, the first alone writes.
+    encoder.config.architectures = [type(encoder).__name__]
+    encoder.config.save_pretrained(scratch)
+    save_model(encoder, str(scratch / "model.safetensors"), metadata={"format": "pt"})
     tokenizer.save_pretrained(scratch)
     with quiet_loading():
         module: Transformer = Transformer(str(scratch), max_seq_length=max_length, **options)
