@@ -9,6 +9,10 @@ from collections.abc import Callable
 class InputError(ValueError):
     """Something the user gave is wrong; the message says what, and what to do, in one sentence."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What notebooks show of it: the sentence, without the calls that led to it."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 def run_main(main: Callable[[], None]) -> None:
     """Run a command's `main`; an `InputError` becomes one line on standard error and exit code 2."""

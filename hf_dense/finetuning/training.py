@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from hf_dense.finetuning.lists import PassageLists
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.lineage import lineage_of
 from hf_dense.hub.publish import Publication
-from hf_dense.storage.checkpoints import checkpoint_to_resume, decisive, occupy_training, train
+from hf_dense.storage.checkpoints import checkpoint_to_resume, decisive, keep_time, occupy_training, train
 from hf_dense.storage.fingerprints import fingerprint_values
 from hf_dense.storage.manifest import MANIFEST
 from hf_dense.storage.output import Output
@@ -57,6 +56,7 @@ def train_model(
     sources: Mapping[str, Source],
     make: Callable[[], Trainer],
     save: Callable[[Path], Mapping[str, Any] | None],
+    fit: Callable[[], int] | None = None,
 ) -> Path:
     """Train in a directory, go on there, or find the same training done; `model` in it is complete or absent.
 
@@ -71,6 +71,7 @@ def train_model(
         sources: what is read; the first is the model that is started from.
         make: the trainer.
         save: writes the trained model into a directory, and may give facts of it.
+        fit: finds the batch size, where the arguments leave that open.
 
     Returns:
         The directory of the model.
@@ -85,13 +86,13 @@ def train_model(
     start = next(iter(sources.values())).name
     model = output.at("model")
     publication = Publication.of(arguments, output.path.name)
-    with occupy_training(output, kind, settings, sources, arguments, _CLAIMS) as work:
+    with occupy_training(output, kind, settings, sources, arguments, _CLAIMS, fit) as work:
         if not work.done:
-            started = time.perf_counter()
-            trainer = make()
-            train(trainer, checkpoint_to_resume(work, arguments.resume_from_checkpoint))
+            trainer, checkpoint = make(), checkpoint_to_resume(work, arguments.resume_from_checkpoint)
+            seconds = keep_time(trainer, work, checkpoint)
+            train(trainer, checkpoint)
             trainer.save_state()
-            work.facts |= {"steps": trainer.state.global_step, "seconds": time.perf_counter() - started}
+            work.facts |= {"steps": trainer.state.global_step, "seconds": seconds()}
             everything = {**settings, **decisive(arguments)}
             with model.stage(form, everything, sources, seed=arguments.seed) as made:
                 if not made.done and is_main_process():

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.errors import InputError
+from hf_dense.storage.batch_size import is_auto, keep_batch_size
 from hf_dense.storage.manifest import Manifest, difference
 from hf_dense.storage.occupied import Occupied
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
-from hf_dense.storage.process_group import decide_together
+from hf_dense.storage.process_group import decide_together, is_main_process
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
@@ -74,25 +76,54 @@ def occupy_training(
     sources: Mapping[str, Source],
     arguments: TrainingArguments,
     claims: Iterable[str] = (),
+    fit: Callable[[], int] | None = None,
 ) -> Occupied:
     """Begin a training in its directory, or go on with it; see `Output.occupy`.
+
+    Where the batch size is to be found (`auto`), it is that of the run that is gone on with, whatever would fit now;
+    else what `fit` finds. It is set in the arguments.
 
     Args:
         output: the directory, which is `arguments.output_dir`; it is not replaced where a checkpoint is asked for.
         settings: all that the result depends on beside the sources and `decisive(arguments)`.
         claims: names in the directory that the training has to itself, beside checkpoints and what is logged.
+        fit: finds the largest batch that memory holds.
 
     Raises:
         InputError: as `Output.occupy` has it (the run was of other settings, more steps say), or
-            `resume_from_checkpoint` names a checkpoint that is not there or not of the same run.
+            `resume_from_checkpoint` names a checkpoint that is not there or not of the same run; or no batch size that
+            fits is found.
     """
     wanted = arguments.resume_from_checkpoint
-    everything = {**settings, **decisive(arguments)}
     if _is_asked_for(wanted):
         output = replace(output, overwrite=False)
         decide_together(lambda: _find(output.path, wanted))
     names = [*_CLAIMS, *claims]
-    return output.occupy(kind, everything, sources, seed=arguments.seed, claims=names)
+
+    def occupy(output: Output) -> Occupied:
+        everything = {**settings, **decisive(arguments)}
+        return output.occupy(kind, everything, sources, seed=arguments.seed, claims=names)
+
+    if not is_auto(arguments):
+        return occupy(output)
+    if recorded := decide_together(lambda: _recorded_batch(output.path, wanted, kind)):
+        keep_batch_size(arguments, recorded)
+        try:
+            return occupy(replace(output, overwrite=False))
+        except InputError:
+            if not output.overwrite:
+                raise
+    if fit is None:
+        raise InputError(f"per_device_train_batch_size auto is not offered for a {kind}; name a number.")
+    arguments.per_device_train_batch_size = fit()
+    return occupy(output)
+
+
+def _recorded_batch(directory: Path, wanted: str | bool | None, kind: str) -> int | None:
+    """Rows of a step of the run in a directory, or of the one whose checkpoint is gone on with."""
+    found = _find(directory, wanted) if _is_asked_for(wanted) else None
+    manifest = Manifest.load(found.parent if found else directory)
+    return manifest.made_from.get("batch_size") if manifest and manifest.kind == kind else None
 
 
 def checkpoint_to_resume(work: Occupied, wanted: str | bool | None) -> str | None:
@@ -123,6 +154,31 @@ def newest_checkpoint(directory: str | os.PathLike[str]) -> Path | None:
     """The newest checkpoint of a Trainer in `directory`, or None; one that is not complete is passed over."""
     complete = (path for path in Path(directory).glob("checkpoint-[0-9]*") if (path / _STATE).is_file())
     return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def keep_time(trainer: Trainer, work: Occupied, checkpoint: str | os.PathLike[str] | None) -> Callable[[], float]:
+    """Count the seconds of a training, those before its last checkpoint too where it was killed and goes on.
+
+    Returns:
+        Gives the seconds until now.
+    """
+    from transformers import TrainerCallback
+
+    started, before = time.perf_counter(), float(work.facts.get("seconds", 0.0)) if checkpoint else 0.0
+
+    def spent() -> float:
+        return before + time.perf_counter() - started
+
+    class Clock(TrainerCallback):
+        """Writes the time down with every checkpoint."""
+
+        def on_save(self, *_: Any, **__: Any) -> None:
+            if is_main_process():
+                work.facts["seconds"] = spent()
+                work.record()
+
+    trainer.add_callback(Clock())
+    return spent
 
 
 def train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:

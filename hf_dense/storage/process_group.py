@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -92,6 +93,7 @@ def leave_process_group() -> None:
         and distributed.get_backend() == "gloo"
     ):
         distributed.destroy_process_group()
+        gc.collect()  # a trainer and its callbacks hold each other, and the group, whose threads end when it is gone
 
 
 atexit.register(leave_process_group)
