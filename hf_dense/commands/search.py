@@ -3,68 +3,196 @@
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from textwrap import fill
+from typing import TYPE_CHECKING, Final
 
 from hf_dense.commands.output import command_line
 from hf_dense.errors import InputError
+from hf_dense.search.questions import check_questions, read_questions
+from hf_dense.storage.files import plain_errors, replaced_file
+from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
-SUMMARY = "Find the passages that answer a question."
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from hf_dense.search.index import Hit, SearchIndex
+
+SUMMARY = "Find the passages that answer questions."
+KINDS: Final = ("exact", "hnsw", "ivfpq", "int8", "binary")
+_TOGETHER: Final = 1_000  # questions of a file that are searched for at once
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb takes."""
     parser.add_argument("model", metavar="MODEL", help="directory or Hub id of a Sentence-Transformers retriever")
-    parser.add_argument("question", metavar="QUESTION", help="what to look for, in plain words")
+    parser.add_argument(
+        "question",
+        nargs="?",
+        metavar="QUESTION",
+        help="what to look for, in plain words; without it, lines of standard input are questions until an empty one",
+    )
     parser.add_argument(
         "--corpus",
         metavar="CORPUS",
         help="collection, passages or folder of documents to index, where no index of it exists yet",
     )
     parser.add_argument("--index", type=Path, metavar="DIR", help="where the index is, or is built (MODEL/index)")
-    parser.add_argument("--overwrite", action="store_true", help="replace an index of another model or corpus")
+    parser.add_argument(
+        "--kind",
+        choices=KINDS,
+        help="of the index: exact; or, with less memory or time, hnsw, ivfpq, int8 or binary vectors, which find "
+        "candidates (default: that of the index that is there, else exact)",
+    )
+    parser.add_argument(
+        "--weight",
+        type=float,
+        metavar="W",
+        help="of the model's similarity beside BM25's score, from 0 (words alone) to 1 (default: as the index was "
+        "built with, else 1)",
+    )
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--update", action="store_true", help="encode what is new in CORPUS, drop what is gone")
+    instead.add_argument("--overwrite", action="store_true", help="replace an index of another model or corpus")
     parser.add_argument("--top_k", type=int, default=5, help="passages to show (default: 5)")
+    parser.add_argument(
+        "--queries", type=Path, metavar="FILE", help="many questions: one per line, or .jsonl with id and text"
+    )
+    parser.add_argument("--hits", type=Path, metavar="FILE", help="file to write with their hits (.jsonl)")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Build the index where a corpus is named and none is there, and show what it finds.
+    """Build or update the index where a corpus is named, and show what it finds.
 
     Raises:
-        InputError: no index, one of another model or corpus, or nothing to ask.
+        InputError: no index, one of another model or corpus, a question that is none, or options that do not go
+            together.
     """
     started = time.perf_counter()
     place = arguments.index or _beside(arguments.model)
-    if not arguments.question.strip():
-        raise InputError("The question is empty.")
-    if not place.is_dir() and arguments.corpus is None:
-        raise InputError(f"There is no index in {place}; name a corpus to build it from with --corpus CORPUS.")
-    from transformers.utils.logging import disable_progress_bar
-
-    from hf_dense.data.corpus import table_files
-    from hf_dense.data.passage_sources import load_source
-    from hf_dense.hub.loading import load_retriever
-    from hf_dense.search.index import SearchIndex, build_index
-
-    disable_progress_bar()
-    retriever = load_retriever(arguments.model)
-    if arguments.corpus is not None:
-        output = Output(place, arguments.overwrite, command_line(arguments))
-        is_collection = table_files(Path(arguments.corpus))
-        corpus = arguments.corpus if is_collection else load_source(arguments.corpus, place)
-        build_index(retriever, corpus, output, name=arguments.model)
-    index = SearchIndex.load(place, retriever)
-    loaded = time.perf_counter()
-    hits = index.search(arguments.question, arguments.top_k)
-    found = time.perf_counter()
-    for rank, hit in enumerate(hits, start=1):
-        print(f"{rank:2d}. {hit.score:.3f}  {hit.title or hit.id}")
-        print(fill(hit.text, width=100, initial_indent="    ", subsequent_indent="    "))
-    print(f"\n{len(index):,} passages ready in {loaded - started:.2f} s, searched in {found - loaded:.3f} s")
+    _check(arguments, place)
+    questions = None if arguments.queries is None else read_questions(arguments.queries)
+    index = _open(arguments, place)
+    ready = time.perf_counter() - started
+    if questions is not None:
+        _answer_all(index, arguments, questions)
+    elif arguments.question is None:
+        _prompt(index, arguments)
+    else:
+        started = time.perf_counter()
+        hits = index.search(arguments.question, arguments.top_k, arguments.weight)
+        seconds = time.perf_counter() - started
+        _show(hits)
+        print(f"\n{len(index):,} passages ready in {ready:.2f} s, searched in {seconds:.3f} s")
 
 
 def _beside(model: str) -> Path:
     if not Path(model).is_dir():
         raise InputError(f"{model} is not a directory; say where its index belongs with --index DIR.")
     return Path(model) / "index"
+
+
+def _check(arguments: argparse.Namespace, place: Path) -> None:
+    """Raise `InputError` where the options cannot be followed, before anything is loaded."""
+    asked = [] if arguments.question is None else [arguments.question]
+    check_questions(asked, arguments.top_k, 1 if arguments.weight is None else arguments.weight)
+    if arguments.corpus is None and (arguments.update or arguments.kind):
+        option = "--update" if arguments.update else "--kind"
+        raise InputError(f"{option} is for building an index; name what it holds with --corpus CORPUS.")
+    if not place.is_dir() and arguments.corpus is None:
+        raise InputError(f"There is no index in {place}; name a corpus to build it from with --corpus CORPUS.")
+    if arguments.update and Manifest.load(place) is None:
+        raise InputError(f"There is no index in {place} to update; leave --update out to build one.")
+    if (arguments.queries is None) != (arguments.hits is None):
+        raise InputError("Many questions need both --queries FILE, where they are, and --hits FILE, which is written.")
+    if arguments.queries is not None and asked:
+        raise InputError("Give one question, or many with --queries FILE, but not both.")
+    if arguments.hits is not None and arguments.hits.exists():
+        raise InputError(f"{arguments.hits} is there already; name another file with --hits, or move it away.")
+    if arguments.hits is not None and not arguments.hits.parent.is_dir():
+        raise InputError(f"There is no directory {arguments.hits.parent} for the hits; make it, or name another.")
+
+
+def _open(arguments: argparse.Namespace, place: Path) -> SearchIndex:
+    """The index, built or updated first where a corpus is named."""
+    from transformers.utils.logging import disable_progress_bar
+
+    from hf_dense.hub.loading import load_retriever
+    from hf_dense.search.index import SearchIndex
+
+    disable_progress_bar()
+    retriever = load_retriever(arguments.model)
+    if arguments.corpus is not None:
+        _build(arguments, place, retriever)
+    return SearchIndex.load(place, retriever)
+
+
+def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransformer) -> None:
+    from hf_dense.data.corpus import table_files
+    from hf_dense.data.passage_sources import load_source
+    from hf_dense.search.index import build_index, update_index
+
+    corpus = arguments.corpus if table_files(Path(arguments.corpus)) else load_source(arguments.corpus, place)
+    output = Output(place, arguments.overwrite, command_line(arguments))
+    given = {"kind": arguments.kind, "name": arguments.model}
+    if arguments.update:
+        made = update_index(retriever, corpus, output, weight=arguments.weight, **given)
+        print(f"{made.kept:,} passages kept, {made.encoded:,} encoded, {made.removed:,} removed")
+        return
+    is_new = arguments.overwrite or Manifest.load(place) is None  # else the weight is for what is asked now
+    build_index(retriever, corpus, output, weight=arguments.weight if is_new else None, **given)
+
+
+def _show(hits: Sequence[Hit]) -> None:
+    for rank, hit in enumerate(hits, start=1):
+        print(f"{rank:2d}. {hit.score:.3f}  {hit.title or hit.id}")
+        print(fill(hit.text, width=100, initial_indent="    ", subsequent_indent="    "))
+    if not hits:
+        print("No passage was found.")
+
+
+def _prompt(index: SearchIndex, arguments: argparse.Namespace) -> None:
+    """Answer the lines of standard input, until an empty one."""
+    asking = sys.stdin.isatty()
+    if asking:
+        print(f"{len(index):,} passages; ask a question per line, an empty line ends.")
+    while question := _next_line("? " if asking else ""):
+        _show(index.search(question, arguments.top_k, arguments.weight))
+        print(flush=True)
+
+
+def _next_line(prompt: str) -> str:
+    try:
+        return input(prompt).strip()
+    except UnicodeDecodeError as error:
+        raise InputError("A question is not text in UTF-8; send it in that encoding.") from error
+    except (EOFError, KeyboardInterrupt):
+        return ""
+
+
+def _answer_all(index: SearchIndex, arguments: argparse.Namespace, questions: dict[str, str]) -> None:
+    """Write the hits of many questions, a line of JSON for each."""
+    from tqdm.auto import tqdm
+
+    started, rows = time.perf_counter(), list(questions.items())
+    with (
+        plain_errors(arguments.hits),
+        replaced_file(arguments.hits) as partial,
+        partial.open("w", encoding="utf-8") as file,
+        tqdm(total=len(rows), desc="Searching", unit=" questions") as bar,
+    ):
+        for start in range(0, len(rows), _TOGETHER):
+            part = rows[start : start + _TOGETHER]
+            found = index.search_many([text for _, text in part], arguments.top_k, arguments.weight)
+            for (name, text), hits in zip(part, found, strict=True):
+                row = {"id": name, "text": text, "hits": [asdict(hit) for hit in hits]}
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            bar.update(len(part))
+    seconds = time.perf_counter() - started
+    print(f"{len(rows):,} questions searched for in {len(index):,} passages in {seconds:.2f} s: {arguments.hits}")

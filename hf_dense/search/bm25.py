@@ -24,11 +24,18 @@ class LexicalIndex:
     def build(cls, texts: Iterable[str], folder: Path) -> LexicalIndex:
         """Index texts, in `folder`."""
         tokens = bm25s.tokenize(list(texts), stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False)
+        if not tokens.vocab:  # no text has a word, which bm25s cannot index: each has one that nobody asks for
+            tokens = tokens._replace(ids=[[0]] * len(tokens.ids), vocab={"": 0})
         retriever = bm25s.BM25()
         retriever.index(tokens, show_progress=False)
         retriever.save(folder, show_progress=False)
-        size = int(retriever.scores["num_docs"])
-        return cls(bm25s.BM25.load(folder, mmap=True), size)
+        return cls.load(folder)
+
+    @classmethod
+    def load(cls, folder: Path) -> LexicalIndex:
+        """Open what `build` wrote."""
+        retriever = bm25s.BM25.load(folder, mmap=True)
+        return cls(retriever, int(retriever.scores["num_docs"]))
 
     def search(self, queries: list[str], depth: int) -> tuple[Floats, Indices]:
         """(queries, depth) scores of the best texts, best first, and their indices."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +36,11 @@ class Vectors:
 
     files: tuple[Path, ...]
 
+    @classmethod
+    def stored(cls, folder: Path) -> Vectors:
+        """Those that `encode_corpus` wrote into a folder."""
+        return cls(tuple(sorted(folder.glob("vectors-*.npy"))))
+
     def __len__(self) -> int:
         """The number of blocks."""
         return len(self.files)
@@ -55,7 +60,26 @@ class Vectors:
         return found
 
 
-def encode_corpus(retriever: SentenceTransformer, texts: Sequence[str], folder: Path, batch_size: int = 64) -> Vectors:
+@dataclass(frozen=True)
+class KnownVectors:
+    """Vectors of some texts of a corpus that the same model has encoded before.
+
+    Args:
+        vectors: where they are.
+        rows: (texts,) the place of each text's vector there, -1 where it has none.
+    """
+
+    vectors: Vectors
+    rows: Indices
+
+
+def encode_corpus(
+    retriever: SentenceTransformer,
+    texts: Sequence[str],
+    folder: Path,
+    batch_size: int = 64,
+    known: KnownVectors | None = None,
+) -> Vectors:
     """Encode passages, with a progress bar; a run that was killed goes on after the last whole block.
 
     Args:
@@ -64,6 +88,7 @@ def encode_corpus(retriever: SentenceTransformer, texts: Sequence[str], folder: 
         folder: receives the blocks, or holds those of a run that was killed. That they are of this model and of these
             texts is for the caller to see to: it is where an output keeps its pieces (`hf_dense.storage.output`).
         batch_size: texts encoded at once.
+        known: vectors that are copied; only the other texts are encoded.
 
     Returns:
         The vectors, on disk.
@@ -75,13 +100,14 @@ def encode_corpus(retriever: SentenceTransformer, texts: Sequence[str], folder: 
     files = [folder / f"vectors-{start // BLOCK:05d}.npy" for start in range(0, len(texts), BLOCK)]
     with tqdm(total=len(texts), desc="Encoding passages", unit=" passages") as bar:
         for number, file in enumerate(files):
-            block = texts[number * BLOCK : (number + 1) * BLOCK]
+            place = slice(number * BLOCK, (number + 1) * BLOCK)
+            block = texts[place]
             if file.exists():
-                bar.initial += len(block)  # what is there already says nothing about the time that is left
-                bar.update(len(block))
+                _skip(bar, len(block))
             else:
+                of_block = known and replace(known, rows=known.rows[place])
                 with replaced_file(file) as partial:
-                    np.save(partial, _encode_block(retriever, block, batch_size, bar.update))
+                    np.save(partial, _make_block(retriever, block, batch_size, bar, of_block))
     return Vectors(tuple(files))
 
 
@@ -109,7 +135,11 @@ def searcher(vectors: Vectors, kind: str = "exact") -> Callable[[Floats, int], t
     check_kind(kind, sum(map(len, vectors)))
     if kind == "exact":
         return lambda queries, k: search(queries, vectors, k)
-    index = _build_index(vectors, kind)
+    index = trained_index(vectors, kind)
+    if kind != "hnsw" and faiss.get_num_gpus() > 0:
+        index = faiss.index_cpu_to_all_gpus(index)
+    for block in vectors:
+        index.add(block)
 
     def find(queries: Floats, k: int) -> tuple[Floats, Indices]:
         scores, indices = index.search(queries, min(k, index.ntotal))
@@ -191,20 +221,22 @@ def _highest(scores: Tensor, k: int, least: Tensor) -> tuple[Tensor, Tensor]:
     return found, at // chosen * folded.shape[2] + columns.gather(1, at % chosen)
 
 
-def _build_index(vectors: Vectors, kind: str) -> Any:
-    """An index of FAISS, in memory or on all GPUs."""
+def trained_index(vectors: Vectors, kind: str) -> Any:
+    """An index of FAISS, in memory, that has learnt from vectors what it has to and holds none yet.
+
+    Args:
+        vectors: of the corpus.
+        kind: `flat`, `ivfpq` or `hnsw`.
+    """
     rows, dimensions = sum(map(len, vectors)), next(iter(vectors)).shape[1]
     cells = min(int(4 * rows**0.5), rows // _TRAINED_ON, _LISTS)
     codes = next(size for size in (96, 64, 48, 32, 16, 8, 4, 2, 1) if dimensions % size == 0)  # bytes of a vector
-    described = {"flat": "Flat", "ivfpq": f"IVF{cells},PQ{codes}", "hnsw": "HNSW32"}[kind]
+    # np: not polysemous, which takes minutes of training, for a filter by Hamming distances that nothing here uses.
+    described = {"flat": "Flat", "ivfpq": f"IVF{cells},PQ{codes}np", "hnsw": "HNSW32"}[kind]
     index: Any = faiss.index_factory(dimensions, described, faiss.METRIC_INNER_PRODUCT)
     if kind == "ivfpq":
         index.nprobe = max(1, cells // 8)
         index.train(_sample(vectors, rows, max(_TRAINED_ON, 64 * cells)))
-    if kind != "hnsw" and faiss.get_num_gpus() > 0:
-        index = faiss.index_cpu_to_all_gpus(index)
-    for block in vectors:
-        index.add(block)
     return index
 
 
@@ -217,6 +249,26 @@ def _sample(vectors: Vectors, rows: int, wanted: int) -> Floats:
 def _mapped(file: Path) -> Floats:
     vectors: Floats = np.load(file, mmap_mode="c")  # copy on write: torch warns of arrays that cannot be written
     return vectors
+
+
+def _make_block(
+    retriever: SentenceTransformer, texts: Sequence[str], batch_size: int, bar: Any, known: KnownVectors | None
+) -> Floats:
+    """(texts, dimensions) vectors, those copied that are known."""
+    if known is None:
+        return _encode_block(retriever, texts, batch_size, bar.update)
+    found = known.vectors.take(np.maximum(known.rows, 0))
+    new = np.flatnonzero(known.rows < 0)
+    _skip(bar, len(texts) - len(new))
+    if len(new):
+        found[new] = _encode_block(retriever, [texts[at] for at in new.tolist()], batch_size, bar.update)
+    return found
+
+
+def _skip(bar: Any, count: int) -> None:
+    """Show texts as done that say nothing about the time that is left."""
+    bar.initial += count
+    bar.update(count)
 
 
 def _encode_block(

@@ -1,37 +1,53 @@
-"""A search engine over one corpus: vectors in a FAISS index, passages beside it in Parquet."""
+"""A search engine over one corpus: an index, and the model that made it."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-import faiss
-import pyarrow as pa
-from datasets import Dataset
+import numpy as np
+from datasets import Dataset, concatenate_datasets
 from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
 
-from hf_dense.data.collections import load_corpus
-from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
-from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
-from hf_dense.search.dense import encode_corpus, encode_queries
+from hf_dense.search.approximate import CandidateIndex
+from hf_dense.search.bm25 import LexicalIndex
+from hf_dense.search.dense import Floats, Indices, Vectors, encode_queries, search
 from hf_dense.search.fingerprints import retriever_source
-from hf_dense.storage.fingerprints import fingerprint_rows
-from hf_dense.storage.manifest import Manifest
-from hf_dense.storage.output import Output
-from hf_dense.storage.places import Source
+from hf_dense.search.fusion import fuse
+from hf_dense.search.index_building import (
+    COLUMNS,
+    PASSAGES,
+    WORDS,
+    Update,
+    build_index,
+    index_by,
+    index_in,
+    plain_passages,
+    update_index,
+)
+from hf_dense.search.questions import check_questions
+from hf_dense.storage.manifest import MANIFEST
 
-_COLUMNS = ("id", "title", "text")
-_KIND, _VECTORS, _PASSAGES = "index", "vectors.faiss", "passages.parquet"
+__all__ = ["Hit", "SearchIndex", "Update", "build_index", "update_index"]
+
+DEPTH: Final = 100  # passages of the dense and of the lexical search that are fused
 
 
 @dataclass(frozen=True)
 class Hit:
-    """One passage found: `score` is the model's similarity, higher is better."""
+    """One passage found, higher scores are better.
+
+    Args:
+        score: the model's similarity; where words have a weight, the sum of `hf_dense.search.fusion.fuse`.
+    """
 
     score: float
     id: str
@@ -39,66 +55,25 @@ class Hit:
     text: str
 
 
-def build_index(
-    model: str | Path | SentenceTransformer,
-    corpus: Dataset | str | Path,
-    out: str | os.PathLike[str] | Output,
-    *,
-    name: str | None = None,
-    batch_size: int = 64,
-) -> Path:
-    """Encode a corpus, with a progress bar and an ETA, and write its index.
+class SearchIndex:
+    """An index with the model that made it, ready for questions.
 
     Args:
-        model: an exported directory, a Hub id or a loaded model.
-        corpus: columns `id`, `title`, `text`, title + " " + text is what is encoded; or the directory of a collection.
-        out: receives vectors (exact inner-product search, 4 bytes per dimension), passages and facts, complete or not
-            at all; a run that was killed goes on with the vectors it had.
-        name: by which a loaded model is shown, the directory that it came from for instance.
-        batch_size: texts encoded at once.
-
-    Returns:
-        The directory of the index.
-
-    Raises:
-        InputError: nothing to load, a model of hybrid vectors, an empty corpus, a column absent, or `out` is not ours
-            or holds the index of another model or corpus.
+        retriever: the model.
+        directory: of the index.
     """
-    output, origin = Output.of(out), "the passages" if isinstance(corpus, Dataset) else str(corpus)
-    corpus = corpus if isinstance(corpus, Dataset) else load_corpus(corpus)
-    missing = [column for column in _COLUMNS if column not in corpus.column_names]
-    if missing:
-        raise InputError(f"The corpus has no column {missing[0]!r}; it has {', '.join(corpus.column_names)}.")
-    if len(corpus) == 0:
-        raise InputError("The corpus has no passages.")
-    retriever = load_retriever(model)
-    if hybrid_head(retriever):
-        raise InputError(
-            "This model gives hybrid vectors; index them with build_hybrid_index (hf_dense.search.hybrid)."
-        )
-    sources = {
-        "model": retriever_source(retriever, model if isinstance(model, str | Path) else name),
-        "corpus": Source(origin, fingerprint_rows(corpus, _COLUMNS)),
-    }
-    with output.stage(_KIND, {}, sources, resumable=True) as work:
-        if not work.done:
-            vectors = encode_corpus(retriever, PassageTexts(corpus), work.pieces, batch_size)
-            index = faiss.IndexFlatIP(next(iter(vectors)).shape[1])
-            for block in vectors:
-                index.add(block)
-            faiss.write_index(index, str(work.result / _VECTORS))
-            parquet.write_table(pa.table({name: list(corpus[name]) for name in _COLUMNS}), work.result / _PASSAGES)
-            work.facts |= {"passages": len(corpus), "dimensions": index.d, "similarity": retriever.similarity_fn_name}
-    return output.path
 
-
-class SearchIndex:
-    """An index with the model that made it, ready for questions."""
-
-    def __init__(self, retriever: SentenceTransformer, vectors: Any, passages: pa.Table) -> None:
+    def __init__(self, retriever: SentenceTransformer, directory: Path) -> None:
         self.retriever = retriever
-        self.vectors = vectors
-        self.passages = passages
+        self.directory = directory
+        self._opened = _identity(directory)
+        with self._unreplaced():
+            self.manifest = index_by(retriever_source(retriever).fingerprint, directory)
+            self.kind: str = self.manifest.made_from["kind"]
+            self.weight: float = self.manifest.made_from["weight"]
+            self.vectors = Vectors.stored(directory)
+            self.passages = Dataset(parquet.read_table(directory / PASSAGES))
+            self.candidates = None if self.kind == "exact" else CandidateIndex.load(directory, self.kind)
 
     @classmethod
     def load(cls, directory: str | Path, model: str | Path | SentenceTransformer | None = None) -> SearchIndex:
@@ -109,36 +84,124 @@ class SearchIndex:
             model: the model that encoded it; by default the directory's parent, where `hf-dense search` puts indexes.
 
         Returns:
-            The index, its vectors in memory.
+            The index; its float vectors stay on disk.
 
         Raises:
-            InputError: no index there, or it was made by another model.
+            InputError: no index there, or it was made by another model or an earlier version.
         """
         path = Path(directory)
-        manifest = Manifest.load(path)
-        if manifest is None or manifest.kind != _KIND:
-            raise InputError(f"There is no search index in {path}; name a corpus to build it from with --corpus DIR.")
-        retriever = load_retriever(path.resolve().parent if model is None else model)
-        if manifest.made_from["model"] != retriever_source(retriever).fingerprint:
-            raise InputError(
-                f"The index in {path} was made by another model ({manifest.sources['model']}); name another directory, "
-                "or build it again with --corpus DIR --overwrite."
-            )
-        return cls(retriever, faiss.read_index(str(path / _VECTORS)), parquet.read_table(path / _PASSAGES))
+        index_in(path)
+        return cls(load_retriever(path.resolve().parent if model is None else model), path)
 
     def __len__(self) -> int:
-        return int(self.passages.num_rows)
+        return len(self.passages)
 
-    def search(self, query: str, top_k: int = 5) -> list[Hit]:
-        """Find the `top_k` passages most similar to `query`, best first.
+    def search(self, query: str, top_k: int = 5, weight: float | None = None) -> list[Hit]:
+        """Find the `top_k` passages that answer one question, best first; see `search_many`."""
+        return self.search_many([query], top_k, weight)[0]
+
+    def search_many(
+        self, queries: Sequence[str], top_k: int = 5, weight: float | None = None, batch_size: int = 64
+    ) -> list[list[Hit]]:
+        """Find the passages that answer each of many questions.
+
+        Args:
+            queries: the questions.
+            top_k: passages wanted for each.
+            weight: 1 for the model's similarity alone, 0 for BM25 alone; between them the first 100 passages of each
+                are scored by the weighted sum of both (`hf_dense.search.fusion.fuse`). None: as the index has it.
+            batch_size: questions encoded at once.
+
+        Returns:
+            For each question its hits, best first; fewer than `top_k` where no more were found.
 
         Raises:
-            InputError: an empty query, or `top_k` below 1.
+            InputError: an empty question, `top_k` below 1, a weight that is not from 0 to 1, or the index was replaced
+                since it was opened.
         """
-        if not query.strip():
-            raise InputError("The question is empty.")
-        if top_k < 1:
-            raise InputError(f"top_k is {top_k}; it must be at least 1.")
-        scores, rows = self.vectors.search(encode_queries(self.retriever, [query]), min(top_k, len(self)))
-        found = self.passages.take(rows[0]).to_pylist()
-        return [Hit(float(score), **passage) for score, passage in zip(scores[0], found, strict=True)]
+        weight = self.weight if weight is None else weight
+        check_questions(queries, top_k, weight)
+        if not queries:
+            return []
+        depth = top_k if weight in (0, 1) else max(top_k, DEPTH)
+        nothing: list[dict[str, float]] = [{}] * len(queries)
+        with self._unreplaced():
+            dense = self._nearest(encode_queries(self.retriever, queries, batch_size), depth) if weight else nothing
+            lexical = _scores(*self._words.search(list(queries), depth), least=0) if weight < 1 else nothing
+        both = [fuse(*scores, weight) for scores in zip(dense, lexical, strict=True)] if weight < 1 else dense
+        return self._hits([dict(islice(scores.items(), top_k)) for scores in both])
+
+    def add(self, passages: Dataset) -> SearchIndex:
+        """Put passages into the index, in place of those of the same ids, and open the index that it is then.
+
+        Args:
+            passages: columns `id`, `title`, `text`.
+
+        Raises:
+            InputError: as `update_index`.
+        """
+        new = plain_passages(passages).cast(self.passages.features)
+        return self._become(concatenate_datasets([self._without(set(new["id"][:])), new]))
+
+    def remove(self, ids: Collection[str]) -> SearchIndex:
+        """Take passages out of the index, and open the index that it is then.
+
+        Raises:
+            InputError: there is no passage of an id, or none would be left.
+        """
+        if unknown := set(ids) - set(self.passages["id"][:]):
+            raise InputError(f"The index has no passage with the id {min(unknown)!r}.")
+        return self._become(self._without(ids))
+
+    def _without(self, ids: Collection[str]) -> Dataset:
+        out = set(ids)
+        with self._unreplaced():
+            return self.passages.select([row for row, name in enumerate(self.passages["id"][:]) if name not in out])
+
+    def _become(self, corpus: Dataset) -> SearchIndex:
+        update_index(self.retriever, corpus, self.directory, name=self.manifest.sources["model"])
+        return SearchIndex(self.retriever, self.directory)
+
+    @cached_property
+    def _words(self) -> LexicalIndex:
+        return LexicalIndex.load(self.directory / WORDS)
+
+    def _nearest(self, queries: Floats, k: int) -> list[dict[str, float]]:
+        """For each query the similarities of the nearest passages, by row, best first."""
+        if self.candidates is None:
+            return _scores(*search(queries, self.vectors, k))
+        return _scores(*self.candidates.search(queries, k, self.vectors))
+
+    def _hits(self, found: Sequence[Mapping[str, float]]) -> list[list[Hit]]:
+        """Passages in place of rows."""
+        rows = [int(row) for scores in found for row in scores]
+        if not rows:
+            return [[] for _ in found]
+        columns = self.passages[rows]
+        passages = zip(*(columns[name] for name in COLUMNS), strict=True)
+        return [[Hit(score, *next(passages)) for score in scores.values()] for scores in found]
+
+    @contextmanager
+    def _unreplaced(self) -> Iterator[None]:
+        """Raise `InputError` where another index took this one's place: its files are read when they are needed."""
+        try:
+            yield
+            same = _identity(self.directory) == self._opened
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise InputError(f"The index in {self.directory} was replaced since it was opened; open it again.")
+
+
+def _identity(directory: Path) -> tuple[int, int]:
+    """What no two indexes of one place share."""
+    facts = (directory / MANIFEST).stat()
+    return facts.st_ino, facts.st_mtime_ns
+
+
+def _scores(scores: Floats, rows: Indices, least: float = -np.inf) -> list[dict[str, float]]:
+    """For each query its hits with a score above `least`, by row."""
+    return [
+        {str(row): score for score, row in zip(*pair, strict=True) if row >= 0 and score > least}
+        for pair in zip(scores.tolist(), rows.tolist(), strict=True)
+    ]

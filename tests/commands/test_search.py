@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import io
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,8 @@ from hf_dense.commands import search
 from hf_dense.data.engines import Engine
 from hf_dense.data.passage_corpus import build_passage_corpus
 from hf_dense.errors import InputError
+from hf_dense.search.approximate import KINDS
+from hf_dense.storage.manifest import Manifest
 
 
 @pytest.fixture
@@ -42,11 +47,11 @@ def test_the_index_is_built_once(model: Path, corpus: Path, capsys: pytest.Captu
     first = capsys.readouterr().out
     assert [line.split(".")[0].strip() for line in first.splitlines() if ". " in line[:4]] == ["1", "2", "3"]
     assert "50 passages ready in" in first
-    built = (model / "index" / "vectors.faiss").stat().st_mtime_ns
+    built = (model / "index" / "vectors-00000.npy").stat().st_mtime_ns
     for again in (given, (*given, "--corpus", corpus)):
         run(*again)
         assert hits(capsys.readouterr().out) == hits(first)
-    assert (model / "index" / "vectors.faiss").stat().st_mtime_ns == built
+    assert (model / "index" / "vectors-00000.npy").stat().st_mtime_ns == built
 
 
 def test_an_index_of_another_corpus_or_model_is_refused_and_rebuilt_when_asked(
@@ -99,3 +104,111 @@ def test_documents_are_cut_as_a_corpus_of_them_is(
     run(model, "abc", "--corpus", corpus)  # the same passages: nothing to do
     with pytest.raises(InputError, match=r"lies inside .*docs, all of which is read"):
         run(model, "abc", "--corpus", folder, "--index", folder / "index")
+
+
+def test_without_a_question_lines_are_questions(
+    model: Path, corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(model, "abc def", "--corpus", corpus, "--top_k", 2)
+    first = hits(capsys.readouterr().out)
+    for typed in ("abc def\nq w e\n", "abc def\nq w e\n\nnever asked\n"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        run(model, "--top_k", 2)
+        shown = capsys.readouterr().out
+        assert shown.startswith("\n".join(first))
+        assert shown.count(" 1. ") == 2
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    run(model)
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\n"), encoding="utf-8"))
+    with pytest.raises(InputError, match="not text in UTF-8"):
+        run(model)
+
+
+def test_a_prompt_asks_where_somebody_types(
+    model: Path, corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(model, "abc", "--corpus", corpus)
+    capsys.readouterr()
+    typed = io.StringIO("abc\n")
+    monkeypatch.setattr(typed, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", typed)
+    run(model)
+    assert capsys.readouterr().out.startswith("50 passages; ask a question per line, an empty line ends.\n?  1. ")
+
+
+def test_many_questions_are_answered_in_a_file(
+    model: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "_TOGETHER", 4)
+    out = tmp_path / "hits.jsonl"
+    run(model, "--corpus", corpus, "--queries", corpus / "queries.jsonl", "--hits", out, "--top_k", 3)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert "10 questions searched for in 50 passages" in capsys.readouterr().out
+    assert [row["id"] for row in rows] == [f"q{row}" for row in range(10)]
+    assert [len(row["hits"]) for row in rows] == [3] * 10
+    run(model, rows[7]["text"], "--top_k", 3)
+    assert f"{rows[7]['hits'][0]['score']:.3f}" in capsys.readouterr().out
+    with pytest.raises(InputError, match="is there already"):
+        run(model, "--queries", corpus / "queries.jsonl", "--hits", out)
+
+
+def test_an_update_says_what_it_did(
+    model: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(model, "abc", "--corpus", corpus)
+    changed = tmp_path / "changed"
+    shutil.copytree(corpus, changed)
+    lines = (corpus / "corpus.jsonl").read_text().splitlines()[5:]
+    new = [json.dumps({"_id": f"n{at}", "title": "new", "text": "b " * at}) for at in range(3)]
+    (changed / "corpus.jsonl").write_text("\n".join([*new, *lines]) + "\n")
+    capsys.readouterr()
+    run(model, "abc", "--corpus", changed, "--update", "--kind", "binary", "--weight", 0.5)
+    shown = capsys.readouterr().out
+    assert shown.startswith("45 passages kept, 3 encoded, 5 removed\n")
+    assert "48 passages ready" in shown
+    made = Manifest.load(model / "index")
+    assert made is not None
+    assert (made.made_from["kind"], made.made_from["weight"]) == ("binary", 0.5)
+    run(model, "abc", "--corpus", changed)  # the same, of its kind and weight
+
+
+def test_the_weight_is_kept_where_an_index_is_built(
+    model: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    word = json.loads((corpus / "corpus.jsonl").read_text().splitlines()[20])["title"]
+    run(model, word, "--corpus", corpus, "--weight", 0, "--top_k", 1)
+    by_words = hits(capsys.readouterr().out)
+    assert by_words[0] == f" 1. 1.000  {word}"
+    run(model, word, "--top_k", 1)
+    assert hits(capsys.readouterr().out) == by_words
+    run(model, word, "--corpus", corpus, "--weight", 1)
+    assert hits(capsys.readouterr().out)[0].split()[1] != "1.000"
+    run(model, "xxxxyyyy")
+    assert hits(capsys.readouterr().out)[0] == "No passage was found."
+
+
+def test_options_that_do_not_go_together(model: Path, corpus: Path, tmp_path: Path) -> None:
+    asked = tmp_path / "asked.txt"
+    asked.write_text("abc\n")
+    for words, message in (
+        (("--update",), "--update is for building an index"),
+        (("--kind", "int8"), "--kind is for building an index"),
+        (("--update", "--corpus", corpus), "no index in .* to update"),
+        (("--queries", asked, "--corpus", corpus), "need both"),
+        (("--hits", tmp_path / "hits", "--corpus", corpus), "need both"),
+        (("abc", "--queries", asked, "--hits", tmp_path / "hits", "--corpus", corpus), "but not both"),
+        (("--queries", tmp_path / "no", "--hits", tmp_path / "hits", "--corpus", corpus), "can be read"),
+        (("--queries", asked, "--hits", asked / "hits", "--corpus", corpus), "no directory"),
+        (("abc", "--top_k", 0, "--corpus", corpus), "top_k is 0"),
+        (("abc", "--weight", 2, "--corpus", corpus), "weight is 2"),
+        (("", "--corpus", corpus), "question is empty"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run(model, *words)
+    assert not (model / "index").exists()
+    assert not (tmp_path / "hits").exists()
+
+
+def test_kinds_are_those_of_the_library() -> None:
+    assert search.KINDS == KINDS

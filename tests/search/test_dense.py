@@ -13,7 +13,16 @@ from tiny_retriever import random_words, write_retriever
 import hf_dense.search.dense as vectors_module
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import load_retriever
-from hf_dense.search.dense import Floats, Vectors, check_kind, encode_corpus, encode_queries, search, searcher
+from hf_dense.search.dense import (
+    Floats,
+    KnownVectors,
+    Vectors,
+    check_kind,
+    encode_corpus,
+    encode_queries,
+    search,
+    searcher,
+)
 
 TEXTS = [" ".join(random_words(1 + at % 5, seed=at)) for at in range(50)]
 
@@ -56,9 +65,7 @@ def test_a_corpus_smaller_than_k_is_found_whole() -> None:
     assert (np.sort(indices, axis=1) == np.arange(5)).all()
 
 
-@pytest.mark.parametrize(
-    ("kind", "least"), [("flat", 1.0), ("hnsw", 0.9), pytest.param("ivfpq", 0.3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("kind", "least"), [("flat", 1.0), ("hnsw", 0.9), ("ivfpq", 0.3)])
 def test_indexes_find_what_exact_search_finds(tmp_path: Path, kind: str, least: float) -> None:
     vectors, queries = write_blocks(tmp_path, random_vectors(1500, 0), 400), random_vectors(20, 1)
     scores, indices = searcher(vectors)(queries, 10)
@@ -132,3 +139,17 @@ def test_a_killed_run_goes_on_after_the_last_whole_block(tmp_path: Path, monkeyp
     resumed = encode_corpus(retriever, TEXTS, tmp_path / "cut")
     assert sorted(encoded) == sorted(TEXTS[30:])
     np.testing.assert_array_equal(np.concatenate(list(resumed)), whole)
+
+
+def test_known_vectors_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    retriever = retriever_of(tmp_path / "model")
+    whole = np.concatenate(list(encode_corpus(retriever, TEXTS, tmp_path / "whole")))
+    other = write_blocks(tmp_path, random_vectors(30, 0, dimensions=32), 7)
+    monkeypatch.setattr(vectors_module, "BLOCK", 20)
+    rows = np.full(50, -1)
+    rows[20:40] = np.arange(20)[::-1]  # a whole block,
+    rows[45] = 29  # one of several, and none
+    found = np.concatenate(list(encode_corpus(retriever, TEXTS, tmp_path / "some", known=KnownVectors(other, rows))))
+    copied = rows >= 0
+    np.testing.assert_array_equal(found[copied], other.take(rows[copied]))
+    np.testing.assert_allclose(found[~copied], whole[~copied], atol=1e-5)

@@ -6,22 +6,37 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_dataset, write_hybrid, write_retriever
 
 from hf_dense import InputError
 from hf_dense.data.collections import load_corpus
+from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.hub.loading import load_retriever
-from hf_dense.search import dense
+from hf_dense.search import dense, index_building
 from hf_dense.search import index as index_module
-from hf_dense.search.index import SearchIndex, build_index
+from hf_dense.search.approximate import KINDS
+from hf_dense.search.dense import Vectors
+from hf_dense.search.fusion import fuse
+from hf_dense.search.index import Hit, SearchIndex, Update, build_index, update_index
+from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return load_corpus(write_dataset(tmp_path_factory.mktemp("dataset") / "beir", passages=200))
+
+
+def found(index: SearchIndex) -> list[list[Hit]]:
+    """The hits of some questions, their scores rounded."""
+    many = index.search_many(["abc", "q w e r t y", "zzzz zz"], 7)
+    return [[Hit(round(hit.score, 3), hit.id, hit.title, hit.text) for hit in hits] for hits in many]
+
+
+def vectors_in(index: Path) -> np.ndarray:
+    return np.concatenate(list(Vectors.stored(index)))
 
 
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])
@@ -95,7 +110,7 @@ def test_the_same_index_is_built_once_wherever_its_model_lies(
     mine = write_retriever(tmp_path / "mine")
     build_index(mine, corpus, tmp_path / "index")
     shutil.copytree(mine, tmp_path / "copy")
-    monkeypatch.setattr(index_module, "encode_corpus", None)
+    monkeypatch.setattr(index_building, "encode_corpus", None)
     build_index(tmp_path / "copy", corpus, tmp_path / "index")
     assert len(SearchIndex.load(tmp_path / "index", tmp_path / "copy")) == len(corpus)
 
@@ -121,3 +136,237 @@ def test_a_killed_build_goes_on_with_its_vectors(
     build_index(model, corpus, tmp_path / "index")
     assert encoded == [80, 80, 40]
     assert not (tmp_path / "index.partial").exists()
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_other_kinds_show_the_models_own_scores(kind: str, corpus: Dataset, tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model", similarity="cosine"))
+    more = concatenate_datasets([corpus, corpus.map(lambda row: {"id": row["id"] + "b", "title": row["text"]})])
+    index = SearchIndex.load(build_index(model, more, tmp_path / kind, kind=kind), model)
+    exact = SearchIndex.load(build_index(model, more, tmp_path / "exact"), model)
+    similarities = {hit.id: hit.score for hit in exact.search("abc def", top_k=400)}
+    hits = index.search("abc def", top_k=10)
+    assert len(similarities) == 400
+    assert [hit.score for hit in hits] == pytest.approx([similarities[hit.id] for hit in hits], abs=1e-5)
+    assert len(hits) == 10
+    manifest = Manifest.load(tmp_path / kind)
+    assert manifest is not None
+    assert manifest.facts["bytes per passage"].keys() == {"float vectors", "words", kind}
+    assert manifest.facts["bytes per passage"]["float vectors"] == 4 * 32
+
+
+def test_settings_are_checked_before_the_model_is_loaded(corpus: Dataset, tmp_path: Path) -> None:
+    for settings, message in (
+        ({"kind": "flat"}, "kind of index is 'flat'"),
+        ({"kind": "ivfpq"}, "has 200 passages; ivfpq learns from at least 256"),
+        ({"weight": 2}, "weight is 2"),
+    ):
+        with pytest.raises(InputError, match=message):
+            build_index(tmp_path / "no model", corpus, tmp_path / "index", **settings)  # type: ignore[arg-type]
+
+
+def test_settings_are_those_of_the_index_that_is_there(corpus: Dataset, tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    build_index(model, corpus, tmp_path / "index", kind="int8", weight=0.5)
+    build_index(model, corpus, tmp_path / "index")
+    index = SearchIndex.load(tmp_path / "index", model)
+    assert (index.kind, index.weight) == ("int8", 0.5)
+    with pytest.raises(InputError, match=r"another kind \(int8, now binary\)"):
+        build_index(model, corpus, tmp_path / "index", kind="binary")
+    with pytest.raises(InputError, match=r"another weight \(0.5, now 1.0\)"):
+        build_index(model, corpus, tmp_path / "index", weight=1)
+
+
+def test_words_and_vectors_are_fused(corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    index = SearchIndex.load(build_index(model, corpus, tmp_path / "index", weight=0.5), model)
+    word, other = corpus[150]["title"], corpus[3]["text"].split()[0]
+    question = f"{word} {other} {word}"
+    dense = {hit.id: hit.score for hit in index.search(question, 100, weight=1)}
+    lexical = {hit.id: hit.score for hit in index.search(question, 100, weight=0)}
+    assert list(lexical) == [corpus[150]["id"], corpus[3]["id"]]
+    assert max(lexical.values()) == 1
+    expected = list(fuse(dense, lexical, 0.5).items())[:50]
+    hits = index.search(question, 50)
+    assert [hit.id for hit in hits] == [name for name, _ in expected]
+    assert [hit.score for hit in hits] == pytest.approx([score for _, score in expected], abs=1e-6)
+    assert index.search(question, 5, weight=0.5) == hits[:5]
+    monkeypatch.setattr(index_module, "encode_queries", None)
+    assert index.search("of the", weight=0) == index.search("zzzz", weight=0) == []
+
+
+@pytest.mark.parametrize("weight", [0, 0.3, 1])
+def test_many_questions_are_answered_as_each_of_them(weight: float, corpus: Dataset, tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    index = SearchIndex.load(build_index(model, corpus, tmp_path / "index"), model)
+    questions = ["the", "abc", corpus[7]["title"], "q w e r t y", "abc"]
+    many = index.search_many(questions, 4, weight, batch_size=2)
+    for question, hits in zip(questions, many, strict=True):
+        alone = index.search(question, 4, weight)
+        assert [hit.id for hit in hits] == [hit.id for hit in alone]
+        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in alone], abs=1e-4)
+    assert index.search_many([]) == []
+
+
+def test_passages_without_a_word_are_found_by_their_vectors(tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    passages = Dataset.from_dict({"id": ["1", "2"], "title": ["", ""], "text": ["the of", "."]})
+    index = SearchIndex.load(build_index(model, passages, tmp_path / "index", weight=0.5), model)
+    assert len(index.search("abc")) == 2
+    assert index.search("abc", weight=0) == []
+
+
+@pytest.mark.parametrize("kind", ["exact", "int8"])
+def test_an_updated_index_is_that_which_is_built_anew(
+    kind: str, corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense, "BLOCK", 70)
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    build_index(model, corpus.select(range(150)), tmp_path / "index", kind=kind)
+    rows = [{**row, "id": f"new {row['id']}"} for row in corpus.select(range(20, 200)).shuffle(seed=1)]
+    rows[0]["text"] += " b"
+    changed, before = Dataset.from_list(rows), {row["text"] for row in corpus.select(range(150))}
+    new = [f"{row['title']} {row['text']}" for row in rows if row["text"] not in before]
+    assert len(new) in (50, 51)
+
+    encode, encoded = model.encode_document, []
+
+    def counted(texts: list[str], **rest: Any) -> Any:
+        encoded.extend(texts)
+        return encode(texts, **rest)
+
+    monkeypatch.setattr(model, "encode_document", counted)
+    update = update_index(model, changed, tmp_path / "index")
+    assert sorted(encoded) == sorted(new)
+    assert update == Update(180 - len(new), len(new), len(new) - 30)
+    assert update_index(model, changed, tmp_path / "index") == Update(180, 0, 0)
+
+    build_index(model, changed, tmp_path / "fresh", kind=kind)
+    np.testing.assert_allclose(vectors_in(tmp_path / "index"), vectors_in(tmp_path / "fresh"), atol=1e-6)
+    updated, fresh = (SearchIndex.load(tmp_path / name, model) for name in ("index", "fresh"))
+    assert updated.passages.to_list() == fresh.passages.to_list()
+    assert found(updated) == found(fresh)
+    assert updated.search("abc", weight=0.5)[0].id == fresh.search("abc", weight=0.5)[0].id
+    assert len(list((tmp_path / "index").iterdir())) == len(list((tmp_path / "fresh").iterdir()))
+
+
+def test_an_update_to_another_kind_encodes_nothing(
+    corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    build_index(model, corpus, tmp_path / "index", weight=0.5)
+    before = vectors_in(tmp_path / "index")
+    monkeypatch.setattr(model, "encode_document", None)
+    assert update_index(model, corpus, tmp_path / "index", kind="hnsw") == Update(200, 0, 0)
+    index = SearchIndex.load(tmp_path / "index", model)
+    assert (index.kind, index.weight) == ("hnsw", 0.5)
+    np.testing.assert_array_equal(vectors_in(tmp_path / "index"), before)
+
+
+def test_a_killed_update_leaves_the_old_index_and_goes_on(
+    corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense, "BLOCK", 80)
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    build_index(model, corpus.select(range(0, 200, 2)), tmp_path / "index")
+    old = found(SearchIndex.load(tmp_path / "index", model))
+    encode, encoded, killed = model.encode_document, [], True
+
+    def counted(texts: list[str], **rest: Any) -> Any:
+        if killed and encoded:
+            raise KeyboardInterrupt
+        encoded.append(len(texts))
+        return encode(texts, **rest)
+
+    monkeypatch.setattr(model, "encode_document", counted)
+    with pytest.raises(KeyboardInterrupt):
+        update_index(model, corpus, tmp_path / "index")
+    assert found(SearchIndex.load(tmp_path / "index", model)) == old
+    killed = False
+    assert update_index(model, corpus, tmp_path / "index") == Update(100, 100, 0)
+    assert encoded == [40, 40, 20]
+    build_index(model, corpus, tmp_path / "fresh")
+    np.testing.assert_allclose(vectors_in(tmp_path / "index"), vectors_in(tmp_path / "fresh"), atol=1e-6)
+
+
+def test_only_an_index_of_the_same_model_is_updated(corpus: Dataset, tmp_path: Path) -> None:
+    mine, other = write_retriever(tmp_path / "mine"), write_retriever(tmp_path / "other", seed=1)
+    with pytest.raises(InputError, match="no search index in"):
+        update_index(mine, corpus, tmp_path / "index")
+    build_index(mine, corpus.select(range(9)), tmp_path / "index")
+    with pytest.raises(InputError, match=r"made by another model \(.*mine\)"):
+        update_index(other, corpus, tmp_path / "index")
+    assert len(SearchIndex.load(tmp_path / "index", mine)) == 9
+    assert not (tmp_path / "index.partial").exists()
+
+
+def test_passages_are_added_and_removed(corpus: Dataset, tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    index = SearchIndex.load(build_index(model, corpus.select(range(50)), tmp_path / "index"), model)
+    changed = Dataset.from_list([{"id": "p3", "text": "zzzz zz", "title": "other", "section": "of the corpus"}])
+    more = index.add(concatenate_datasets([changed, corpus.select_columns(["id", "title", "text"]).select([60])]))
+    assert len(more) == 51
+    assert [passage["text"] for passage in more.passages if passage["id"] == "p3"] == ["zzzz zz"]
+    with pytest.raises(InputError, match="was replaced since it was opened; open it again"):
+        index.search("abc")
+    with pytest.raises(InputError, match="was replaced since it was opened"):
+        index.remove(["p1"])
+    fewer = more.remove(["p3", "p60"])
+    assert set(fewer.passages["id"]) == {f"p{row}" for row in range(50) if row != 3}
+    build_index(model, corpus.select([row for row in range(50) if row != 3]), tmp_path / "fresh")
+    assert found(fewer) == found(SearchIndex.load(tmp_path / "fresh", model))
+    with pytest.raises(InputError, match="no passage with the id 'p3'"):
+        fewer.remove(["p3"])
+    with pytest.raises(InputError, match="has no passages"):
+        fewer.remove(fewer.passages["id"][:])
+
+
+def test_an_index_that_vanished_says_so(corpus: Dataset, tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    index = SearchIndex.load(build_index(model, corpus, tmp_path / "index"), model)
+    (tmp_path / "index").rename(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="was replaced"):
+        index.search("abc")
+    assert found(SearchIndex.load(tmp_path / "elsewhere", model))
+
+
+def test_an_index_of_an_earlier_version_is_built_again(corpus: Dataset, tmp_path: Path) -> None:
+    model, path = load_retriever(write_retriever(tmp_path / "model")), tmp_path / "index"
+    with Output(path).stage("index", {}) as work:
+        (work.result / "vectors.faiss").write_text("of one file")
+    for use in (build_index, update_index):
+        with pytest.raises(InputError, match=r"by an earlier version of hf_dense; build it again .*--overwrite"):
+            use(model, corpus, path)
+    with pytest.raises(InputError, match="by an earlier version"):
+        SearchIndex.load(path, model)
+    build_index(model, corpus, Output(path, overwrite=True))
+    assert len(SearchIndex.load(path, model)) == 200
+
+
+def test_its_blocks_are_those_of_encode_corpus(
+    corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has the same model and passages finds them encoded."""
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    path = build_index(model, corpus, tmp_path / "index")
+    monkeypatch.setattr(model, "encode_document", None)
+    vectors = dense.encode_corpus(model, PassageTexts(corpus), path)
+    assert vectors == Vectors.stored(path)
+
+
+def test_the_vectors_of_another_index_are_taken_over(
+    corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = write_retriever(tmp_path / "model")
+    build_index(model, corpus.select(range(150)), tmp_path / "part")
+    expected = build_index(model, corpus, tmp_path / "anew", weight=0.3)
+    read: list[int] = []
+    encode = dense._encode_block
+    monkeypatch.setattr(dense, "_encode_block", lambda *given: (read.append(len(given[1])), encode(*given))[1])
+    made = build_index(model, corpus, tmp_path / "whole", weight=0.3, like=tmp_path / "part")
+    assert read == [50]
+    assert vectors_in(made) == pytest.approx(vectors_in(expected), abs=1e-6)
+    other = write_retriever(tmp_path / "other", seed=1)
+    with pytest.raises(InputError, match="made by another model"):
+        build_index(other, corpus, tmp_path / "others", like=tmp_path / "part")
+    assert not (tmp_path / "others").exists()

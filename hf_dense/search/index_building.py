@@ -1,0 +1,292 @@
+"""Writing the index of a corpus, anew or from one that the same model made of another state of the corpus.
+
+An index is a directory: `passages.parquet` (id, title, text); `vectors-00000.npy` and so on, the float vectors as
+`encode_corpus` writes them; `bm25`, the words; and, in all kinds but `exact`, `vectors.faiss`, which finds candidates
+(`hf_dense.search.approximate`). Its manifest says by which model and settings it was made.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from datasets import Dataset
+from numpy.typing import NDArray
+from pyarrow import parquet
+from sentence_transformers import SentenceTransformer
+
+from hf_dense.data.collections import load_corpus
+from hf_dense.data.passage_texts import PassageTexts
+from hf_dense.errors import InputError
+from hf_dense.hub.hybrid import hybrid_head
+from hf_dense.hub.loading import load_retriever
+from hf_dense.search.approximate import CandidateIndex, check_index_kind
+from hf_dense.search.bm25 import LexicalIndex
+from hf_dense.search.dense import Indices, KnownVectors, Vectors, encode_corpus
+from hf_dense.search.fingerprints import retriever_source
+from hf_dense.search.questions import check_weight
+from hf_dense.storage.fingerprints import fingerprint_rows
+from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
+from hf_dense.storage.staged import Staged
+
+KIND: Final = "index"  # of output
+PASSAGES: Final = "passages.parquet"
+WORDS: Final = "bm25"
+COLUMNS: Final = ("id", "title", "text")
+
+
+@dataclass(frozen=True)
+class Update:
+    """What became of an index, by the texts of its passages.
+
+    Args:
+        kept: passages whose vectors were there.
+        encoded: passages that are new.
+        removed: passages that are gone.
+    """
+
+    kept: int
+    encoded: int
+    removed: int
+
+
+def build_index(
+    model: str | Path | SentenceTransformer,
+    corpus: Dataset | str | Path,
+    out: str | os.PathLike[str] | Output,
+    *,
+    kind: str | None = None,
+    weight: float | None = None,
+    name: str | None = None,
+    batch_size: int = 64,
+    like: Path | None = None,
+) -> Path:
+    """Encode a corpus, with a progress bar and an ETA, and write its index.
+
+    Args:
+        model: an exported directory, a Hub id or a loaded model.
+        corpus: columns `id`, `title`, `text`, title + " " + text is what is encoded; or the directory of a collection.
+        out: receives the index, complete or not at all; a run that was killed goes on with the vectors it had.
+        kind: what finds passages: `exact`, all float vectors, which are read from disk; or candidates, four times as
+            many as are wanted, whose float vectors are compared then, by `hnsw` (a graph), `ivfpq` (product
+            quantisation), `int8` or `binary` (a byte, or a bit, per dimension), which stand in memory. None: as the
+            index has it that is there, else `exact`.
+        weight: of the dense scores beside BM25's, from 0 to 1, where a search names none. None: as the index has it
+            that is there, else 1.
+        name: by which a loaded model is shown, the directory that it came from for instance.
+        batch_size: texts encoded at once.
+        like: another index by the same model: texts that it holds are not encoded again.
+
+    Returns:
+        The directory of the index.
+
+    Raises:
+        InputError: nothing to load, a model of hybrid vectors, an empty corpus, a column absent, a setting that is
+            none, or `out` is not ours or holds the index of another model or corpus, or with other settings.
+    """
+    output = Output.of(out)
+    if not output.overwrite:
+        _existing(output.path)
+    plan = _plan(model, corpus, output.path, kind, weight, name)
+    with output.stage(KIND, plan.settings, plan.sources, resumable=True) as work:
+        if not work.done:
+            _write(work, plan, batch_size, None if like is None else _known(plan, like)[0])
+    return output.path
+
+
+def update_index(
+    model: str | Path | SentenceTransformer,
+    corpus: Dataset | str | Path,
+    out: str | os.PathLike[str] | Output,
+    *,
+    kind: str | None = None,
+    weight: float | None = None,
+    name: str | None = None,
+    batch_size: int = 64,
+) -> Update:
+    """Make an index that of another corpus, or of another kind: only texts that it does not hold are encoded.
+
+    The result is what `build_index` writes. The old index stays in its place until then.
+
+    Args:
+        out: the index, made by the same model.
+
+    The other arguments are those of `build_index`.
+
+    Returns:
+        What was kept, encoded and removed.
+
+    Raises:
+        InputError: as `build_index`; or there is no index, or one of another model.
+    """
+    output = replace(Output.of(out), overwrite=True)
+    index_in(output.path)
+    plan = _plan(model, corpus, output.path, kind, weight, name)
+    index_by(plan.sources["model"].fingerprint, output.path)
+    with output.stage(KIND, plan.settings, plan.sources, resumable=True) as work:
+        if work.done:
+            return Update(len(plan.corpus), 0, 0)
+        known, removed = _known(plan, output.path)  # which nobody replaces from here on
+        update = Update(int((known.rows >= 0).sum()), int((known.rows < 0).sum()), removed)
+        _write(work, plan, batch_size, known)
+        work.facts["update"] = asdict(update)
+    return update
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """All that an index is made from."""
+
+    retriever: SentenceTransformer
+    corpus: Dataset
+    settings: dict[str, Any]
+    sources: dict[str, Source]
+
+
+def _plan(
+    model: str | Path | SentenceTransformer,
+    corpus: Dataset | str | Path,
+    path: Path,
+    kind: str | None,
+    weight: float | None,
+    name: str | None,
+) -> _Plan:
+    """What an index will be made from, checked."""
+    settings = _settings(path, kind, weight)
+    check_weight(settings["weight"])
+    origin = "the passages" if isinstance(corpus, Dataset) else str(corpus)
+    passages = plain_passages(corpus if isinstance(corpus, Dataset) else load_corpus(corpus))
+    check_index_kind(settings["kind"], len(passages))
+    retriever = load_retriever(model)
+    if hybrid_head(retriever):
+        raise InputError(
+            "This model gives hybrid vectors; index them with build_hybrid_index (hf_dense.search.hybrid)."
+        )
+    sources = {
+        "model": retriever_source(retriever, model if isinstance(model, str | Path) else name),
+        "corpus": Source(origin, fingerprint_rows(passages, COLUMNS)),
+    }
+    return _Plan(retriever, passages, settings, sources)
+
+
+def plain_passages(corpus: Dataset) -> Dataset:
+    """Id, title and text of the passages.
+
+    Raises:
+        InputError: a column is absent, or there are no passages.
+    """
+    missing = [column for column in COLUMNS if column not in corpus.column_names]
+    if missing:
+        raise InputError(f"The corpus has no column {missing[0]!r}; it has {', '.join(corpus.column_names)}.")
+    if len(corpus) == 0:
+        raise InputError("The corpus has no passages.")
+    return corpus.select_columns(list(COLUMNS))
+
+
+def _settings(path: Path, kind: str | None, weight: float | None) -> dict[str, Any]:
+    """Those given; else those of the index that is there, of any version; else the simplest."""
+    manifest = Manifest.load(path)
+    before = manifest.made_from if manifest is not None and manifest.kind == KIND else {}
+    return {
+        "kind": kind or before.get("kind", "exact"),
+        "weight": float(before.get("weight", 1.0) if weight is None else weight),
+    }
+
+
+def _existing(path: Path) -> Manifest | None:
+    """The manifest of an index; None where there is none."""
+    manifest = Manifest.load(path)
+    if manifest is None or manifest.kind != KIND:
+        return None
+    if "kind" not in manifest.made_from:
+        raise InputError(
+            f"The index in {path} was made by an earlier version of hf_dense; build it again with --corpus CORPUS "
+            "--overwrite."
+        )
+    return manifest
+
+
+def index_in(path: Path) -> Manifest:
+    """The manifest of an index.
+
+    Raises:
+        InputError: there is none, or an earlier version laid it out.
+    """
+    manifest = _existing(path)
+    if manifest is None:
+        raise InputError(f"There is no search index in {path}; name a corpus to build it from with --corpus CORPUS.")
+    return manifest
+
+
+def index_by(fingerprint: str, path: Path) -> Manifest:
+    """The manifest of an index that a model made, which is known by its fingerprint.
+
+    Raises:
+        InputError: as `index_in`; or another model made it.
+    """
+    manifest = index_in(path)
+    if manifest.made_from["model"] != fingerprint:
+        raise InputError(
+            f"The index in {path} was made by another model ({manifest.sources['model']}); name another directory, "
+            "or build it again with --corpus CORPUS --overwrite."
+        )
+    return manifest
+
+
+def _write(work: Staged, plan: _Plan, batch_size: int, known: KnownVectors | None = None) -> None:
+    """Write all parts of an index."""
+    texts, kind, result = PassageTexts(plan.corpus), plan.settings["kind"], work.result
+    vectors = encode_corpus(plan.retriever, texts, work.pieces, batch_size, known)
+    parquet.write_table(plan.corpus.with_format("arrow")[:].select(COLUMNS), result / PASSAGES)
+    LexicalIndex.build(texts, result / WORDS)
+    words, dimensions = _size(result / WORDS), next(iter(vectors)).shape[1]
+    kept = {"float vectors": 4.0 * dimensions, "words": words / len(texts)}
+    if kind != "exact":
+        before = _size(result)
+        CandidateIndex.build(vectors, kind).save(result)
+        kept[kind] = (_size(result) - before) / len(texts)
+    for file in vectors.files:  # last, as they are what a run that is killed goes on with
+        file.rename(result / file.name)
+    work.facts |= {
+        "passages": len(texts),
+        "dimensions": dimensions,
+        "similarity": plan.retriever.similarity_fn_name,
+        "bytes per passage": {part: round(size, 1) for part, size in kept.items()},
+    }
+
+
+def _size(folder: Path) -> int:
+    """Bytes of the files in a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _known(plan: _Plan, path: Path) -> tuple[KnownVectors, int]:
+    """The vectors that an index by the same model has, and how many of its texts are not wanted."""
+    index_by(plan.sources["model"].fingerprint, path)
+    before = PassageTexts(Dataset(parquet.read_table(path / PASSAGES)))
+    rows, removed = _match(PassageTexts(plan.corpus), before)
+    return KnownVectors(Vectors.stored(path), rows), removed
+
+
+def _match(now: PassageTexts, before: PassageTexts) -> tuple[Indices, int]:
+    """Where texts were before.
+
+    Returns:
+        (now,) rows among `before`, -1 where a text is new; and how many texts of `before` are gone.
+    """
+    new, old = _digests(now), _digests(before)
+    order = np.argsort(old)
+    at = order[np.minimum(np.searchsorted(old, new, sorter=order), len(old) - 1)]
+    return np.where(old[at] == new, at, -1), int((~np.isin(old, new)).sum())
+
+
+def _digests(texts: PassageTexts) -> NDArray[np.bytes_]:
+    """(texts,) 16 bytes that no two texts share."""
+    found = (blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts)
+    return np.fromiter(found, dtype="S16", count=len(texts))

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hf_dense.errors import InputError
+from hf_dense.search.questions import check_questions, read_questions
+
+
+def test_lines_and_rows_are_questions(tmp_path: Path) -> None:
+    lines, rows = tmp_path / "asked.txt", tmp_path / "asked.jsonl"
+    lines.write_text("\ufeffwhat is it\n\n  who was it \n", encoding="utf-8")
+    assert read_questions(lines) == {"1": "what is it", "3": "who was it"}
+    half_a_letter = '{"id": 2, "text": "caf\\u00e9 \\ud83d"}'
+    rows.write_text('{"_id": "q1", "text": "what\u2028is it"}\n' + half_a_letter, encoding="utf-8")
+    assert read_questions(rows) == {"q1": "what\u2028is it", "2": "café ?"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("asked.txt", b" \n\n", "no question in"),
+        ("asked.txt", b"caf\xe9\n", "is not text"),
+        ("asked.jsonl", b'{"id": "1", "text": "a"}\nwho\n', "Line 2 of .* has no id and text"),
+        ("asked.jsonl", b'{"id": "1", "text": " "}\n', "Line 1"),
+        ("asked.jsonl", b'{"text": "who"}\n', "Line 1"),
+        ("asked.jsonl", b'["who"]\n', "Line 1"),
+        ("asked.jsonl", b'{"id": "1", "text": "a"}\n{"id": "1", "text": "b"}\n', "two questions with the id '1'"),
+    ],
+)
+def test_files_that_cannot_be_asked(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_questions(tmp_path / name)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nowhere.txt"):
+        with pytest.raises(InputError, match="can be read"):
+            read_questions(path)
+
+
+def test_what_cannot_be_searched_for() -> None:
+    check_questions(["who"], 1, 0.5)
+    for questions, top_k, weight, message in (
+        ([" "], 5, 1.0, "The question is empty"),
+        (["who", ""], 5, 1.0, "One of the questions is empty"),
+        (["who"], 0, 1.0, "top_k is 0"),
+        (["who"], 5, 1.5, "weight is 1.5; it must be from 0"),
+        (["who"], 5, float("nan"), "weight is nan"),
+    ):
+        with pytest.raises(InputError, match=message):
+            check_questions(questions, top_k, weight)
