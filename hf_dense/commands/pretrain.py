@@ -18,7 +18,7 @@ Pre-train an encoder on a corpus of passages, so that one vector holds what a pa
   accelerate launch --num_processes 8 examples/pretrain.py --config retromae
 
 Every option may stand in a YAML file, and every option of transformers.TrainingArguments is one here (--help_all).
-A run that was killed goes on when it is started again.
+A run that was killed goes on when it is started again. --per_device_train_batch_size auto finds what the memory holds.
 """
 
 

@@ -50,6 +50,27 @@ class PretrainingOptions:
         default=None, metadata={"help": "simlm: masked language model that fills in masks, or a random one's config"}
     )
     generator_weight: float = field(default=0.0, metadata={"help": "simlm: weight of the generator's own loss"})
+    decoder_learning_rate: float | None = field(
+        default=None,
+        metadata={
+            "help": "peak rate of what is added to the encoder (decoders, vocabulary head); default the learning_rate, "
+            "which is the encoder's: a ready one wants a lower rate than parts that start from nothing"
+        },
+    )
+    probe: str | None = field(
+        default=None,
+        metadata={
+            "help": "COLLECTION[:SPLIT] (split: dev) that is searched while training; nDCG@10 is logged with the losses"
+        },
+    )
+    probe_steps: int = field(default=500, metadata={"help": "optimisation steps from one probe to the next"})
+    probe_patience: int | None = field(
+        default=None,
+        metadata={"help": "stop when so many probes brought no gain, after there has been one; default never"},
+    )
+    probe_keep_best: bool = field(
+        default=False, metadata={"help": "save the weights of the best probe in place of the last ones"}
+    )
     overwrite: bool = field(
         default=False, metadata={"help": "replace what hf_dense wrote there from other inputs or settings"}
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
+import math
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from transformers import AutoConfig, IntervalStrategy, PreTrainedTokenizerBase, 
 from transformers.models.auto import CONFIG_MAPPING
 from transformers.utils import logging
 
+from hf_dense.data.collections import content_hash
 from hf_dense.data.corpus import corpus_files, load_passages, stream_passages
 from hf_dense.data.passages import load_tokenizer
 from hf_dense.data.tokenizers import train_tokenizer
@@ -30,12 +32,15 @@ from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, hold_out, tokenize
 from hf_dense.pretraining.generator import add_generator
 from hf_dense.pretraining.keywords import Keywords, table_of
+from hf_dense.pretraining.longest import head_rows, longest_rows, most_rows
 from hf_dense.pretraining.options import PretrainingOptions
+from hf_dense.pretraining.probe import BEST, Pool, RetrievalProbe, check_best, load_best, load_pool
 from hf_dense.pretraining.start import start_from
 from hf_dense.pretraining.stream import PassageStream
 from hf_dense.pretraining.trainer import PreTrainer, check_arguments
 from hf_dense.pretraining.vocabulary import Vocabulary
-from hf_dense.storage.checkpoints import checkpoint_to_resume, occupy_training, train
+from hf_dense.storage.batch_size import find_batch_size
+from hf_dense.storage.checkpoints import checkpoint_to_resume, keep_time, occupy_training, train
 from hf_dense.storage.fingerprints import (
     fingerprint_files,
     fingerprint_path,
@@ -69,7 +74,7 @@ class PretrainingResult:
 
     Attributes:
         path: directory of the checkpoint: encoder, decoders, tokenizer.
-        history: what was logged: losses by step, held-out losses.
+        history: what was logged: losses by step, held-out losses, probes.
         done: whether it was there already.
     """
 
@@ -88,6 +93,7 @@ class _Start:
         rows: texts to train on, with the columns that the method reads.
         held: texts that are held out, if any are.
         keywords: word counts, where they were named.
+        pool: of the probe, where there is one.
     """
 
     model: BottleneckForPreTraining
@@ -95,6 +101,7 @@ class _Start:
     rows: Dataset | PassageStream
     held: Dataset | None
     keywords: Keywords | None
+    pool: Pool | None
 
 
 def pretrain(options: PretrainingOptions, training: TrainingArguments, command: str = "") -> PretrainingResult:
@@ -124,8 +131,9 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
         start = _start(method, options, corpus, training)
     output = Output(Path(training.output_dir), options.overwrite, command, options.license)
     sources = decide_together(lambda: _sources(options, corpus, start))
-    settings = _settings(options, start.model.config)
-    with occupy_training(output, "pre-training", settings, sources, training, _CLAIMS) as work:
+    settings = _settings(options, start)
+    fit = partial(_fit, options, training, start)
+    with occupy_training(output, "pre-training", settings, sources, training, _CLAIMS, fit) as work:
         if not work.done:
             _train(work, options, training, start)
     if publication and is_main_process():
@@ -146,6 +154,9 @@ def _start(
     method: Method, options: PretrainingOptions, corpus: Dataset | IterableDataset, training: TrainingArguments
 ) -> _Start:
     """Model, tokenizer and texts, checked against each other and against the Trainer's arguments."""
+    pool, rate = load_pool(options), options.decoder_learning_rate
+    if rate is not None and not 0 < rate < math.inf:
+        raise InputError(f"decoder_learning_rate is {rate}; it must be above 0.")
     tokenizer = _tokenizer(options, corpus)
     vocabulary = Vocabulary.of(tokenizer)
     model = _model(method, options, tokenizer)
@@ -166,7 +177,7 @@ def _start(
         keywords = Keywords.load(options.keywords, vocabulary)
     elif config.needs_keywords and options.streaming:
         raise InputError("A streamed corpus is not counted in passing; name its word counts with --keywords.")
-    return _Start(model, tokenizer, rows, held, keywords)
+    return _Start(model, tokenizer, rows, held, keywords, pool)
 
 
 def _sources(options: PretrainingOptions, corpus: Dataset | IterableDataset, start: _Start) -> dict[str, Source]:
@@ -190,11 +201,14 @@ def _sources(options: PretrainingOptions, corpus: Dataset | IterableDataset, sta
         found["keywords"] = Source(options.keywords, fingerprint_path(table_of(options.keywords)))
     if isinstance(options.generator, str) and (generator := getattr(start.model, "generator", None)):
         found["generator"] = Source(options.generator, fingerprint_weights(generator))
+    if start.pool is not None:  # what is logged is a part of the result
+        found["probe"] = Source(str(start.pool.collection), content_hash(start.pool.collection))
     return found
 
 
-def _settings(options: PretrainingOptions, config: BottleneckConfig) -> dict[str, Any]:
+def _settings(options: PretrainingOptions, start: _Start) -> dict[str, Any]:
     """What decides on the result beside the sources and the Trainer's arguments."""
+    config = start.model.config
     declared = {
         "encoders": {name: asdict(spec) for name, spec in config.encoder_specs.items()},
         "decoders": {name: asdict(spec) for name, spec in config.decoder_specs.items()},
@@ -206,8 +220,15 @@ def _settings(options: PretrainingOptions, config: BottleneckConfig) -> dict[str
         "chunk": options.chunk,
         "streaming": options.streaming,
         **({"text_column": options.text_column} if options.streaming else {}),
+        **({} if options.decoder_learning_rate is None else {"decoder_learning_rate": options.decoder_learning_rate}),
+        **({} if start.pool is None else _probe_settings(options, start.pool)),
         "config": _plain({**config.to_dict(), **declared}),
     }
+
+
+def _probe_settings(options: PretrainingOptions, pool: Pool) -> dict[str, Any]:
+    names = ("probe_steps", "probe_patience", "probe_keep_best")
+    return {"probe_split": pool.split, **{name: getattr(options, name) for name in names}}
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
@@ -216,24 +237,45 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
     return {name: _plain(value) if isinstance(value, dict) else value for name, value in kept.items()}
 
 
+def _fit(options: PretrainingOptions, training: TrainingArguments, start: _Start) -> int:
+    """The largest batch of texts of the greatest length that memory holds."""
+    config, streamed = start.model.config, isinstance(start.rows, PassageStream)
+    trial = replace(start if streamed else _tokenized(start), held=None, pool=None)
+    known = trial.rows if isinstance(trial.rows, Dataset) else head_rows(trial.rows, trial.tokenizer)
+    return find_batch_size(
+        lambda chosen: _trainer(options, chosen, trial),
+        training,
+        longest_rows(known, options.max_length),
+        most_rows(trial.rows, config.siblings) // training.gradient_accumulation_steps,
+        options.chunk,
+    )
+
+
 def _train(work: Occupied, options: PretrainingOptions, training: TrainingArguments, start: _Start) -> None:
     """Train, and write the result into the directory."""
-    clock = time.perf_counter()
     checkpoint = checkpoint_to_resume(work, training.resume_from_checkpoint)
+    if options.probe_keep_best:
+        check_best(work.path, checkpoint)
     with training.main_process_first(local=False, desc="tokens"):
         start = _tokenized(start)
     trainer = _trainer(options, training, start)
+    seconds = keep_time(trainer, work, checkpoint)
     train(trainer, checkpoint)
+    if options.probe_keep_best:
+        step = load_best(trainer.model, work.path)
+        work.facts["remarks"] = [f"Its weights are those after step {step}, where the probe was best."]
     if start.held is not None:
         trainer.evaluate()
     trainer.save_model()
     trainer.save_state()
     if is_main_process():
         lineage = lineage_of(options.backbone) if options.backbone else []
-        work.facts |= {"steps": trainer.state.global_step, "seconds": time.perf_counter() - clock, "lineage": lineage}
+        work.facts |= {"steps": trainer.state.global_step, "seconds": seconds(), "lineage": lineage}
         if work.claim("README.md"):
             write_model_card(work.path, replace(work.manifest, facts=work.facts))
     work.complete()
+    if options.probe_keep_best and is_main_process():
+        (work.path / BEST).unlink()
 
 
 def _trainer(options: PretrainingOptions, training: TrainingArguments, start: _Start) -> PreTrainer:
@@ -245,15 +287,19 @@ def _trainer(options: PretrainingOptions, training: TrainingArguments, start: _S
     training.dataloader_pin_memory &= torch.cuda.is_available()
     _use_bf16_where_present(training)
     config, vocabulary = start.model.config, Vocabulary.of(start.tokenizer)
-    return PreTrainer(
+    trainer = PreTrainer(
         model=start.model,
         args=training,
         collator=ViewCollator(config, vocabulary, options.max_length, training.seed, start.keywords),
         train_dataset=start.rows,
         eval_dataset=start.held,
         chunk=options.chunk,
+        decoder_learning_rate=options.decoder_learning_rate,
         processing_class=start.tokenizer,
     )
+    if start.pool is not None:
+        trainer.add_callback(RetrievalProbe(trainer, start.pool, options))
+    return trainer
 
 
 def _tokenized(start: _Start) -> _Start:

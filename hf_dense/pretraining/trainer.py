@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from copy import copy
-from typing import Any
+from typing import Any, cast
 
 import torch
 from datasets import Dataset
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -20,6 +21,7 @@ from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.sampler import LengthGroupedSampler, SiblingSampler
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
+from hf_dense.storage.batch_size import is_auto
 
 Views = dict[str, dict[str, Tensor]]
 Batch = dict[str, Any]  # `views`, which are `Views`
@@ -43,6 +45,7 @@ class PreTrainer(Trainer):
         eval_dataset: held-out rows, or None.
         chunk: texts that a contrasting method reads at once: a larger batch is cut into such chunks, with the gradients
             of the whole (gradient caching), so that one device can train with thousands of texts.
+        decoder_learning_rate: peak rate of all parameters but the encoder's; by default that of `args`.
         kwargs: passed on to `Trainer`.
 
     Raises:
@@ -60,6 +63,7 @@ class PreTrainer(Trainer):
         train_dataset: Dataset | PassageStream,
         eval_dataset: Dataset | None = None,
         chunk: int | None = None,
+        decoder_learning_rate: float | None = None,
         **kwargs: Any,
     ) -> None:
         check_arguments(model, args, chunk, isinstance(train_dataset, PassageStream))
@@ -75,11 +79,19 @@ class PreTrainer(Trainer):
         )
         self.collator = collator
         self.chunk = chunk
+        self.decoder_learning_rate = decoder_learning_rate
         self.sampler: LengthGroupedSampler | None = None
         self._shares: defaultdict[str, float | Tensor] = defaultdict(float)
         self._evaluated: defaultdict[str, Tensor] = defaultdict(lambda: torch.zeros(2, device=args.device))
         self._logged_step = 0
         self.add_callback(_EpochCallback(self))
+
+    def create_optimizer(self, *given: Any) -> Optimizer:
+        """The Trainer's, with a rate of its own for what is not the encoder, where one was chosen."""
+        optimizer: Optimizer = super().create_optimizer(*given)
+        if self.decoder_learning_rate is not None:
+            set_rate_beside_encoder(optimizer, self.model, self.decoder_learning_rate)
+        return optimizer
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches of texts of similar length."""
@@ -298,7 +310,8 @@ def check_arguments(
             f"{name} contrasts the texts of a batch, which gradient_accumulation_steps would cut up; leave it at 1, "
             "set per_device_train_batch_size, and let --chunk bound what is read at once."
         )
-    if model.config.siblings and (args.per_device_train_batch_size % 2 or args.per_device_eval_batch_size % 2):
+    odd = (not is_auto(args) and args.per_device_train_batch_size % 2) or args.per_device_eval_batch_size % 2
+    if model.config.siblings and odd:
         raise InputError(f"{name} reads texts in pairs; batch sizes must be even.")
     if chunk is not None and (not contrasts or chunk < 2 or chunk % 2):
         which = "" if contrasts else f", which {name} does not"
@@ -338,6 +351,24 @@ def _set_random_state(state: RandomState) -> None:
     torch.set_rng_state(state[0])
     if state[1]:
         torch.cuda.set_rng_state_all(state[1])
+
+
+def set_rate_beside_encoder(optimizer: Optimizer, model: nn.Module, rate: float) -> None:
+    """Give the parameters outside of the encoder groups of their own, which have another learning rate.
+
+    Args:
+        optimizer: of all parameters, before its first step; other settings stay those of the group.
+        model: whose `encoder` keeps its rate, what is tied to it included.
+        rate: of the others.
+    """
+    encoder = {id(parameter) for parameter in cast(nn.Module, model.encoder).parameters()}
+    for group in list(optimizer.param_groups):
+        added = [parameter for parameter in group["params"] if id(parameter) not in encoder]
+        if added and len(added) < len(group["params"]):
+            group["params"] = [parameter for parameter in group["params"] if id(parameter) in encoder]
+            optimizer.add_param_group({**group, "params": added, "lr": rate})
+        elif added:
+            group["lr"] = rate
 
 
 class _EpochCallback(TrainerCallback):

@@ -481,6 +481,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"encoders": {"encoder": {"view": {"rate": 1.5}}}}, "rate is 1.5"),
     ({"bottleneck": "max"}, "bottleneck is 'max'; allowed: cls, mean"),
     ({"backbone": "{tmp}/plain", "bottleneck": "max"}, "bottleneck is 'max'; allowed: cls, mean"),
+    ({"probe": "{tmp}/nowhere"}, "There is no collection .*nowhere to probe with"),
+    ({"probe": "{tmp}/nowhere:dev"}, "There is no collection .*nowhere to probe with"),
+    ({"probe": "{tmp}"}, "has no relevance judgements for split 'dev'; it has test"),
+    ({"probe": "{tmp}:test"}, "No query of split 'test' of .* has a relevant passage"),
+    ({"probe_steps": 0}, "probe_steps is 0"),
+    ({"probe_patience": 2}, "probe_patience goes by a probe, and there is none"),
+    ({"probe_keep_best": True}, "probe_keep_best goes by a probe, and there is none"),
+    ({"probe_patience": 0}, "probe_patience is 0"),
 ]
 
 
@@ -494,6 +502,10 @@ def test_bad_input_is_refused_before_anything_is_written(
         tokenizer = tiny_tokenizer()
         tokenizer.mask_token = None
         tokenizer.save_pretrained(tmp_path / "unmasked")
+    if "probe" in changes:
+        (tmp_path / "qrels").mkdir()
+        (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td1\t0\n")
+        (tmp_path / "queries.jsonl").write_text('{"_id": "q", "text": "a"}\n')
     if "{tmp}/plain" in changes.values():
         BertForMaskedLM(tiny_config()).save_pretrained(tmp_path / "plain")
     if "{tmp}/small" in changes.values():

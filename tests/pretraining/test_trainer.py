@@ -43,6 +43,7 @@ def make_trainer(
     rows: int = 24,
     config: dict[str, Any] | None = None,
     chunk: int | None = None,
+    decoder_learning_rate: float | None = None,
     **arguments: Any,
 ) -> PreTrainer:
     model = make_model(method, **(config or {}))
@@ -55,6 +56,7 @@ def make_trainer(
         train_dataset=make_rows(rows),
         eval_dataset=make_rows(11, seed=1),
         chunk=chunk,
+        decoder_learning_rate=decoder_learning_rate,
     )
 
 
@@ -205,3 +207,25 @@ def test_worker_processes_see_the_epoch(tmp_path: Path) -> None:
     for trainer in (alone, helped):
         trainer.train()
     assert logged(helped, "loss") == logged(alone, "loss")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_added_to_the_encoder_learns_at_its_own_rate(tmp_path: Path, method: str) -> None:
+    trainer = make_trainer(
+        tmp_path, method, decoder_learning_rate=1e-2, learning_rate=1e-30, max_steps=2, warmup_steps=0
+    )
+    before = {name: value.detach().clone() for name, value in trainer.model.named_parameters()}
+    trainer.train()
+    now = trainer.model.named_parameters()
+    moved = {name for name, value in now if not torch.allclose(value, before[name], rtol=0, atol=1e-20)}
+    assert not any(name.startswith("encoder.") for name in moved), "tied weights are the encoder's"
+    added = {name for name in before if not name.startswith("encoder.")}
+    assert {name.split(".")[0] for name in moved} == {name.split(".")[0] for name in added}
+    assert trainer.optimizer is not None
+    optimised = [id(value) for group in trainer.optimizer.param_groups for value in group["params"]]
+    assert len(optimised) == len(set(optimised)) == len(before)
+    decays = {id(value): group["weight_decay"] for group in trainer.optimizer.param_groups for value in group["params"]}
+    plain = make_trainer(tmp_path / "plain", method)
+    plain.model = trainer.model
+    for group in plain.create_optimizer().param_groups:
+        assert {decays[id(value)] for value in group["params"]} <= {group["weight_decay"]}, "decay is as it was"
