@@ -37,6 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="cross-encoders or retrievers that order the first passages anew",
     )
     parser.add_argument("--rerank_depth", type=int, default=100, help="how many, at most 100 (default: 100)")
+    parser.add_argument(
+        "--dimensions",
+        nargs="+",
+        type=int,
+        default=[],
+        metavar="N",
+        help="measure every model also with its vectors cut to the first N dimensions, a row for each",
+    )
     parser.add_argument("--batch_size", type=int, default=64, help="texts encoded at once (default: 64)")
     parser.add_argument(
         "--no_bm25", action="store_true", help="leave BM25 out, whose row stands beside every model's where it can"
@@ -45,7 +53,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Evaluate what the arguments name, and print the table and the comparison of all that is in the directory.
+    """Evaluate what the arguments name, and print the table and the comparison of all that is in the directory."""
+    print(measure(arguments), end="")
+
+
+def measure(arguments: argparse.Namespace) -> str:
+    """Evaluate what the arguments name.
+
+    Returns:
+        The table and the comparison of all that is in the directory, as Markdown.
 
     Raises:
         InputError: two models have the same name; or what an evaluation raises.
@@ -64,11 +80,13 @@ def run(arguments: argparse.Namespace) -> None:
         "protocol": arguments.protocol,
         "rerankers": rerankers,
         "rerank_depth": arguments.rerank_depth,
+        "dimensions": arguments.dimensions,
         "batch_size": arguments.batch_size,
         "baselines": ["bm25"] if added else [],
     }
     evaluate_tasks(models, arguments.tasks, output_of(arguments), **options)
-    print((arguments.out / TABLE_FILE).read_text(encoding="utf-8"), end="")
+    table: str = (arguments.out / TABLE_FILE).read_text(encoding="utf-8")
+    return table
 
 
 def _named(words: Sequence[str]) -> dict[str, str]:

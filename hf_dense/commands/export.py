@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 
 from hf_dense.commands.options import read_boolean
 from hf_dense.commands.output import add_output_arguments, check_publishing, output_of, publish_output
@@ -74,7 +75,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Export what the arguments name, say what that changes, and publish it where a name on the Hub is given.
+    """Export what the arguments name, say what that changes, and publish it where a name on the Hub is given."""
+    before = Manifest.load(arguments.out)
+    path = export(arguments)
+    print(f"{path} is there already" if before and before == Manifest.load(path) else f"exported to {path}")
+    if arguments.push_to_hub:
+        publish_output(path, arguments.push_to_hub)
+
+
+def export(arguments: argparse.Namespace) -> Path:
+    """Export what the arguments name, and warn of what that changes.
 
     Raises:
         InputError: an option that the kind does not take, or one absent that it needs; or what the export raises.
@@ -96,10 +106,6 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.push_to_hub:
         check_publishing(arguments.push_to_hub)
     module, function = kind.function.split(".")
-    before = Manifest.load(arguments.out)
-    path = getattr(import_module(f"hf_dense.hub.{module}"), function)(
-        arguments.checkpoint, output_of(arguments), **given
-    )
-    print(f"{path} is there already" if before and before == Manifest.load(path) else f"exported to {path}")
-    if arguments.push_to_hub:
-        publish_output(path, arguments.push_to_hub)
+    write = getattr(import_module(f"hf_dense.hub.{module}"), function)
+    path: Path = write(arguments.checkpoint, output_of(arguments), **given)
+    return path

@@ -102,13 +102,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_trainer(parser, _trainer)
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """What a fine-tuning came to.
+
+    Args:
+        out: its directory.
+        models: by the names of the stages; of one training, `model`.
+        said: what was trained and what was measured, for people; empty in processes that are not the main one.
+    """
+
+    out: Path
+    models: Mapping[str, Path]
+    said: str
+
+
 def run(arguments: argparse.Namespace) -> None:
+    """Run the stages of the configuration, or one training where it has none, and say what came out."""
+    if said := train(arguments).said:
+        print(said)
+
+
+def train(arguments: argparse.Namespace) -> Tuned:
     """Run the stages of the configuration, or one training where it has none."""
     values = read_configs(arguments.config)
-    (_run_stages if set(STAGES) & set(values) else _run_single)(arguments, values)
+    return (_run_stages if set(STAGES) & set(values) else _run_single)(arguments, values)
 
 
-def _run_stages(arguments: argparse.Namespace, values: Mapping[str, Any]) -> None:
+def _run_stages(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Tuned:
     single = [*(f"--{name}" for name in given_flags(arguments, SingleOptions)), *arguments.rest]
     if single:
         raise InputError(f"{single[0]} is of one training; the stages' options stand in the sections of the file.")
@@ -127,11 +148,12 @@ def _run_stages(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Non
     check_keys(settings, {option.name for option in fields(Pipeline)}, arguments.config)
     pipeline = Pipeline.of(settings)
     split, kept = _check_measuring(measuring, pipeline.collection, pipeline.split)
-    models = run_pipeline(pipeline, command_line(arguments))
+    models, said = run_pipeline(pipeline, command_line(arguments)), ""
     if is_main_process():
         with alone():
-            print(measure_stages(pipeline, models, split, kept))
+            said = measure_stages(pipeline, models, split, kept)
     wait_for_everyone()
+    return Tuned(Path(pipeline.out), models, said)
 
 
 def _check_measuring(measuring: MeasuringOptions, collection: str, trained_on: str) -> tuple[str, Any]:
@@ -146,7 +168,7 @@ def _check_measuring(measuring: MeasuringOptions, collection: str, trained_on: s
     return split, open_kept(measuring.keep, collection) if measuring.keep else None
 
 
-def _run_single(arguments: argparse.Namespace, values: Mapping[str, Any]) -> None:
+def _run_single(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Tuned:
     kinds = (BothOptions, SingleOptions, MeasuringOptions)
     ours = [option.name for kind in kinds for option in fields(kind)]
     check_keys(values, {*ours, *(option.name for option in fields(_trainer()))}, arguments.config)
@@ -176,15 +198,16 @@ def _run_single(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Non
         dev_pairs = held_out.select(range(min(single.dev_pairs, len(held_out))))
     output = Output(Path(training.output_dir), both.overwrite, command_line(arguments))
     path = finetune(both.model, rows, training, dev_pairs=dev_pairs, output=output)
+    said = f"The model, fine-tuned on {len(rows):,} {'pairs' if single.lists is None else 'lists'}, is in {path}"
     if measured:
         from hf_dense.experiments.pipeline_results import measure_training
 
         if is_main_process():
             with alone():
-                print(measure_training(both.model, output, both.collection, split, kept, seed=both.seed))
+                table = measure_training(both.model, output, both.collection, split, kept, seed=both.seed)
+                said = f"{table}\n{said}"
         wait_for_everyone()
-    if is_main_process():
-        print(f"The model, fine-tuned on {len(rows):,} {'pairs' if single.lists is None else 'lists'}, is in {path}")
+    return Tuned(output.path, {"model": path}, said if is_main_process() else "")
 
 
 def _trainer() -> type[Any]:

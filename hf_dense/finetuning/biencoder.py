@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +23,6 @@ from sentence_transformers import (
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import BatchSampler
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
@@ -34,6 +33,7 @@ from hf_dense.finetuning.losses import (
     CONTRASTS,
     DISTILLATIONS,
     contrastive_loss,
+    cut_vectors,
     distillation_loss,
     keeping_loss,
     own_scores,
@@ -45,11 +45,13 @@ from hf_dense.finetuning.training import (
     evaluator_sources,
     train_model,
 )
+from hf_dense.hub.dimensions import check_dimensions, dimensions_in_words
 from hf_dense.hub.hybrid import save_hybrid
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.retriever_settings import settings_of
 from hf_dense.search.fingerprints import retriever_source
+from hf_dense.storage.batch_size import find_batch_size, is_auto
 from hf_dense.storage.fingerprints import fingerprint_rows
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
@@ -57,6 +59,7 @@ from hf_dense.storage.places import Source
 Features = Mapping[str, Any]
 
 _COLUMNS = ["query", "passage"]
+_LONG = 512  # tokens of a text, where a model takes any length
 _TEMPERATURES = {SimilarityFunction.COSINE.value: 0.05, SimilarityFunction.DOT_PRODUCT.value: 1.0}
 
 
@@ -88,6 +91,10 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
             "help": "Weight of a loss against forgetting: a batch's texts stay as similar as the start model has them."
         },
     )
+    matryoshka: list[int] | None = field(
+        default=None,
+        metadata={"help": "Numbers of first dimensions that vectors can be cut to: each is trained beside the whole."},
+    )
     chunk: int | None = field(
         default=None,
         metadata={"help": "Texts embedded at once, for batches that memory cannot hold; gradients stay exact."},
@@ -101,7 +108,9 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
             "help": "Of pairs: no_duplicates keeps a text, or a second positive, from being a negative of its own."
         },
     )
-    per_device_train_batch_size: int = field(default=64, metadata={"help": "Queries per device and step."})
+    per_device_train_batch_size: int = field(
+        default=64, metadata={"help": "Queries per device and step; auto finds how many the memory holds."}
+    )
     per_device_eval_batch_size: int = field(default=64, metadata={"help": "Pairs per device in evaluation."})
     learning_rate: float = field(default=5e-5, metadata={"help": "Peak learning rate of AdamW."})
     dataloader_drop_last: bool = field(default=True, metadata={"help": "Drop a last batch with fewer negatives."})
@@ -115,6 +124,8 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
                 raise InputError(f"{name} is {getattr(self, name)!r}; allowed: {', '.join(allowed)}.")
         if not self.keep_similarities >= 0:
             raise InputError(f"keep_similarities is {self.keep_similarities}; it is a weight, 0 or more.")
+        if not all(isinstance(each, int) for each in self.matryoshka or ()):
+            raise InputError(f"matryoshka is {self.matryoshka}; it is a list of whole numbers.")
         if self.chunk is not None and self.chunk < 1:
             raise InputError(f"chunk is {self.chunk}; at least one text is embedded at once.")
 
@@ -151,30 +162,34 @@ def finetune(
 
     Raises:
         InputError: a column is absent, fewer pairs than one batch, a loss that needs negatives or scores that are not
-            there, nothing to load, a loss that is no number, or `output_dir` holds something else.
+            there, nothing to load, dimensions that its vectors cannot be cut to, a loss that is no number, or
+            `output_dir` holds something else.
     """
     lists, rows = data if isinstance(data, PassageLists) else None, _rows(data, arguments)
-    held_out = None
-    if dev_pairs is not None:
-        held_out = _check_pairs(dev_pairs, "dev_pairs", arguments.per_device_eval_batch_size)
+    held_out = None if dev_pairs is None else _check_pairs(dev_pairs, "dev_pairs", arguments.per_device_eval_batch_size)
     set_seed(arguments.seed)
     retriever = load_retriever(model)
+    check_dimensions(arguments.matryoshka or (), retriever)
     arguments.prompts = arguments.prompts or _prompts(retriever)
     arguments.temperature = temperature_of(arguments, retriever)
     loss = ListLoss(retriever, arguments)
 
-    def make() -> _BiencoderTrainer:
+    def make(chosen: BiencoderTrainingArguments = arguments) -> _BiencoderTrainer:
         given = {"train_dataset": rows, "eval_dataset": held_out, "evaluator": evaluator}
-        return _BiencoderTrainer(lists, retriever, arguments, callbacks, loss=loss, **given)
+        return _BiencoderTrainer(lists, retriever, chosen, callbacks, loss=loss, **given)
 
-    settings = {type(callback).__name__: getattr(callback, "settings", {}) for callback in callbacks}
-    settings |= lists.settings() if lists else {}
+    def fit() -> int:
+        longest, most = _longest_rows(lists or rows, retriever)
+        return find_batch_size(make, arguments, longest, most // arguments.gradient_accumulation_steps, loss.chunk)
+
+    depends_on = {type(callback).__name__: getattr(callback, "settings", {}) for callback in callbacks}
+    settings = depends_on | (lists.settings() if lists else {})
     sources = {"model": retriever_source(retriever, model if isinstance(model, str | Path) else None)}
     sources |= lists.sources() if lists else {"pairs": _source(rows)}
-    sources |= {"held-out pairs": _source(held_out)} if held_out else {}
-    sources |= evaluator_sources(evaluator)
+    sources |= ({"held-out pairs": _source(held_out)} if held_out else {}) | evaluator_sources(evaluator)
     form = "hybrid retriever" if isinstance(retriever[-1], HybridHead) else "retriever"
-    return train_model(output, arguments, "fine-tuning", form, settings, sources, make, partial(_save, retriever))
+    save = partial(_save, retriever, arguments)
+    return train_model(output, arguments, "fine-tuning", form, settings, sources, make, save, fit)
 
 
 class _BiencoderTrainer(CarefulTraining, SentenceTransformerTrainer):
@@ -206,9 +221,13 @@ class _BiencoderTrainer(CarefulTraining, SentenceTransformerTrainer):
 class ListLoss(nn.Module):
     """The losses that were chosen, on the vectors of queries and of their passages.
 
+    With `matryoshka` each is the mean over the whole vectors and those that are cut. Source: Kusupati et al. 2022
+    (arXiv:2205.13147), equation 1 with all weights 1, over the number of dimensions.
+
     Args:
         model: the retriever.
-        arguments: `contrast`, `distillation`, `contrast_weight`, `keep_similarities`, `temperature`, `chunk`.
+        arguments: `contrast`, `distillation`, `contrast_weight`, `keep_similarities`, `matryoshka`, `temperature`,
+            `chunk`.
     """
 
     def __init__(self, model: SentenceTransformer, arguments: BiencoderTrainingArguments) -> None:
@@ -223,6 +242,7 @@ class ListLoss(nn.Module):
         weight = arguments.contrast_weight
         self.weight = (1.0 if self.distillation == "none" else 0.2) if weight is None else weight
         self.keeping = arguments.keep_similarities
+        self.dimensions = (None, *(arguments.matryoshka or ()))
         # In a tuple it is no part of this module, whose parts are trained and wrapped for several processes.
         self.start: tuple[SentenceTransformer, ...] = (
             (deepcopy(model).eval().requires_grad_(False),) if self.keeping else ()
@@ -240,16 +260,30 @@ class ListLoss(nn.Module):
             The contrastive loss, or all losses by name, weighted; their sum is trained on.
         """
         queries, passages = self._embed_both(self.model, features)
+        before = self._embed_before(features, queries.device) if self.keeping else None
+        cut = partial(cut_vectors, unit=self.cosine)
+        found = [self._losses(cut(queries, kept), cut(passages, kept), teacher, before) for kept in self.dimensions]
+        losses = {name: torch.stack([losses[name] for losses in found]).mean() for name in found[0]}
+        return losses if len(losses) > 1 else losses["contrast_loss"]
+
+    def _losses(
+        self, queries: Tensor, passages: Tensor, teacher: Tensor | None, before: Tensor | None
+    ) -> dict[str, Tensor]:
+        """All losses of vectors by name, weighted."""
         losses = {"contrast_loss": self.weight * contrastive_loss(self.contrast, queries, passages, self.scale)}
         if self.distillation != "none":
             assert teacher is not None
             scores = own_scores(queries, passages, self.scale)
             losses["distillation_loss"] = distillation_loss(self.distillation, scores, teacher.to(scores.device))
-        if self.keeping:
-            with torch.no_grad():
-                before = _together(*self._embed_both(self.start[0].to(queries.device), features))
+        if before is not None:
             losses["keeping_loss"] = self.keeping * keeping_loss(_together(queries, passages), before)
-        return losses if len(losses) > 1 else losses["contrast_loss"]
+        return losses
+
+    @torch.no_grad()
+    def _embed_before(self, features: Sequence[Features], device: torch.device) -> Tensor:
+        """(R, D) whole vectors of all texts, by the model that training started from."""
+        texts = _together(*self._embed_both(self.start[0].to(device), features))
+        return cut_vectors(texts, None, self.cosine)
 
     def _embed_both(self, model: SentenceTransformer, features: Sequence[Features]) -> tuple[Tensor, Tensor]:
         """(B, D) vectors of queries, and (B, N, D) of their passages."""
@@ -268,7 +302,7 @@ class ListLoss(nn.Module):
             tensors = {key: value for key, value in features.items() if isinstance(value, Tensor)}
             part = {key: value[start : start + chunk] for key, value in tensors.items()}
             vectors: Tensor = model(part, task=task)["sentence_embedding"]
-            return functional.normalize(vectors, dim=-1) if self.cosine else vectors
+            return vectors
 
         if chunk >= rows:
             return embed(0)
@@ -348,17 +382,21 @@ def _source(pairs: Dataset) -> Source:
     return Source("pairs that were given", fingerprint_rows(pairs, _COLUMNS))
 
 
-def _save(model: SentenceTransformer, directory: Path) -> dict[str, Any]:
+def _save(model: SentenceTransformer, arguments: BiencoderTrainingArguments, directory: Path) -> dict[str, Any]:
     if isinstance(model[-1], HybridHead):
         save_hybrid(model, directory)
         return {}
     model.save_pretrained(str(directory), create_model_card=False)
-    return {"remarks": [settings_of(model).in_words()]}
+    facts: dict[str, Any] = {"remarks": [settings_of(model).in_words()]}
+    if arguments.matryoshka and (full := model.get_embedding_dimension()):
+        facts["dimensions"] = [full, *arguments.matryoshka]
+        facts["remarks"].append(dimensions_in_words(arguments.matryoshka, full))
+    return facts
 
 
 def _rows(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -> Dataset:
     """What is trained on, when it has what the losses need and fills a batch."""
-    size = arguments.per_device_train_batch_size
+    size = 1 if is_auto(arguments) else arguments.per_device_train_batch_size
     if not isinstance(data, PassageLists):
         check_losses(arguments, passages=1, scored=False)
         return _check_pairs(data, "pairs", size)
@@ -368,6 +406,24 @@ def _rows(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -
     if len(data) < size:
         raise InputError(f"There are {len(data)} lists, fewer than one batch of {size}; lower the batch size.")
     return data.dataset()
+
+
+def _longest_rows(
+    data: Dataset | PassageLists, retriever: SentenceTransformer
+) -> tuple[Callable[[int], list[dict[str, Any]]], int]:
+    """Rows of the longest query and of passages that fill the model's length, as many as wanted; the largest batch.
+
+    A batch of pairs has no query and no passage twice.
+    """
+    text = "a " * (retriever.max_seq_length or _LONG)
+    if isinstance(data, PassageLists):
+        row: dict[str, Any] = {"query": max((entry.query for entry in data.entries), key=len)}
+        row["passages"] = [text] * data.passages
+        row |= {"label": [0.0] * data.passages} if data.scored else {}
+        return lambda size: [row] * size, len(data)
+    queries, passages = (set(data[name]) for name in _COLUMNS)
+    pair = {"query": max(queries, key=len), "passage": text}
+    return lambda size: [pair] * size, min(len(queries), len(passages))
 
 
 def check_losses(arguments: BiencoderTrainingArguments, passages: int, scored: bool) -> None:

@@ -29,6 +29,21 @@ DISTILLATIONS: Final[dict[str, str]] = {
 }
 
 
+def cut_vectors(vectors: Tensor, dimensions: int | None, unit: bool) -> Tensor:
+    """The first dimensions of vectors, all where None; of length 1 where `unit`.
+
+    Args:
+        vectors: (..., D).
+        dimensions: how many are kept, D at most.
+        unit: whether each vector is divided by its norm, after the cut.
+
+    >>> cut_vectors(torch.tensor([3.0, 4.0, 12.0]), 2, unit=True)
+    tensor([0.6000, 0.8000])
+    """
+    kept = vectors[..., :dimensions]
+    return functional.normalize(kept, dim=-1) if unit else kept
+
+
 def contrastive_loss(kind: str, queries: Tensor, passages: Tensor, scale: float = 1.0) -> Tensor:
     """How badly queries tell their positives from other passages: the loss named `kind` (see `CONTRASTS`).
 

@@ -39,11 +39,14 @@ from hf_dense.finetuning.validation import (
     validation_ranking,
     validation_search,
 )
+from hf_dense.hub.dimensions import check_dimensions
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import is_retriever
 from hf_dense.hub.retriever_settings import RetrieverSettings, own_settings
+from hf_dense.hub.retrievers import build_retriever
 from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.dense import check_kind
+from hf_dense.storage.batch_size import is_auto
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
@@ -199,7 +202,9 @@ class _Run:
             arguments = self.retriever_arguments(name)
             size, queries = section.get("passages", _PASSAGES), len(self.shares.trained_on(entries))
             check_losses(arguments, size, scored=name == "distilled")
-            if arguments.per_device_train_batch_size > queries:
+            if arguments.matryoshka:
+                check_dimensions(arguments.matryoshka, build_retriever(given.model, self.chosen), given.model)
+            if not is_auto(arguments) and arguments.per_device_train_batch_size > queries:
                 raise InputError(f"There are {queries} training queries, fewer than one batch of {name}.")
             if arguments.distillation != "none" and size > 1 + min(_depth(section), _depth(given.mined)):
                 raise InputError(f"Lists of {size} passages for {name} need {size - 1} scored negatives; raise depth.")

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from hf_dense.errors import InputError
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
 from hf_dense.finetuning.reranker import RerankerTrainingArguments
+from hf_dense.storage.batch_size import AUTO
 
 Arguments = TypeVar("Arguments", BiencoderTrainingArguments, RerankerTrainingArguments)
 
@@ -74,6 +75,8 @@ def _read(kind: type[Any], name: str, section: Mapping[str, Any]) -> dict[str, A
             default = options[key].default
             number = isinstance(default, int | float) and not isinstance(default, bool)
             number = number or str(options[key].type).startswith("float")
+            if value == AUTO and key == "per_device_train_batch_size" and kind is BiencoderTrainingArguments:
+                number = False
             try:
                 found[key] = float(value) if number and isinstance(value, str) else value
             except ValueError as error:

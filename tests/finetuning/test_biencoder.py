@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,28 @@ def test_a_killed_run_goes_on_and_ends_with_the_weights_of_an_uninterrupted_one(
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     assert [entry["step"] for entry in load_history(tmp_path / "killed") if "loss" in entry] == list(range(1, 11))
     assert not list(tmp_path.glob("**/*.partial"))
+
+
+def test_the_time_of_a_killed_run_counts_until_its_last_checkpoint(
+    retriever: Path, pairs: Dataset, tmp_path: Path
+) -> None:
+    options = {"max_steps": 6, "save_strategy": "steps", "save_steps": 4}
+    with killed_after(5):
+        finetune(retriever, pairs, arguments(tmp_path / "run", **options))
+    before = Manifest.load(tmp_path / "run")
+    assert before is not None
+    assert before.facts["seconds"] > 0
+    replace(before, facts={**before.facts, "seconds": 1000.0}).save(tmp_path / "run")
+    finetune(retriever, pairs, arguments(tmp_path / "run", **options))
+    after = Manifest.load(tmp_path / "run")
+    assert after is not None
+    assert 1000 < after.facts["seconds"] < 1100
+    with killed_after(3):  # before any checkpoint: what is begun anew is counted anew
+        finetune(retriever, pairs, arguments(tmp_path / "other", **options))
+    finetune(retriever, pairs, arguments(tmp_path / "other", **options))
+    anew = Manifest.load(tmp_path / "other")
+    assert anew is not None
+    assert 0 < anew.facts["seconds"] < 100
 
 
 def test_the_same_again_is_done_and_something_else_refused(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
