@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from hf_dense.errors import InputError
 from hf_dense.evaluation.answers import Answers
 from hf_dense.evaluation.candidates import Candidates
+from hf_dense.evaluation.dimensions import cut_row, is_cut_of, plot_dimensions
 from hf_dense.evaluation.documents import Documents
 from hf_dense.evaluation.plots import plot_metrics
 from hf_dense.evaluation.reranking import FirstPassages
@@ -21,6 +22,9 @@ from hf_dense.evaluation.retrieval import Passages
 from hf_dense.evaluation.runner import KIND, Protocol, run_protocol
 from hf_dense.evaluation.tables import beir, means, summarise
 from hf_dense.evaluation.tasks import expand, label, local_task, public_task
+from hf_dense.hub.dimensions import check_dimensions
+from hf_dense.search.candidates import load_ranker
+from hf_dense.search.first_stage import BM25
 from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_path
 from hf_dense.storage.manifest import Manifest
@@ -36,6 +40,7 @@ PROTOCOLS: Final[dict[str, Callable[[Path, str], Protocol]]] = {
     "candidates": Candidates,
 }  # how a local task is measured
 FACTS_FILE, TABLE_FILE, PLOT_FILE = "results.json", "results.md", "results.png"
+DIMENSIONS_FILE: Final = "dimensions.png"
 
 T = TypeVar("T")
 Results = dict[str, dict[str, RetrievalResult]]  # by the names of model and task
@@ -49,6 +54,7 @@ def evaluate_tasks(
     protocol: str = "passages",
     rerankers: Mapping[str, str | Path] | None = None,
     rerank_depth: int = RANKS_KEPT,
+    dimensions: Sequence[int] = (),
     batch_size: int = 64,
     baselines: Container[str] = (),
 ) -> Results:
@@ -59,12 +65,14 @@ def evaluate_tasks(
         tasks: names of MTEB's retrieval tasks or of `GROUPS`; or `DIRECTORY:SPLIT`, a collection or a folder in BEIR
             layout (the split is `test` when it is left out).
         out: receives `<model>/<task>/result.json` (and MTEB's scores, rankings) and, of all that was ever measured
-            there, `results.json`, `results.md` (the table, and each model against the one before) and `results.png`.
+            there, `results.json`, `results.md` (the table, and each model against the one before) and `results.png`;
+            with `dimensions` also `dimensions.png`.
         protocol: how local tasks are measured: `passages` are found; `documents`, by their best passages (MS MARCO); or
             `answers` (Natural Questions); or the `candidates` of each query are ranked (MIND).
         rerankers: cross-encoders, or retrievers, by name, which order the first passages of every model anew; rows of
             their own, `model + name`.
         rerank_depth: how many, at most the 100 that are kept; named in the row where it is less.
+        dimensions: numbers of first dimensions that vectors are cut to, for rows `model (N dimensions)`.
         batch_size: texts, or pairs, encoded at once.
         baselines: names of models that nobody asked for: their first passages are not ordered anew, and where one fails
             that is only said.
@@ -78,17 +86,17 @@ def evaluate_tasks(
     """
     output, names, rerankers = Output.of(out), expand(tasks), rerankers or {}
     _check(models, names, rerankers, protocol, rerank_depth)
-    titles = {label(task): task for task in names}
-    if len(titles) < len(names):
-        raise InputError("Two tasks have the same name; rename a directory.")
+    _check_cuts(models, dimensions)
+    titles = _titles(names)
     reads = [*models.values(), *rerankers.values(), *(local_task(task)[0] or task for task in names)]
-    claims = (FACTS_FILE, TABLE_FILE, PLOT_FILE)
+    claims = (FACTS_FILE, TABLE_FILE, PLOT_FILE, DIMENSIONS_FILE)
     with output.occupy("evaluations", {}, claims=claims, reads=reads, again=True) as folder:
         table = _Table(folder, output, [*models], [*titles], batch_size, baselines)
         for title, task in titles.items():
             searched = table.attempt([*models], title, partial(_load, task, protocol))
             if searched is not None:
                 _measure_task(table, title, searched, models, rerankers, rerank_depth)
+                _measure_cut(table, title, searched, models, dimensions)
         for cell, reason in table.passed_over.items():
             logger.warning("%s was not measured: %s", cell, reason)
         if not any(table.found.values()) and not folder.resumed:
@@ -98,6 +106,21 @@ def evaluate_tasks(
     if table.failed:
         raise InputError(f"{table.failure()} What could be measured is in {output.path}.")
     return table.found
+
+
+def _check_cuts(models: Mapping[str, str | Path], dimensions: Sequence[int]) -> None:
+    """Raise `InputError` where the vectors of a model cannot be cut so."""
+    for model in models.values() if dimensions else ():
+        if model != BM25:
+            check_dimensions(dimensions, load_ranker(model), model)
+
+
+def _titles(names: Sequence[str]) -> dict[str, str]:
+    """Tasks by the names that they have in tables."""
+    titles = {label(task): task for task in names}
+    if len(titles) < len(names):
+        raise InputError("Two tasks have the same name; rename a directory.")
+    return titles
 
 
 def _check(
@@ -150,12 +173,14 @@ class _Table:
                 self.passed_over |= {f"{row} on {title}": reason for row in rows}
             return None
 
-    def measure(self, name: str, title: str, model: str | Path, protocol: Protocol) -> bool:
+    def measure(
+        self, name: str, title: str, model: str | Path, protocol: Protocol, dimensions: int | None = None
+    ) -> bool:
         """Fill a cell; whether that could be done."""
         logger.info("%s on %s", name, title)
         self.folder.facts["collections"][title] = protocol.sources["collection"].fingerprint
         place, batch_size = self.output.at(name, title), self.batch_size
-        run = partial(run_protocol, protocol, model, place, name=name, batch_size=batch_size)
+        run = partial(run_protocol, protocol, model, place, name=name, batch_size=batch_size, dimensions=dimensions)
         result = self.attempt([name], title, run)
         if result is not None:
             self.found.setdefault(name, {})[title] = result
@@ -189,6 +214,18 @@ def _measure_task(
                     table.measure(row, title, reranker, first)
 
 
+def _measure_cut(
+    table: _Table, title: str, searched: Protocol, models: Mapping[str, str | Path], dimensions: Sequence[int]
+) -> None:
+    """Fill the cells of all models that were measured, with vectors of these dimensions."""
+    for name, model in models.items():
+        if model != BM25 and title in table.found[name]:
+            for dimension in dimensions:
+                row = cut_row(name, dimension)
+                table.folder.facts.setdefault("cut", {})[row] = name
+                table.measure(row, title, model, searched, dimension)
+
+
 def _load(task: str, protocol: str) -> Protocol:
     directory, split = local_task(task)
     return PROTOCOLS[protocol](directory, split) if directory is not None else Passages(*public_task(task))
@@ -213,12 +250,13 @@ def _write_tables(folder: Occupied, failed: Mapping[str, str]) -> None:
         plot_metrics(rows, folder.path / PLOT_FILE)
     else:
         (folder.path / PLOT_FILE).unlink(missing_ok=True)
+    plot_dimensions(found, folder.facts.get("cut", {}), folder.path / DIMENSIONS_FILE)
 
 
 def _collect(folder: Occupied) -> tuple[Results, list[str]]:
     """All results of a directory that belong together, and what is said of the others."""
     found: Results = {}
-    left_out = []
+    left_out, cut = [], folder.facts.get("cut", {})
     for name in folder.facts["rows"]:
         for title, collection in folder.facts["collections"].items():
             place = folder.path / name / title
@@ -230,7 +268,11 @@ def _collect(folder: Occupied) -> tuple[Results, list[str]]:
             elif _is_of_other_rankings(manifest):
                 left_out.append(f"{name} on {title} was measured on other first passages; measure it again")
             else:
-                found.setdefault(name, {})[title] = RetrievalResult.load(place)
+                result, whole = RetrievalResult.load(place), found.get(cut.get(name, name), {}).get(title)
+                if whole and not is_cut_of(result, whole):
+                    left_out.append(f"{name} on {title} was measured of another model; measure it again")
+                else:
+                    found.setdefault(name, {})[title] = result
     return found, left_out
 
 

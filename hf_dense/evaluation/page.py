@@ -15,6 +15,7 @@ _STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-bottom: 1px solid #ccc; }
 h3 { font-size: 1rem; margin-top: 1.6rem; }
+pre { background: #f4f4f4; padding: 0.6rem 0.8rem; overflow-x: auto; }
 .wide { overflow-x: auto; } img { max-width: 100%; }
 table { border-collapse: collapse; margin: 0.8rem 0; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.25rem 0.7rem; text-align: left; vertical-align: top; border-bottom: 1px solid #e4e4e4;
@@ -29,6 +30,13 @@ class Heading:
 
     text: str
     level: int = 2
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines to be typed as they are."""
+
+    text: str
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class Picture:
     description: str
 
 
-Block = str | Heading | Table | Picture  # a string is a paragraph
+Block = str | Heading | Code | Table | Picture  # a string is a paragraph
 
 
 def as_html(title: str, blocks: Sequence[Block]) -> str:
@@ -70,6 +78,8 @@ def as_html(title: str, blocks: Sequence[Block]) -> str:
 def _block_as_html(block: Block) -> str:
     if isinstance(block, Heading):
         return f"<h{block.level}>{html.escape(block.text)}</h{block.level}>"
+    if isinstance(block, Code):
+        return f"<pre>{html.escape(block.text)}</pre>"
     if isinstance(block, Picture):
         data = base64.b64encode(block.png).decode("ascii")
         return f'<img alt="{html.escape(block.description)}" src="data:image/png;base64,{data}">'
@@ -90,9 +100,11 @@ def as_markdown(title: str, blocks: Sequence[Block]) -> str:
     return "\n\n".join([f"# {_escaped(title)}", *written]) + "\n"
 
 
-def _block_as_markdown(block: str | Heading | Table) -> str:
+def _block_as_markdown(block: str | Heading | Code | Table) -> str:
     if isinstance(block, Heading):
         return f"{'#' * block.level} {_escaped(block.text)}"
+    if isinstance(block, Code):
+        return "\n".join(f"    {line}" for line in block.text.splitlines())
     if isinstance(block, Table):
         head, *rows = [[_escaped(cell) for cell in row] for row in (block.head, *block.rows)]
         return markdown_table(head, rows)

@@ -31,6 +31,11 @@ def plot_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]], path: str 
     Raises:
         InputError: no history holds a loss.
     """
+    return _save(draw_losses(histories), path)
+
+
+def draw_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """The picture that `plot_losses` writes."""
     panels = {name: series for name, history in histories.items() if (series := loss_series(history))}
     if not panels:
         raise InputError("No loss to plot: no history has entries with a step and a loss.")
@@ -52,7 +57,7 @@ def plot_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]], path: str 
         axes.legend(frameon=False)
     for axes in list(grid.flat)[len(panels) :]:
         axes.set_axis_off()
-    return _save(figure, path)
+    return figure
 
 
 def plot_metrics(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from mteb.abstasks.retrieval import AbsTaskRetrieval
-from pyarrow import parquet
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import score_queries
-from hf_dense.evaluation.result import RANKINGS_FILE, RANKS_KEPT, RetrievalResult
+from hf_dense.evaluation.result import RANKINGS_FILE, RANKS_KEPT, RetrievalResult, load_rankings
 from hf_dense.evaluation.retrieval import Passages
 from hf_dense.evaluation.runner import Found, Protocol, Rankings, run_protocol
 from hf_dense.search.candidates import candidate_texts, rank_candidates
@@ -48,10 +47,7 @@ class FirstPassages(Protocol):
                 f"{first_stage} is an evaluation of something else: it was measured on another collection than "
                 f"{collection.name}."
             )
-        self.candidates: dict[str, list[str]] = {}
-        for row in parquet.read_table(rankings).to_pylist():
-            if row["rank"] <= depth:
-                self.candidates.setdefault(row["query-id"], []).append(row["corpus-id"])
+        self.candidates = {query: list(found)[:depth] for query, found in load_rankings(first_stage).items()}
         self.texts = candidate_texts(searched.corpus, {name for found in self.candidates.values() for name in found})
         self.qrels = {query: searched.qrels[query] for query in before.per_query["mrr@10"]}
         sources = {**searched.sources, "first stage": Source(str(first_stage), fingerprint_path(rankings))}

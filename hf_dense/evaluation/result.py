@@ -73,3 +73,18 @@ class RetrievalResult:
         names = {"query-id": pa.string(), "corpus-id": pa.string(), "rank": pa.int32(), "score": pa.float64()}
         table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], pa.schema([*names.items()]))
         parquet.write_table(table, directory / RANKINGS_FILE)
+
+
+def load_rankings(directory: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+    """The first 100 passages of each query that an evaluation kept: query id -> passage id -> score, best first.
+
+    Raises:
+        InputError: no rankings there.
+    """
+    path = Path(directory) / RANKINGS_FILE
+    if not path.is_file():
+        raise InputError(f"There are no rankings {path}.")
+    rankings: dict[str, dict[str, float]] = {}
+    for row in sorted(parquet.read_table(path).to_pylist(), key=lambda row: int(row["rank"])):
+        rankings.setdefault(row["query-id"], {})[row["corpus-id"]] = row["score"]
+    return rankings

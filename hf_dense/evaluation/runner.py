@@ -18,6 +18,7 @@ from hf_dense.errors import InputError
 from hf_dense.evaluation.costs import CostMeter
 from hf_dense.evaluation.measures import mean_metrics
 from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.hub.dimensions import cut_to
 from hf_dense.search.candidates import load_ranker
 from hf_dense.search.fingerprints import model_source
 from hf_dense.search.first_stage import BM25, Search
@@ -83,6 +84,7 @@ def run_protocol(
     *,
     name: str,
     batch_size: int = 64,
+    dimensions: int | None = None,
 ) -> RetrievalResult:
     """Measure a model; what was measured already is read.
 
@@ -94,25 +96,35 @@ def run_protocol(
             the vectors it had.
         name: of the model, in results and tables.
         batch_size: texts or pairs that are read at once.
+        dimensions: to how many of the first ones the model's vectors are cut.
 
     Returns:
         Means over the queries, and values per query.
 
     Raises:
-        InputError: nothing to load, a kind of model that the protocol does not measure, or `out` is not ours or holds
-            the evaluation of something else.
+        InputError: nothing to load, a kind of model that the protocol does not measure, vectors that cannot be cut so,
+            or `out` is not ours or holds the evaluation of something else.
     """
     loaded = BM25 if model == BM25 else load_ranker(model)
-    source = model_source(loaded, model if isinstance(model, str | Path) else None)
-    if not isinstance(loaded, protocol.models):
+    with cut_to(loaded, dimensions, str(model)):
+        source = model_source(loaded, model if isinstance(model, str | Path) else None)
+        cut = {} if dimensions is None else {"dimensions": dimensions}
+        return _run_loaded(protocol, loaded, source, cut, Output.of(out), name, batch_size)
+
+
+def _run_loaded(
+    protocol: Protocol, model: Any, source: Source, more: Mapping[str, Any], out: Output, name: str, batch_size: int
+) -> RetrievalResult:
+    """The same of a loaded model; `more` are settings beside the protocol's."""
+    if not isinstance(model, protocol.models):
         raise InputError(
             f"{source.name} cannot be measured by the protocol {protocol.name!r}: cross-encoders order candidates or "
             "the first passages of a retriever (--rerank), BM25 searches."
         )
 
     def measure(work: Staged) -> RetrievalResult:
-        with CostMeter(loaded) as meter:
-            found = protocol.rank(loaded, work.pieces, batch_size)
+        with CostMeter(model) as meter:
+            found = protocol.rank(model, work.pieces, batch_size)
             per_query = protocol.score(found.rankings)
         origin = meter.describe(protocol.passages, list(protocol.queries.values()), found.search)
         result = RetrievalResult(name, protocol.split, mean_metrics(per_query), per_query, meter.seconds, origin)
@@ -121,7 +133,7 @@ def run_protocol(
             write(work.result / file)
         return result
 
-    return measure_once(out, protocol.settings, {"model": source, **protocol.sources}, name, measure)
+    return measure_once(out, {**protocol.settings, **more}, {"model": source, **protocol.sources}, name, measure)
 
 
 def measure_once(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from hf_dense.storage.fingerprints import fingerprint_weights
+
+CUT: Final = "vectors"
 
 
 def describe_model(model: SentenceTransformer | CrossEncoder) -> dict[str, str]:
@@ -15,7 +19,8 @@ def describe_model(model: SentenceTransformer | CrossEncoder) -> dict[str, str]:
 
     Returns:
         `modules` (pooling and its kind among them), `longest text` in tokens, `precision`, `weights` (the first digits
-        of their SHA-256), and of a retriever its `similarity` and the `prompts` that are not empty.
+        of their SHA-256), and of a retriever its `similarity`, the `prompts` that are not empty, and to how many
+        dimensions its `vectors` are cut, where they are.
     """
     modules = [
         type(module).__name__ + (f" ({module.pooling_mode})" if hasattr(module, "pooling_mode") else "")
@@ -30,4 +35,6 @@ def describe_model(model: SentenceTransformer | CrossEncoder) -> dict[str, str]:
     if isinstance(model, SentenceTransformer):
         prompts = [f"{role}: {prompt!r}" for role, prompt in model.prompts.items() if prompt]
         settings |= {"similarity": str(model.similarity_fn_name), "prompts": "; ".join(prompts) or "none"}
+        if model.truncate_dim is not None:
+            settings[CUT] = f"cut to {model.truncate_dim} dimensions"
     return settings
