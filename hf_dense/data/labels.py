@@ -51,6 +51,20 @@ class Labels:
         known += [passage for passage in dict.fromkeys(negatives) if passage not in known]
         return name
 
+    def reject(self, query: str, negatives: Iterable[str]) -> None:
+        """Judge passages (ids) as none that answer a query, whatever was said of them before."""
+        rejected = list(negatives)
+        grades = self.grades[self.add(query, (), rejected)]
+        for passage in rejected:
+            grades.pop(passage, None)
+
+    def verdict(self, query: str, text: str) -> bool | None:
+        """Whether a passage answers a query, both by their texts; None where nobody said."""
+        name, passage = _name(query), _name(text)
+        if passage in self.grades.get(name, ()):
+            return True
+        return False if passage in self.negatives.get(name, ()) else None
+
     def keep(self, text: str, title: str = "", name: str = "") -> str:
         """Remember a passage; its id."""
         name = name or _name(f"{title}\0{text}" if title else text)
@@ -59,15 +73,36 @@ class Labels:
 
 
 def read_pairs(path: Path) -> Labels:
-    """One's own pairs, triples or lists: a .jsonl or .csv file."""
+    """One's own pairs, triples or lists: a .jsonl or .csv file, as `read_judgements` reads it.
+
+    Queries that never got a positive passage are left out and counted.
+    """
+    labels = read_judgements(path)
+    for name in [name for name, grades in labels.grades.items() if not grades]:
+        del labels.queries[name], labels.grades[name], labels.negatives[name]
+        labels.dropped["queries without a positive passage"] += 1
+    return labels
+
+
+def read_judgements(path: Path) -> Labels:
+    """What a .jsonl or .csv file says of queries; rows of the same query belong together.
+
+    A row with negatives alone takes back what rows before it said of these passages; a positive always counts.
+
+    Raises:
+        InputError: the file is of no known kind, or a row has no query or no passage.
+    """
     labels = Labels()
     for number, row in enumerate(_rows(path), start=1):
         query = str(row.get("query") or "").strip()
-        positives = _texts(row, _POSITIVES)
-        if not query or not positives:
+        positives, negatives = _texts(row, _POSITIVES), _texts(row, _NEGATIVES)
+        if not query or not (positives or negatives):
             lacking = "query" if not query else "positive passage"
             raise InputError(f"Row {number} of {path} has no {lacking}; every row needs columns query and positive.")
-        labels.add(query, map(labels.keep, positives), map(labels.keep, _texts(row, _NEGATIVES)))
+        if positives:
+            labels.add(query, map(labels.keep, positives), map(labels.keep, negatives))
+        else:
+            labels.reject(query, map(labels.keep, negatives))
     return labels
 
 

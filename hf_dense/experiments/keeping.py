@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from hf_dense.data.collections import content_hash
+from hf_dense.data.corpus import table_files
 from hf_dense.data.python_docs.probe import PROBE_SPLIT, open_probe
 from hf_dense.errors import InputError
 from hf_dense.evaluation.retrieval import build_task
@@ -38,7 +39,7 @@ def open_kept(given: str, own: str | os.PathLike[str]) -> Kept:
     Args:
         given: `COLLECTION[:SPLIT]` (split: dev), or `python_docs`: 200 queries and 2,000 passages of the standard
             library's documentation, which are built in the cache (a directory of that name is `./python_docs`).
-        own: the collection that is tuned for.
+        own: the collection, or documents, that are tuned for.
 
     Raises:
         InputError: there is no such collection or split, nothing can be measured on it, or it is the own one.
@@ -54,6 +55,6 @@ def _open(given: str, own: str | os.PathLike[str]) -> Kept:
         if not Path(place or given).is_dir():
             raise InputError(f"There is no collection {place or given} to keep; give COLLECTION[:SPLIT], or {PROBE}.")
         build_task(place, split)  # raises where nothing can be measured
-        if content_hash(place) == content_hash(own):
+        if table_files(Path(own)) and content_hash(place) == content_hash(own):
             raise InputError(f"{place} is the collection that is tuned for; keep another one, or {PROBE}.")
     return Kept(Path(place).resolve().name, Path(place), split)

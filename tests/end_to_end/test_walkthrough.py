@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
+from package_documents import write_documents
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_embedder
-
-from hf_dense.data.collections import load_corpus
-from hf_dense.data.python_docs.collection import build_python_docs
 
 pytestmark = pytest.mark.slow
 
@@ -26,15 +24,6 @@ def commands() -> list[list[str]]:
     blocks = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").replace(" me/", " someone/").splitlines()  # who the Hub thinks we are
     return [shlex.split(line) for line in lines if line.strip()]
-
-
-def write_documents(folder: Path, scratch: Path, count: int) -> None:
-    """Markdown files with headings, of the documentation of a package."""
-    corpus = load_corpus(build_python_docs(scratch, packages=["numpy"], length=48, progress=False)).to_pandas()
-    folder.mkdir()
-    for number, (name, rows) in enumerate(list(corpus.groupby("document"))[:count]):
-        first, *others = rows["text"]
-        (folder / f"{number}.md").write_text("\n\n".join([f"# {name}", first, f"## How to use {name}", *others]))
 
 
 def test_every_command_of_the_page_in_its_order(tmp_path: Path, hub_url: str) -> None:

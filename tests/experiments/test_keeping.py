@@ -31,6 +31,8 @@ def other(tmp_path: Path) -> Path:
 def test_a_collection_with_or_without_its_split(own: Path, other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert open_kept(str(other), own) == Kept("other", other, "dev")
     assert open_kept(f"{other}:test", own) == Kept("other", other, "test")
+    (own.parent / "documents").mkdir()
+    assert open_kept(str(other), own.parent / "documents") == Kept("other", other, "dev")
     monkeypatch.setattr(keeping, "open_probe", lambda: Path("there"))
     assert open_kept("python_docs", own) == Kept("python_docs", Path("there"), "dev")
 

@@ -1,0 +1,173 @@
+"""The arms of an adaptation: what is trained, from what, and what each is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from hf_dense.data.collections import training_pairs
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.retrieval import evaluate_retriever
+from hf_dense.experiments.adaptation.learning import NEGATIVES, Learning
+from hf_dense.experiments.adaptation.material import DEV, TEST, TRAIN, Material
+from hf_dense.experiments.adaptation.plan import Plan
+from hf_dense.experiments.asked import METRIC, fused_weight, measure
+from hf_dense.experiments.keeping import Kept
+from hf_dense.finetuning.biencoder import finetune
+from hf_dense.finetuning.lists import load_lists
+from hf_dense.finetuning.negatives import build_lexical_negatives
+from hf_dense.finetuning.scoring import score_lists
+from hf_dense.methods import METHODS
+from hf_dense.pretraining.pretrain import pretrain
+from hf_dense.search.first_stage import BM25
+from hf_dense.search.index import SearchIndex, build_index
+from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.output import Output
+
+WORDS, BASE, TUNED = "BM25", "base", "fine-tuned"
+_DEPTH: Final = 20  # negatives of a list, of which some are drawn
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to a retriever, and what it came to.
+
+    Attributes:
+        name: in tables.
+        model: the retriever; of BM25 that whose index holds the words.
+        index: directory of its index.
+        evaluated: directory of its evaluations, by split.
+        weight: of the dense scores; 0 is BM25.
+        dev: what is chosen by.
+        test: what is reported.
+        kept: on the other collection.
+        seconds: of training, that of the arms before it included.
+        pretraining: directory of its pre-training; of the fine-tuning of that alone.
+        training: directory of its own training.
+    """
+
+    name: str
+    model: Path
+    index: Path
+    evaluated: Path
+    weight: float
+    dev: RetrievalResult
+    test: RetrievalResult
+    kept: RetrievalResult | None
+    seconds: float
+    pretraining: Path | None = None
+    training: Path | None = None
+
+    @property
+    def worth(self) -> float:
+        """What arms are chosen by."""
+        return self.dev.metrics[METRIC]
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Makes arms, or reads those that are made; each in directories of its own below `out`.
+
+    Args:
+        material: what is adapted to.
+        pool: collection that every arm is measured on.
+        plan: how long each trains.
+        learning: how.
+        kept: another collection that is measured on.
+        seed: of all draws.
+        out: the directory.
+        say: is told what begins.
+    """
+
+    material: Material
+    pool: Path
+    plan: Plan
+    learning: Learning
+    kept: Kept | None
+    seed: int
+    out: Output
+    say: Callable[[str], None]
+
+    def words(self, base: Path) -> Arm:
+        """BM25."""
+        self.say("BM25")
+        return self._measured(WORDS, base, self._index(BASE, base), 0.0, 0.0)
+
+    def base(self, base: Path) -> Arm:
+        """The base as it is."""
+        self.say("The base as it is")
+        return self._measured(BASE, base, self._index(BASE, base), 1.0, 0.0)
+
+    def tuned(self, base: Path) -> Arm:
+        """The base, fine-tuned."""
+        return self._finetuned(TUNED, base, 0.0)
+
+    def pretrained(self, method: str, base: Path) -> Arm:
+        """The base, pre-trained, then fine-tuned."""
+        name, steps = METHODS[method].prefix, self.plan.pretraining[method]
+        self.say(f"Pre-training by {name}: {steps:,} steps")
+        place = self.out.at("pretrained", method)
+        more: dict[str, Any] = {"overwrite": self.out.overwrite}
+        if self.plan.probes:
+            more |= {"probe": f"{self.pool}:{DEV}", "probe_steps": max(1, steps // self.plan.probes)}
+        options = self.learning.pretraining_options(method, str(base), str(self.material.collection), **more)
+        pretrain(options, self.learning.pretraining(place.path, steps, self.seed))
+        return replace(self._finetuned(f"{name}, fine-tuned", place.path, _seconds(place.path)), pretraining=place.path)
+
+    def distilled(self, best: Arm, teacher: str) -> Arm:
+        """A better one, trained on with the scores of a teacher for its lists of passages."""
+        steps, size = self.plan.finetuning, max(1, self.learning.pairs // (1 + NEGATIVES))
+        name = f"{best.name}, distilled"
+        self.say(f"{name}: {steps:,} steps")
+        collection, at = self.material.collection, self.out.at("lists")
+        negatives = build_lexical_negatives(collection, at.at("negatives"), TRAIN, _DEPTH)
+        scores = score_lists(teacher, negatives, collection, at.at("scores"), TRAIN, depth=_DEPTH)
+        lists = load_lists(scores, collection, 1 + NEGATIVES, self.seed, split=TRAIN, depth=_DEPTH, scored=True)
+        changes = {"per_device_train_batch_size": size, "distillation": "kl"}
+        return self._train(name, best.model, lists, best.seconds, changes)
+
+    def fused(self, best: Arm, words: Arm) -> Arm:
+        """A dense one and BM25 together, each with the weight that dev chooses."""
+        self.say(f"{best.name} and BM25 together")
+        weight = fused_weight(best.evaluated / DEV, words.evaluated / DEV, self.pool, DEV)
+        return self._measured(f"{best.name} + BM25", best.model, best.index, weight, best.seconds)
+
+    def _finetuned(self, name: str, start: Path, seconds: float) -> Arm:
+        self.say(f"{name}: {self.plan.finetuning:,} steps")
+        return self._train(name, start, training_pairs(self.material.collection), seconds, {})
+
+    def _train(self, name: str, start: Path, rows: Any, seconds: float, changes: dict[str, Any]) -> Arm:
+        place = self._place(name).at("training")
+        arguments = self.learning.finetuning(
+            place.path, self.plan.finetuning, self.seed, overwrite=self.out.overwrite, **changes
+        )
+        model = finetune(start, rows, arguments, output=place)
+        arm = self._measured(name, model, self._index(name, model), 1.0, seconds + _seconds(place.path))
+        return replace(arm, training=place.path)
+
+    def _index(self, name: str, model: Path) -> Path:
+        return build_index(model, self.pool, self._place(name).at("index"))
+
+    def _measured(self, name: str, model: Path, index: Path, weight: float, seconds: float) -> Arm:
+        opened, place = SearchIndex.load(index, model), self._place(name)
+        dev, test = (measure(opened, self.pool, split, weight, place.at(split), name) for split in (DEV, TEST))
+        kept = self._on_kept(name, opened, weight, place)
+        return Arm(name, model, index, place.path, weight, dev, test, kept, seconds)
+
+    def _on_kept(self, name: str, opened: SearchIndex, weight: float, place: Output) -> RetrievalResult | None:
+        """On the other collection; what fuses is left out: its weight is of the own one."""
+        if self.kept is None or weight not in (0, 1):
+            return None
+        model = opened.retriever if weight else BM25
+        return evaluate_retriever(model, self.kept.collection, self.kept.split, name=name, out=place.at("kept"))
+
+    def _place(self, name: str) -> Output:
+        return self.out.at("arms", name.lower().replace(", ", "-").replace(" + ", "-").replace(" ", "-"))
+
+
+def _seconds(training: Path) -> float:
+    """How long a training took."""
+    manifest = Manifest.load(training)
+    return float(manifest.facts.get("seconds", 0.0)) if manifest else 0.0

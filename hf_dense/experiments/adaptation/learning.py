@@ -1,0 +1,92 @@
+"""The settings of the trainings, the same for every arm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from transformers import TrainingArguments
+
+from hf_dense.errors import InputError
+from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
+from hf_dense.hub.precision import is_faster_in_bf16
+from hf_dense.pretraining.pretrain import PretrainingOptions
+
+NEGATIVES: Final = 3  # of a list that is distilled
+LEAST_PAIRS: Final = 4  # of a batch
+
+
+@dataclass(frozen=True)
+class Learning:
+    """Batches and learning rates.
+
+    Args:
+        pairs: of a step of fine-tuning.
+        texts: of a step of pre-training.
+        finetuning_rate: peak learning rate.
+        pretraining_rate: likewise, of the encoder.
+        decoder_rate: likewise, of the decoders and the vocabulary head, which start from nothing; None is the same.
+        length: longest text of pre-training, in tokens.
+        bf16: whether trainings compute in bfloat16.
+    """
+
+    pairs: int
+    texts: int
+    finetuning_rate: float
+    pretraining_rate: float
+    length: int
+    decoder_rate: float | None = None
+    bf16: bool = False
+
+    @classmethod
+    def of(cls, ready: bool, length: int, pairs: int) -> Learning:
+        """Those for a ready embedder, or for a small encoder of random weights (docs/evidence.md), on this machine.
+
+        Args:
+            ready: whether weights were trained before.
+            length: longest text in tokens.
+            pairs: that there are to train on; a batch holds a quarter of them at most.
+
+        Raises:
+            InputError: too few pairs.
+        """
+        wanted = 64 if torch.cuda.is_available() or not ready else 32
+        batch = min(wanted, pairs // 4)
+        if batch < LEAST_PAIRS:
+            raise InputError(f"{pairs} pairs are too few to train on; give more documents or more labelled queries.")
+        texts = 64 if torch.cuda.is_available() else 16
+        tuning, encoder, decoder = (5e-5, 2e-5, 5e-4) if ready else (1e-3, 2e-3, None)
+        return cls(batch, texts, tuning, encoder, length, decoder, is_faster_in_bf16())
+
+    def finetuning(self, out: Path, steps: int, seed: int, **more: Any) -> BiencoderTrainingArguments:
+        """Of a fine-tuning on pairs; `more` is what else is set."""
+        own = {"per_device_train_batch_size": self.pairs, "learning_rate": self.finetuning_rate}
+        return BiencoderTrainingArguments(**{**self._shared(out, steps, seed), **own, **more})
+
+    def pretraining(self, out: Path, steps: int, seed: int, **more: Any) -> TrainingArguments:
+        """Of a pre-training; `more` is what else is set."""
+        own = {"per_device_train_batch_size": self.texts, "learning_rate": self.pretraining_rate, "weight_decay": 0.01}
+        return TrainingArguments(**{**self._shared(out, steps, seed), **own, **more})
+
+    def pretraining_options(self, method: str, base: str, corpus: str, **more: Any) -> PretrainingOptions:
+        """What is pre-trained, from what, on what."""
+        given = {"max_length": self.length, "decoder_learning_rate": self.decoder_rate, **more}
+        return PretrainingOptions(method=method, corpus=corpus, backbone=base, **given)
+
+    def _shared(self, out: Path, steps: int, seed: int) -> dict[str, Any]:
+        """What both trainings have."""
+        return {
+            "output_dir": str(out),
+            "max_steps": steps,
+            "warmup_steps": 0.1,
+            "logging_steps": max(steps // 20, 1),
+            "save_strategy": "steps",
+            "save_steps": max(steps // 8, 1),
+            "save_total_limit": 1,
+            "seed": seed,
+            "report_to": "none",
+            "bf16": self.bf16,
+            "use_cpu": not torch.cuda.is_available(),  # which transformers wants to be told beside bf16
+        }

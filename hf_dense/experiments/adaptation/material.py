@@ -1,0 +1,172 @@
+"""What an adaptation works with: one collection, with queries to train on, to choose by and to report on."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from hf_dense.data.collections import content_hash, judged_splits, load_corpus, load_qrels, load_queries
+from hf_dense.data.corpus import table_files
+from hf_dense.data.labels import Labels, read_pairs
+from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
+from hf_dense.data.queries.collection import build_queries
+from hf_dense.data.schemas import SPLITS
+from hf_dense.data.supervision import build_collection, write_collection
+from hf_dense.errors import InputError
+from hf_dense.storage.fingerprints import fingerprint_values
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
+
+TRAIN, DEV, TEST = SPLITS
+MADE_FROM: Final = ("headings", "sentences")  # passages, by no model
+_SHARES: Final = "80/10/10"
+_FEW: Final = 200  # labelled queries, of which none is to be trained on
+_CHOOSING: Final = 500  # queries of train, at most, and at most a tenth, where no other split is to choose by
+_LEAST: Final = {DEV: 5, TEST: 10}  # queries; fewer tell nothing
+_ROWS: Final = 10_000  # written at once
+
+
+@dataclass(frozen=True)
+class Material:
+    """One collection of three splits.
+
+    Attributes:
+        collection: directory with corpus, queries and judgements of train, dev (to choose by) and test (to report on).
+        passages: directory of the passages as they were, where queries have taken sentences out of those in the
+            collection; else the same directory.
+        made: the splits whose queries were made of the passages.
+        counts: of passages, and of the queries of each split.
+    """
+
+    collection: Path
+    passages: Path
+    made: tuple[str, ...]
+    counts: Mapping[str, int]
+
+
+def prepare(
+    docs: str, queries: str | None, length: int, seed: int, out: Output, tokenizer: str | None = None
+) -> Material:
+    """Cut documents to passages, and make queries where there are none.
+
+    Args:
+        docs: documents, passages, or a collection. The splits of a collection are used as they are; one that lacks
+            dev gets it from train, and one that lacks test reports on dev.
+        queries: labelled pairs (`hf-dense data labels`); where there are fewer than 200, none is trained on.
+        length: of passages cut from documents, in tokens.
+        seed: of all draws.
+        out: receives `passages`, `made`, `labelled` and `collection`, those that are needed.
+        tokenizer: whose tokens are counted; words and punctuation marks where None.
+
+    Raises:
+        InputError: nothing can be read, or both a collection with queries and a file of queries are given.
+    """
+    given = judged_splits(docs) if Path(docs).is_dir() else []
+    if given and queries:
+        raise InputError(f"{docs} has judged queries of its own; leave --queries out, or give its passages alone.")
+    if set(SPLITS) <= set(given):
+        return Material(Path(docs), Path(docs), (), _count(Path(docs)))
+    corpus = docs
+    if not table_files(Path(docs)):
+        corpus = str(build_passage_corpus(docs, out.at("passages"), Cutting(length, tokenizer)))
+    passages = corpus
+    labels = {split: _labels(docs, split) for split in given}
+    if queries:
+        split = TEST if len(read_pairs(Path(queries)).queries) < _FEW else _SHARES
+        labelled = build_collection(queries, out.at("labelled"), split=split, corpus=corpus, seed=seed)
+        labels = {split: _labels(labelled, split) for split in judged_splits(labelled)}
+    made: tuple[str, ...] = ()
+    if (few := sum(len(found.queries) for found in labels.values()) < _FEW) or TRAIN not in labels:
+        if few:
+            labels = {TEST: _joined(labels.values())} if labels else {}
+        corpus = str(build_queries(corpus, out.at("made"), MADE_FROM, split=_SHARES, seed=seed))
+        made = tuple(split for split in SPLITS if split in judged_splits(corpus) and split not in labels)
+        labels = {split: _labels(corpus, split) for split in made} | labels
+    return replace(_write(corpus, _three(labels, seed), made, out.at("collection")), passages=Path(passages))
+
+
+def _labels(collection: str | os.PathLike[str], split: str) -> Labels:
+    texts = dict(zip(*(load_queries(collection)[name] for name in ("id", "text")), strict=True))
+    grades = load_qrels(collection, split)
+    if unknown := grades.keys() - texts.keys():
+        raise InputError(f"The judgements of {collection} name the query {min(unknown)!r}; the queries lack it.")
+    return Labels({query: texts[query] for query in grades}, grades)
+
+
+def _joined(parts: Iterable[Labels]) -> Labels:
+    joined = Labels()
+    for part in parts:
+        joined.queries |= part.queries
+        for query, grades in part.grades.items():
+            joined.grades.setdefault(query, {}).update(grades)
+    return joined
+
+
+def _three(labels: dict[str, Labels], seed: int) -> dict[str, Labels]:
+    """Train, dev and test of what there is: what lacks is taken from its neighbour."""
+    if TRAIN not in labels:
+        raise InputError("No query can be made to train on; the documents have neither headings nor rare words.")
+    found = dict(labels)
+    if TEST not in found:
+        others = [name for name in found if name != TRAIN]
+        if others:
+            found[TEST] = _joined(found.pop(name) for name in others)
+        else:
+            found[TRAIN], found[TEST] = _divided(found[TRAIN], seed)
+    if DEV not in found:
+        found[TRAIN], found[DEV] = _divided(found[TRAIN], seed)
+    for split, least in _LEAST.items():
+        if (number := len(found[split].queries)) < least:
+            raise InputError(
+                f"Only {number} queries are there for {split}, and {least} are the least that tell anything; give more "
+                "documents, or more labelled queries."
+            )
+    return {split: found[split] for split in SPLITS}
+
+
+def _divided(labels: Labels, seed: int) -> tuple[Labels, Labels]:
+    """Most of the queries, and a tenth of them, at most 500; the same passage may answer queries of both."""
+    queries = sorted(labels.queries)
+    number = min(len(queries) // 10, _CHOOSING)
+    if number < 2:
+        raise InputError(f"{len(queries)} labelled queries are too few to train on some and choose by others.")
+    chosen = set(random.Random(seed).sample(queries, number))
+    return (_only(labels, set(queries) - chosen), _only(labels, chosen))
+
+
+def _only(labels: Labels, wanted: set[str]) -> Labels:
+    return Labels(
+        {query: text for query, text in labels.queries.items() if query in wanted},
+        {query: grades for query, grades in labels.grades.items() if query in wanted},
+    )
+
+
+def _write(corpus: str, labels: dict[str, Labels], made: tuple[str, ...], out: Output) -> Material:
+    judged = fingerprint_values({split: [found.queries, found.grades] for split, found in labels.items()})
+    sources = {"corpus": Source(corpus, content_hash(corpus)), "judgements": Source("judgements", judged)}
+    with out.stage("collection", {"made": made}, sources) as work:
+        if not work.done:
+            about = "Passages, and queries to train on (train), to choose by (dev) and to report on (test)."
+            named = ", ".join(f"{split} made of the passages" for split in made)
+            about += f" Queries: {named}, the others labelled." if made else " All queries are labelled."
+            write_collection(work, corpus_tables(corpus), labels, f"What is adapted to: {Path(corpus).name}", about)
+    return Material(out.path, out.path, made, _count(out.path))
+
+
+def corpus_tables(corpus: str, wanted: Container[str] | None = None) -> Iterator[pa.Table]:
+    """The passages of a collection, in their order: all, or those whose ids are wanted."""
+    rows = load_corpus(corpus)
+    if wanted is not None:
+        rows = rows.select([row for row, name in enumerate(rows["id"][:]) if name in wanted])
+    rows = rows.with_format("arrow")
+    return (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))
+
+
+def _count(collection: Path) -> dict[str, int]:
+    return {"passages": len(load_corpus(collection))} | {split: len(load_qrels(collection, split)) for split in SPLITS}

@@ -1,0 +1,172 @@
+"""How the time is shared: what each arm gets, before anything long begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hf_dense.errors import InputError
+from hf_dense.experiments.adaptation.learning import Learning
+from hf_dense.experiments.adaptation.rates import Rates
+
+TUNED_ARMS: Final = 3  # fine-tuned, pre-trained before, distilled after
+_SAFE: Final = 0.85  # of the budget that is planned with
+_STAGE: Final = 2.0  # seconds that each stage needs to begin and to end
+_STAGES: Final = 12
+_MEASURING: Final = 0.4  # of the time, at most, for encoding, and half as much for what is kept
+_FINETUNING: Final = 0.45  # of what is left, at most, for the fine-tunings
+_EPOCHS: Final = 3  # of fine-tuning, at most
+_STEPS: Final = (10, 1000)  # of fine-tuning
+_LEAST_POOL: Final = 500  # passages
+_PROBING: Final = 0.05  # of pre-training, at most, for its probes
+_PROBES: Final = (2, 20)  # of each, if there are any, and at most
+_PROBED: Final = 2_200  # texts of a probe, at most (hf_dense.pretraining.probe)
+_MANY_EPOCHS: Final = 20  # of pre-training: more is warned of
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be planned for.
+
+    Attributes:
+        budget: seconds in all.
+        spent: seconds that have gone by.
+        passages: of the corpus.
+        changed: whether some of them are indexed otherwise than they are measured.
+        kept: passages of the other collection; 0 where none is measured.
+        pairs: to train on.
+        models: that are encoded with.
+        weights: bytes of one.
+    """
+
+    budget: float
+    spent: float
+    passages: int
+    changed: bool
+    kept: int
+    pairs: int
+    models: int
+    weights: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is done.
+
+    Attributes:
+        pool: passages that every arm is measured on: all, or so many of them.
+        kept: whether the other collection is measured.
+        index: whether all passages are encoded for the result.
+        finetuning: steps of each fine-tuning.
+        pretraining: steps of each pre-training, by method.
+        epochs: that the longest pre-training takes.
+        probes: of retrieval during each pre-training, one before it aside; 0 where they would take too long.
+        seconds: expected of each part.
+        memory: bytes expected at the peak.
+        disk: bytes expected at the end.
+        lines: all of it in words.
+    """
+
+    pool: int
+    kept: bool
+    index: bool
+    finetuning: int
+    pretraining: dict[str, int]
+    epochs: float
+    probes: int
+    seconds: dict[str, float]
+    memory: int
+    disk: int
+    lines: tuple[str, ...] = ()
+
+
+def make_plan(task: Task, rates: Rates, learning: Learning) -> Plan:
+    """Share the budget: measuring first, then fine-tuning, and pre-training has the rest.
+
+    Raises:
+        InputError: the budget is too short for anything.
+    """
+    time = _SAFE * task.budget - task.spent - _STAGE * _STAGES
+    kept = task.kept > 0 and task.models * task.kept * rates.kept <= _MEASURING / 2 * time
+    keeping = task.models * task.kept * rates.kept if kept else 0.0
+    pool = min(task.passages, max(_LEAST_POOL, int(_MEASURING * time / (task.models * rates.passage))))
+    encoding = task.models * pool * rates.passage
+    whole = task.passages * rates.passage if pool < task.passages or task.changed else 0.0
+    index = whole <= _MEASURING / 2 * time
+    left = time - keeping - encoding - (whole if index else 0.0)
+    wanted = min(max(_STEPS[0], _EPOCHS * task.pairs // learning.pairs), _STEPS[1])
+    finetuning = min(wanted, int(_FINETUNING * left / (TUNED_ARMS * rates.finetuning)))
+    if finetuning < _STEPS[0]:
+        measuring = task.models * min(task.passages, _LEAST_POOL) * rates.passage
+        training = TUNED_ARMS * _STEPS[0] * rates.finetuning / _FINETUNING
+        least = (task.spent + _STAGE * _STAGES + 2 * measuring + training) / _SAFE
+        raise InputError(
+            f"The budget of {task.budget / 60:g} minutes is too short for this model on this machine; give about "
+            f"{max(least, 1.5 * task.budget) / 60:.0f} minutes or more (--budget)."
+        )
+    tuning = TUNED_ARMS * finetuning * rates.finetuning
+    share = (left - tuning) / len(rates.pretraining)
+    steps = {method: max(1, int(share / seconds)) for method, seconds in rates.pretraining.items()}
+    seconds = {
+        "pre-training": sum(steps[method] * rates.pretraining[method] for method in steps),
+        "fine-tuning": tuning,
+        "encoding": encoding + keeping + (whole if index else 0.0),
+        "the rest": _STAGE * _STAGES,
+    }
+    return Plan(
+        pool=pool,
+        kept=kept,
+        index=index,
+        finetuning=finetuning,
+        pretraining=steps,
+        probes=_probes(share, min(pool, _PROBED) * rates.passage),
+        epochs=max(steps.values()) * learning.texts / task.passages,
+        seconds=seconds,
+        memory=rates.memory,
+        disk=_disk(task, len(steps)),
+    )
+
+
+def _probes(training: float, seconds: float) -> int:
+    """How many probes of so many seconds go into a training of so many."""
+    fitting = min(int(_PROBING * training / seconds) - 1, _PROBES[1])  # one comes before the first step
+    return fitting if fitting >= _PROBES[0] else 0
+
+
+def _disk(task: Task, methods: int) -> int:
+    """Models, each with a checkpoint of three times its size (weights and both moments of Adam)."""
+    return task.weights * 4 * (TUNED_ARMS + methods) + task.weights
+
+
+def describe(plan: Plan, task: Task, learning: Learning, counts: Mapping[str, int]) -> list[str]:
+    """The plan in lines."""
+    pool = f"all {plan.pool:,}" if plan.pool == task.passages else f"{plan.pool:,} of the {task.passages:,}"
+    asked = ", ".join(f"{counts[split]:,} {split}" for split in ("train", "dev", "test"))
+    forgotten = "" if plan.kept or not task.kept else "; what is forgotten is not"
+    lines = [
+        f"{task.passages:,} passages; queries: {asked}.",
+        *(
+            f"Pre-training by {method}: {steps:,} steps of {learning.texts} texts."
+            for method, steps in plan.pretraining.items()
+        ),
+        f"Fine-tuning, each of {TUNED_ARMS} times: {plan.finetuning:,} steps of {learning.pairs} pairs"
+        f"{', both in bfloat16' if learning.bf16 else ''}.",
+        f"Every arm is measured on {pool} passages{forgotten}.",
+        "Expected: "
+        + ", ".join(f"{what} {_minutes(seconds)}" for what, seconds in plan.seconds.items())
+        + f"; {_minutes(sum(plan.seconds.values()))} in all, {plan.memory / 1e9:.1f} GB of memory, "
+        + f"{plan.disk / 1e9:.1f} GB of disk.",
+    ]
+    if plan.epochs > _MANY_EPOCHS:
+        lines.append(
+            f"Warning: pre-training reads every passage {plan.epochs:.0f} times; more documents, or a smaller budget, "
+            "would serve as well."
+        )
+    if not plan.index:
+        lines.append("The index of all passages does not fit into the budget; hf-dense search builds it afterwards.")
+    return lines
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"

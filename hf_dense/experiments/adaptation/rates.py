@@ -1,0 +1,106 @@
+"""How fast this machine is with this model: a few steps of each kind, done for real and thrown away."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from datasets import Dataset
+
+from hf_dense.data.collections import load_corpus, training_pairs
+from hf_dense.data.passage_texts import PassageTexts
+from hf_dense.experiments.adaptation.learning import Learning
+from hf_dense.finetuning.biencoder import finetune
+from hf_dense.hub.retrievers import build_retriever
+from hf_dense.pretraining.pretrain import pretrain
+from hf_dense.search.dense import encode_corpus
+
+_STEPS: Final = 6  # of each training
+_TEXTS: Final = 192  # encoded
+_KIB: Final = 1024  # in which Linux counts the peak of memory
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What things take, in seconds; and the peak of memory meanwhile, in bytes.
+
+    Attributes:
+        passage: to encode a passage.
+        kept: to encode a passage of the other collection; 0 where none is measured.
+        finetuning: a step of fine-tuning.
+        pretraining: a step of pre-training, by method.
+        memory: of the process.
+    """
+
+    passage: float
+    kept: float
+    finetuning: float
+    pretraining: Mapping[str, float]
+    memory: int
+
+
+def measure_rates(
+    base: str, collection: Path, kept: Path | None, methods: Sequence[str], learning: Learning, seed: int
+) -> Rates:
+    """Encode some passages, and do some steps of each training.
+
+    Args:
+        base: the model that all arms start from.
+        collection: that is adapted to.
+        kept: another one that is measured on.
+        methods: of pre-training.
+        learning: the settings of all trainings.
+        seed: of the draws.
+
+    Raises:
+        InputError: what any of them raises: the settings do not go together with the model or the data.
+    """
+    corpus, pairs = load_corpus(collection).shuffle(seed=seed), training_pairs(collection).shuffle(seed=seed)
+    with TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        return Rates(
+            passage=_encoding(base, corpus, scratch / "own"),
+            kept=_encoding(base, load_corpus(kept).shuffle(seed=seed), scratch / "kept") if kept else 0.0,
+            finetuning=_finetuning(base, pairs, learning, scratch),
+            pretraining={method: _pretraining(method, base, corpus, learning, scratch) for method in methods},
+            memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB,
+        )
+
+
+def _encoding(base: str, corpus: Dataset, folder: Path) -> float:
+    retriever = build_retriever(base)
+    texts = list(PassageTexts(corpus.select(range(min(len(corpus), _TEXTS)))))
+    retriever.encode_document(texts[:8], show_progress_bar=False)  # warms up
+    folder.mkdir()
+    started = time.perf_counter()
+    encode_corpus(retriever, texts, folder)
+    return (time.perf_counter() - started) / len(texts)
+
+
+def _finetuning(base: str, pairs: Dataset, learning: Learning, scratch: Path) -> float:
+    rows = pairs.select([at % len(pairs) for at in range((_STEPS + 1) * learning.pairs)])
+    place = scratch / "finetuned"
+    finetune(base, rows, learning.finetuning(place, _STEPS, 0, save_strategy="no"))
+    return _seconds_of_step(place)
+
+
+def _pretraining(method: str, base: str, corpus: Dataset, learning: Learning, scratch: Path) -> float:
+    wanted = _STEPS * learning.texts
+    chosen = corpus.select([at % len(corpus) for at in range(wanted)])
+    file, place = scratch / f"{method}.jsonl", scratch / method
+    chosen.to_json(str(file))
+    options = learning.pretraining_options(method, base, str(file), held_out=0.0)
+    pretrain(options, learning.pretraining(place, _STEPS, 0, save_strategy="no"))
+    return _seconds_of_step(place)
+
+
+def _seconds_of_step(training: Path) -> float:
+    history = json.loads((training / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
+    runtime = next(entry["train_runtime"] for entry in reversed(history) if "train_runtime" in entry)
+    return float(runtime) / _STEPS

@@ -1,0 +1,277 @@
+"""The verdict of an adaptation on a page, in a table, and as JSON."""
+
+from __future__ import annotations
+
+import html
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+
+from hf_dense.data.collections import content_hash
+from hf_dense.errors import InputError
+from hf_dense.evaluation.cases import Texts, cases, load_run
+from hf_dense.evaluation.measures import METRICS, title
+from hf_dense.evaluation.page import Block, Code, Heading, Picture, Table, as_html, as_markdown
+from hf_dense.evaluation.plots import as_png, draw_losses, draw_metrics, loss_series
+from hf_dense.evaluation.significance import compare_paired
+from hf_dense.experiments.adaptation.arms import BASE, TUNED, WORDS, Arm
+from hf_dense.experiments.adaptation.material import DEV, TEST, Material
+from hf_dense.experiments.adaptation.plan import Plan
+from hf_dense.experiments.adaptation.verdict import Effort, judge
+from hf_dense.experiments.asked import METRIC
+from hf_dense.finetuning.biencoder import load_history
+from hf_dense.pretraining.probe import PLAIN, WHITENED
+from hf_dense.storage.files import write_text
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
+from hf_dense.storage.provenance import provenance
+
+PAGE, TWIN, FACTS = "report.html", "report.md", "results.json"
+REPORT_FILES: Final = (PAGE, TWIN, FACTS)
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """What an adaptation came to.
+
+    Attributes:
+        path: its directory.
+        facts: what `results.json` holds.
+    """
+
+    path: Path
+    facts: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Adaptation:
+        """Read one that is complete.
+
+        Raises:
+            InputError: none there.
+        """
+        file = Path(path) / FACTS
+        if not file.is_file():
+            raise InputError(f"There is no adaptation in {path}; hf-dense adapt makes one.")
+        return cls(Path(path), json.loads(file.read_text(encoding="utf-8")))
+
+    @property
+    def verdict(self) -> str:
+        """Whether pre-training paid, and which retriever to use, in sentences."""
+        return " ".join(self.facts["verdict"]["sentences"])
+
+    @property
+    def retriever(self) -> Path:
+        """The retriever to use, a Sentence-Transformers directory, its index inside of it."""
+        return self.path / "retriever"
+
+    @property
+    def table(self) -> str:
+        """The arms, as Markdown."""
+        return as_markdown("Arms", [_arms_table(self.facts["arms"])]).split("\n\n", 1)[1].strip()
+
+    def __str__(self) -> str:
+        return f"{self.table}\n\n{self.verdict}"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.table)}</pre><p>{html.escape(self.verdict)}</p>"
+
+
+def write_report(
+    arms: Sequence[Arm],
+    best: Arm,
+    documents: str,
+    material: Material,
+    pool: Path,
+    plan: Plan,
+    out: Output,
+    seed: int,
+) -> None:
+    """Write the page, its Markdown twin and `results.json`.
+
+    Args:
+        arms: in the order of the table.
+        best: the one that dev chose.
+        documents: what was adapted to, as it was named.
+        material: what became of it.
+        pool: collection that all were measured on.
+        plan: what was planned.
+        out: the directory.
+        seed: of the draws.
+    """
+    named = {arm.name: arm for arm in arms}
+    tuned = named[TUNED]
+    pretrained = max((arm for arm in arms if arm.pretraining), key=lambda arm: arm.worth)
+    verdict = judge(
+        tuned.test,
+        pretrained.test,
+        _effort(pretrained, plan, (pretrained.seconds - tuned.seconds) / 60),
+        best.test,
+        {name: named[name].test for name in (BASE, WORDS) if name in named},
+        made=TEST in material.made,
+    )
+    facts = {
+        "verdict": asdict(verdict),
+        "arms": [_row(arm, arms) for arm in arms],
+        "queries": {"made": list(material.made), **material.counts},
+        "plan": asdict(plan),
+        **provenance(seed, str(pool), content_hash(pool)),
+    }
+    write_text(out.path / FACTS, json.dumps(facts, indent=1))
+    blocks = [
+        *verdict.sentences,
+        *_use(best, out.path, None if plan.index else material.passages),
+        *_arms(facts["arms"]),
+        *_training(arms, out.path),
+        *_cases(tuned, pretrained, pool),
+        *_plan(facts),
+    ]
+    heading = f"Which retriever for {Path(documents).resolve().name}?"
+    write_text(out.path / PAGE, as_html(heading, blocks))
+    write_text(out.path / TWIN, as_markdown(heading, blocks))
+
+
+def _effort(pretrained: Arm, plan: Plan, minutes: float) -> Effort:
+    assert pretrained.pretraining is not None
+    steps = plan.pretraining[pretrained.pretraining.name]
+    return Effort(minutes, steps, plan.epochs * steps / max(plan.pretraining.values()))
+
+
+def _row(arm: Arm, arms: Sequence[Arm]) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": arm.name, "weight": arm.weight, "seconds": arm.seconds, "model": str(arm.model)}
+    row |= {"metrics": arm.test.metrics, DEV: arm.dev.metrics, "queries": len(arm.test.per_query[METRIC])}
+    before = {other.name: other for other in arms[: arms.index(arm)]}
+    row["against"] = {
+        name: asdict(compare_paired(arm.test.per_query[METRIC], other.test.per_query[METRIC]))
+        for name, other in before.items()
+    }
+    if arm.kept is not None:
+        row["kept"] = {"metrics": arm.kept.metrics}
+        if BASE in before and (untouched := before[BASE].kept) is not None:
+            row["kept"]["against base"] = asdict(
+                compare_paired(arm.kept.per_query[METRIC], untouched.per_query[METRIC])
+            )
+    return row
+
+
+def _arms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The arms with their figures on test, each against the base, or against BM25 where there is none."""
+    against = BASE if any(BASE in row["against"] for row in rows) else WORDS
+    kept = any("kept" in row for row in rows)
+    head = [
+        "",
+        *map(title, METRICS),
+        f"{title(METRIC)} against {against}",
+        *([f"kept: {title(METRIC)}"] * kept),
+        "training",
+    ]
+    cells = []
+    for row in rows:
+        test = row["against"].get(against)
+        line = [row["name"], *(f"{row['metrics'][metric]:.4f}" for metric in METRICS)]
+        line.append("-" if test is None else _difference(test))
+        if kept:
+            line.append(f"{row['kept']['metrics'][METRIC]:.4f}" if "kept" in row else "-")
+        cells.append([*line, f"{row['seconds'] / 60:.1f} min" if row["seconds"] else "-"])
+    return Table(head, cells)
+
+
+def _difference(test: Mapping[str, float]) -> str:
+    return f"{test['difference']:+.4f} ({test['low']:+.4f} to {test['high']:+.4f}), p = {test['p_value']:.4f}"
+
+
+def _arms(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
+    shown = [{"name": row["name"], **{title(metric): row["metrics"][metric] for metric in METRICS}} for row in rows]
+    return [
+        Heading("The arms"),
+        "Means over the test queries, of which nothing was chosen; differences with 95 % bootstrap intervals and the "
+        "p-values of paired randomisation tests, not corrected for their number. Fine-tuning is the same for every "
+        "arm; distillation goes on from the better one."
+        + (" What is kept is measured on another collection." if any("kept" in row for row in rows) else ""),
+        _arms_table(rows),
+        Picture(as_png(draw_metrics(shown)), "Metrics of every arm"),
+    ]
+
+
+def _use(best: Arm, place: Path, unindexed: Path | None) -> list[Block]:
+    """The lines that use the result; `unindexed` are the passages, where they have no index yet."""
+    retriever = place / "retriever"
+    search = ["hf-dense", "search", str(retriever), "your question"]
+    if unindexed is not None:
+        search += ["--corpus", str(unindexed), "--weight", f"{best.weight:g}"]
+        said = f"The retriever is in {retriever}; its index is built first."
+        return [Heading("To use it"), said, Code(shlex.join(search))]
+    index = f"SearchIndex.load({str(retriever / 'index')!r})"
+    python = f"from hf_dense.search.index import SearchIndex\nhits = {index}.search('your question')"
+    parts = {0.0: "asked by words alone (BM25)", 1.0: "asked by meaning alone"}
+    how = parts.get(
+        best.weight, f"asked by meaning and by words (BM25), which have weights {best.weight:g} and {1 - best.weight:g}"
+    )
+    return [
+        Heading("To use it"),
+        f"The retriever is in {retriever}, its index inside; that is {how}.",
+        Code(shlex.join(search)),
+        Code(python),
+    ]
+
+
+def _training(arms: Sequence[Arm], place: Path) -> list[Block]:
+    histories = {}
+    for arm in arms:
+        for what, folder in (("pre-training", arm.pretraining), ("training", arm.training)):
+            if folder is not None and loss_series(history := load_history(folder)):
+                histories[f"{arm.name}: {what}"] = history
+    blocks: list[Block] = [Heading("Training"), "Losses by step; the pictures are in report.html."] if histories else []
+    if probes := {arm.name: points for arm in arms if arm.pretraining and (points := _probes(arm.pretraining))}:
+        blocks.append(
+            f"{title(METRIC)} of a part of dev while pre-training went on, by the bottleneck before any fine-tuning."
+        )
+        blocks.append(Picture(as_png(_draw_probes(probes)), "Probes of every pre-training"))
+    return [*blocks, Picture(as_png(draw_losses(histories)), "Losses of every training")] if histories else blocks
+
+
+def _probes(training: Path) -> dict[str, list[tuple[int, float]]]:
+    """What a pre-training's probes found: name -> (step, value) pairs."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for entry in load_history(training):
+        for key, name in ((PLAIN, "as it is"), (WHITENED, "whitened")):
+            if key in entry:
+                found.setdefault(name, []).append((entry["step"], entry[key]))
+    return found
+
+
+def _draw_probes(probes: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]]) -> Figure:
+    figure = Figure(figsize=(7.5, 3.4), layout="constrained")
+    axes = figure.subplots()
+    for number, (arm, curves) in enumerate(probes.items()):
+        for (name, points), style in zip(curves.items(), ("o--", "o-"), strict=False):
+            axes.plot(*zip(*points, strict=True), style, color=f"C{number}", markersize=3, label=f"{arm}: {name}")
+    axes.set_xlabel("step of pre-training")
+    axes.set_ylabel(title(METRIC))
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    return figure
+
+
+def _cases(tuned: Arm, pretrained: Arm, pool: Path) -> list[Block]:
+    """What pre-training gained and lost."""
+    source = Source(str(pool), content_hash(pool))
+    before, after = (load_run(arm.name, arm.evaluated / TEST, source) for arm in (tuned, pretrained))
+    return cases(before, after, Texts(pool, before))
+
+
+def _plan(facts: Mapping[str, Any]) -> list[Block]:
+    plan, hardware = facts["plan"], facts["hardware"]
+    rows = [(what, f"{seconds:.0f} s") for what, seconds in plan["seconds"].items()]
+    commit = facts["commit"]["id"][:10] if facts["commit"] else "not recorded"
+    return [
+        Heading("How it was made"),
+        *plan["lines"],
+        Table(("planned", ""), rows),
+        f"Seed {facts['seed']}; commit {commit}; {hardware['cuda'] or 'no GPU'}, {hardware['cores']} cores of "
+        f"{hardware['cpu']}; content of the passages and queries: SHA-256 {facts['data']['content_hash'][:16]}.",
+    ]

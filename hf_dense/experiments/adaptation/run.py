@@ -1,0 +1,204 @@
+"""From documents to a verdict; every step is kept on disk, so that a run that was stopped goes on."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Final
+
+from sentence_transformers import SentenceTransformer
+
+from hf_dense.data.collections import content_hash, judged_splits, load_corpus, training_pairs
+from hf_dense.data.passage_sources import find_source
+from hf_dense.errors import InputError
+from hf_dense.experiments.adaptation.arms import Arm, Workshop
+from hf_dense.experiments.adaptation.learning import Learning
+from hf_dense.experiments.adaptation.material import Material, prepare
+from hf_dense.experiments.adaptation.options import NOTHING_KEPT, AdaptOptions
+from hf_dense.experiments.adaptation.plan import Plan, Task, describe, make_plan
+from hf_dense.experiments.adaptation.pool import draw_pool
+from hf_dense.experiments.adaptation.rates import measure_rates
+from hf_dense.experiments.adaptation.report import REPORT_FILES, Adaptation, write_report
+from hf_dense.experiments.comparison import Settings, Variant, make_start
+from hf_dense.experiments.keeping import Kept, open_kept
+from hf_dense.hub.export import export_sentence_transformer
+from hf_dense.hub.loading import is_retriever
+from hf_dense.hub.retriever_settings import RetrieverSettings
+from hf_dense.hub.retrievers import build_retriever
+from hf_dense.search.cross_encoder import load_reranker
+from hf_dense.search.fingerprints import model_source, retriever_source
+from hf_dense.search.first_stage import BM25
+from hf_dense.search.index import build_index
+from hf_dense.storage.files import write_text
+from hf_dense.storage.fingerprints import fingerprint_path
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
+
+KIND: Final = "adaptation"  # of output
+_PLAN: Final = "plan.json"
+
+
+def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
+    """Adapt a retriever to documents, and say whether pre-training paid.
+
+    The arms are BM25; the base as it is; fine-tuned; pre-trained, then fine-tuned in the same way; the better of these
+    distilled; the best of all fused with BM25. What dev chooses is reported on test.
+
+    Args:
+        options: see the fields; an adaptation that is complete in `out` is read, one that was stopped goes on.
+        command: what is run, for the manifest.
+
+    Returns:
+        The verdict, with the arms and the places of the report, of the retriever and of its index.
+
+    Raises:
+        InputError: something given cannot work, mostly found before anything long; or the budget is too short.
+    """
+    say = Progress()
+    output = Output(Path(options.out), options.overwrite, command, options.license)
+    kept = open_kept(options.keep, options.docs) if options.keep != NOTHING_KEPT else None
+    settings = {name: getattr(options, name) for name in ("budget", "method", "length")}
+    with output.occupy(KIND, settings, _sources(options, output, kept), seed=options.seed, claims=REPORT_FILES) as work:
+        if not work.done:
+            options = replace(options, length=_readable(options))
+            material = prepare(options.docs, options.queries, options.length, options.seed, output, options.base)
+            base = _base(options, material, output)
+            plan, learning = _plan(options, material, base, kept, say, output)
+            pool = draw_pool(material, plan.pool, options.seed, output.at("pool"))
+            kept = kept if plan.kept else None
+            arms = make_arms(Workshop(material, pool, plan, learning, kept, options.seed, output, say), base, options)
+            best = choose(arms)
+            _deliver(best, material, plan, output, say)
+            write_report(arms, best, options.docs, material, pool, plan, output, options.seed)
+            work.complete()
+    return Adaptation.load(output.path)
+
+
+def make_arms(shop: Workshop, base: Path, options: AdaptOptions) -> list[Arm]:
+    """All arms, in the order of the table."""
+    arms = [shop.words(base)]
+    if options.base is not None:
+        arms.append(shop.base(base))
+    arms.append(shop.tuned(base))
+    arms += [shop.pretrained(method, base) for method in options.methods]
+    arms.append(shop.distilled(choose(arms[1:]), options.teacher))
+    arms.append(shop.fused(choose(arms[1:]), arms[0]))
+    return arms
+
+
+def choose(arms: list[Arm]) -> Arm:
+    """The best on dev; of equals, the first, which is the simpler."""
+    return max(arms, key=lambda arm: arm.worth)
+
+
+class Progress:
+    """Says on standard error what begins, and how long it has been."""
+
+    def __init__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __call__(self, what: str) -> None:
+        """Say it."""
+        print(f"\n== {what} ({self.seconds / 60:.1f} min so far)", file=sys.stderr, flush=True)
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.perf_counter() - self.started
+
+
+def _sources(options: AdaptOptions, output: Output, kept: Kept | None) -> dict[str, Source]:
+    """What is read, found to be there."""
+    if judged_splits(options.docs) if Path(options.docs).is_dir() else ():
+        found = {"documents": Source(options.docs, content_hash(options.docs))}
+    else:
+        found = {"documents": find_source(options.docs, output.path).sources["corpus"]}
+    if options.base is not None:
+        found["base"] = retriever_source(_open_base(options), options.base)
+    if options.queries is not None:
+        if not Path(options.queries).is_file():
+            raise InputError(f"There is no file {options.queries} of queries.")
+        found["queries"] = Source(options.queries, fingerprint_path(options.queries))
+    teacher = BM25 if options.teacher == BM25 else load_reranker(options.teacher)
+    found["teacher"] = model_source(teacher, options.teacher)
+    if kept is not None:
+        found["kept"] = Source(kept.name, content_hash(kept.collection))
+    return found
+
+
+def _open_base(options: AdaptOptions) -> SentenceTransformer:
+    """The base as a retriever."""
+    assert options.base is not None
+    length = None if is_retriever(options.base) else options.length
+    return build_retriever(options.base, RetrieverSettings(max_length=length))
+
+
+def _readable(options: AdaptOptions) -> int:
+    """Tokens of the longest text: as many as are wanted, and as the base reads."""
+    read = _open_base(options).max_seq_length if options.base is not None else None
+    return min(options.length, read or options.length)
+
+
+def _base(options: AdaptOptions, material: Material, output: Output) -> Path:
+    """The retriever that all arms start from: the one that is named, or a small one of random weights."""
+    if options.base is not None:
+        length = None if is_retriever(options.base) else options.length
+        return export_sentence_transformer(options.base, output.at("base"), max_length=length)
+    settings = Settings(collection=str(material.collection), max_length=options.length, seed=options.seed)
+    start = make_start(settings, Variant("untrained"), output.at("untrained"))
+    return export_sentence_transformer(start, output.at("base"), max_length=options.length, similarity="cosine")
+
+
+def _plan(
+    options: AdaptOptions, material: Material, base: Path, kept: Kept | None, say: Progress, output: Output
+) -> tuple[Plan, Learning]:
+    """The plan, made once: a run that goes on keeps to it, whatever the machine is busy with then. It is shown."""
+    sources = {
+        "collection": Source(str(material.collection), content_hash(material.collection)),
+        "base": retriever_source(str(base)),
+        **({"kept": Source(kept.name, content_hash(kept.collection))} if kept else {}),
+    }
+    settings = {"budget": options.budget, "methods": options.methods, "length": options.length}
+    with output.at("plan").stage("plan", settings, sources) as work:
+        if not work.done:
+            say("How fast this machine is with this model")
+            plan, learning = _make_plan(options, material, base, kept, say)
+            made = {"plan": asdict(plan), "learning": asdict(learning)}
+            write_text(work.result / _PLAN, json.dumps(made, indent=1))
+    made = json.loads((output.path / "plan" / _PLAN).read_text(encoding="utf-8"))
+    plan = Plan(**made["plan"])
+    print(*plan.lines, sep="\n", file=sys.stderr, flush=True)
+    return plan, Learning(**made["learning"])
+
+
+def _make_plan(
+    options: AdaptOptions, material: Material, base: Path, kept: Kept | None, say: Progress
+) -> tuple[Plan, Learning]:
+    """The plan for this machine."""
+    pairs = len(training_pairs(material.collection))
+    learning = Learning.of(options.base is not None, options.length, pairs)
+    other = kept.collection if kept else None
+    rates = measure_rates(str(base), material.collection, other, options.methods, learning, options.seed)
+    task = Task(
+        budget=options.seconds,
+        spent=say.seconds,
+        passages=material.counts["passages"],
+        changed=material.passages != material.collection,
+        kept=len(load_corpus(other)) if other else 0,
+        pairs=pairs,
+        models=4 if options.base else 3,
+        weights=sum(file.stat().st_size for file in base.rglob("*.safetensors")),
+    )
+    plan = make_plan(task, rates, learning)
+    return replace(plan, lines=tuple(describe(plan, task, learning, material.counts))), learning
+
+
+def _deliver(best: Arm, material: Material, plan: Plan, output: Output, say: Progress) -> None:
+    """Write the retriever to use, and its index of all passages."""
+    retriever = export_sentence_transformer(best.model, output.at("retriever"))
+    if plan.index:
+        say("The index of all passages")
+        build_index(retriever, material.passages, output.at("retriever", "index"), weight=best.weight, like=best.index)

@@ -1,0 +1,131 @@
+"""What was found, in sentences: whether pre-training paid, and which retriever to use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hf_dense.evaluation.measures import title
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.significance import Comparison, compare_paired
+from hf_dense.experiments.asked import METRIC
+
+PAID, HARMED, OPEN = "paid", "harmed", "not shown"
+_CERTAIN: Final = 0.05  # p-value below which a difference is taken for real
+_POWER: Final = 1.959964 + 0.841621  # normal quantiles: found at the 5 % level four times of five
+_MOST: Final = 100_000  # queries that anybody could judge
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What pre-training took.
+
+    Attributes:
+        minutes: by the clock.
+        steps: of optimisation.
+        epochs: how often it read every passage.
+    """
+
+    minutes: float
+    steps: int
+    epochs: float
+
+    def __str__(self) -> str:
+        took = f"{self.minutes:.0f} minutes" if self.minutes >= 1.5 else f"{60 * self.minutes:.0f} seconds"
+        return f"{took} ({self.steps:,} steps, {self.epochs:.1f} epochs)"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to "does pre-training on my corpus pay, and which retriever should I use?".
+
+    Attributes:
+        pretraining: `paid`, `harmed` or `not shown`.
+        found: pre-trained, then fine-tuned, against fine-tuned alone.
+        effort: that pre-training took.
+        needed: queries at which a difference of this size would most likely show; None where it does show.
+        best: name of the arm to use.
+        sentences: all of it in words.
+    """
+
+    pretraining: str
+    found: Comparison
+    effort: Effort
+    needed: int | None
+    best: str
+    sentences: tuple[str, ...]
+
+
+def judge(
+    tuned: RetrievalResult,
+    pretrained: RetrievalResult,
+    effort: Effort,
+    best: RetrievalResult,
+    others: Mapping[str, RetrievalResult],
+    *,
+    made: bool,
+) -> Verdict:
+    """Say what came out.
+
+    Args:
+        tuned: fine-tuned alone.
+        pretrained: pre-trained, then fine-tuned in the same way.
+        effort: that pre-training took.
+        best: the arm that dev chose.
+        others: the arms to hold it against, by their names: the base, BM25.
+        made: whether the queries were made of the documents.
+    """
+    found = compare_paired(pretrained.per_query[METRIC], tuned.per_query[METRIC])
+    outcome = OPEN if found.p_value >= _CERTAIN else PAID if found.difference > 0 else HARMED
+    needed = _needed(found, pretrained, tuned) if outcome == OPEN else None
+    sentences = [_of_pretraining(outcome, found, effort)]
+    if needed is not None:
+        sentences.append(_of_queries(needed, found.queries))
+    sentences.append(_of_best(best, others))
+    if made:
+        sentences.append(
+            f"The {found.queries:,} queries were made of the documents, so this tells how well passages are found by "
+            "words like their own; people ask in other words. Judged queries of yours would settle it"
+            f"{f' ({needed:,} or more)' if needed and needed <= _MOST else ' (some hundreds)'}."
+        )
+    return Verdict(outcome, found, effort, needed, best.name, tuple(sentences))
+
+
+def _of_pretraining(outcome: str, found: Comparison, effort: Effort) -> str:
+    points = 100 * found.difference, 100 * found.low, 100 * found.high
+    figures = (
+        f"{points[0]:+.1f} {title(METRIC)} against fine-tuning alone (95 % interval {points[1]:+.1f} to "
+        f"{points[2]:+.1f}, p = {found.p_value:.4f}, {found.queries:,} queries)"
+    )
+    if outcome == PAID:
+        return f"Pre-training paid: {figures} for {effort}."
+    what = "it harmed" if outcome == HARMED else "it is not shown to pay"
+    return f"Skip pre-training: {what}, {figures}, in {effort}. Whether more of it would pay was not tried."
+
+
+def _needed(found: Comparison, first: RetrievalResult, second: RetrievalResult) -> int | None:
+    """Queries at which the difference would be found at the 5 % level with probability 0.8 (normal approximation)."""
+    if found.difference == 0:
+        return None
+    differences = [first.per_query[METRIC][query] - value for query, value in second.per_query[METRIC].items()]
+    mean = sum(differences) / len(differences)
+    variance = sum((value - mean) ** 2 for value in differences) / max(len(differences) - 1, 1)
+    return math.ceil(_POWER**2 * variance / mean**2)
+
+
+def _of_queries(needed: int, queries: int) -> str:
+    if needed > _MOST:
+        return "A difference as small as this one will hardly ever matter, nor could it be shown."
+    return f"A difference of this size would show with about {needed:,} judged queries; here were {queries:,}."
+
+
+def _of_best(best: RetrievalResult, others: Mapping[str, RetrievalResult]) -> str:
+    figure = f"{title(METRIC)} {100 * best.metrics[METRIC]:.1f}"
+    against = []
+    for name, other in others.items():
+        if name != best.name:
+            found = compare_paired(best.per_query[METRIC], other.per_query[METRIC])
+            against.append(f"{100 * found.difference:+.1f} against {name} (p = {found.p_value:.4f})")
+    return f"Use {best.name}: {', '.join([figure, *against])}."

@@ -1,0 +1,121 @@
+"""`hf-dense adapt` as it is typed: documents in, verdict and retriever out; killed, and the same again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from package_documents import write_documents, write_word_embedder
+from sentence_transformers import SentenceTransformer
+
+from hf_dense.data.collections import load_corpus
+from hf_dense.search.index import SearchIndex
+
+pytestmark = pytest.mark.slow
+
+BUDGET = 90  # seconds
+
+
+def command(place: Path, *words: str) -> tuple[list[str], dict[str, str]]:
+    given = ["adapt", "documents", "--base", "EMBEDDER", "--budget", f"{BUDGET}s", "--out", "out", *words]
+    return [sys.executable, "-m", "hf_dense.commands.main", *given], {**os.environ, "HF_HOME": str(place / "home")}
+
+
+def adapt(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    line, environment = command(place, *words)
+    return subprocess.run(line, cwd=place, env=environment, capture_output=True, text=True, check=False)
+
+
+def files(folder: Path) -> dict[str, tuple[int, int]]:
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With `out`, made by a run that was killed while it pre-trained, and by one that went on."""
+    root = tmp_path_factory.mktemp("adapt")
+    write_documents(root / "documents", root / "numpy", 120)
+    write_word_embedder(root / "EMBEDDER", root / "documents")
+    line, environment = command(root)
+    with (root / "first.log").open("w") as log:
+        first = subprocess.Popen(line, cwd=root, env=environment, stdout=log, stderr=log)
+    deadline = time.time() + 300
+    while not list((root / "out" / "pretrained").glob("*/checkpoint-*")):
+        assert first.poll() is None, (root / "first.log").read_text()[-500:]
+        assert time.time() < deadline
+        time.sleep(0.1)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    plan = (root / "out" / "plan" / "plan.json").read_bytes()
+    done = adapt(root)
+    assert done.returncode == 0, done.stderr
+    assert (root / "out" / "plan" / "plan.json").read_bytes() == plan, "it goes on with the plan that was made"
+    (root / "said.txt").write_text(done.stdout)
+    return root
+
+
+def test_the_verdict_says_what_the_figures_say(place: Path) -> None:
+    said, facts = (place / "said.txt").read_text(), json.loads((place / "out" / "results.json").read_text())
+    names = [arm["name"] for arm in facts["arms"]]
+    assert names[:4] == ["BM25", "base", "fine-tuned", "RetroMAE, fine-tuned"]
+    assert names[4].endswith(", distilled")
+    assert names[5].endswith(" + BM25")
+    for sentence in facts["verdict"]["sentences"]:
+        assert sentence in said
+        assert sentence in (place / "out" / "report.html").read_text().replace("&#x27;", "'")
+    assert "were made of the documents" in said
+    found = facts["verdict"]["found"]
+    by_name = {arm["name"]: arm for arm in facts["arms"]}
+    difference = by_name["RetroMAE, fine-tuned"]["metrics"]["ndcg@10"] - by_name["fine-tuned"]["metrics"]["ndcg@10"]
+    assert found["difference"] == pytest.approx(difference)
+    best = max(facts["arms"], key=lambda arm: arm["dev"]["ndcg@10"])
+    assert facts["verdict"]["best"] == best["name"], "dev chooses"
+    assert all("kept" in arm for arm in facts["arms"][:5])
+
+
+def test_the_retriever_is_plain_and_has_its_index(place: Path) -> None:
+    retriever = place / "out" / "retriever"
+    embedder, model = SentenceTransformer(str(place / "EMBEDDER")), SentenceTransformer(str(retriever))
+    assert model.similarity_fn_name == embedder.similarity_fn_name
+    assert model.prompts == embedder.prompts
+    index = SearchIndex.load(retriever / "index")
+    facts = json.loads((place / "out" / "results.json").read_text())
+    best = next(arm for arm in facts["arms"] if arm["name"] == facts["verdict"]["best"])
+    assert index.weight == best["weight"]
+    whole = load_corpus(place / "out" / "passages")
+    assert index.passages["text"][:] == whole["text"][:], "nothing is taken out of what is searched"
+    assert load_corpus(place / "out" / "collection")["text"][:] != whole["text"][:]
+    assert len(index.search("how to use an array", 3, weight=1)) == 3
+    assert index.search("array", 3)
+    assert (retriever / "README.md").read_text().count("pre-training") or "RetroMAE" not in best["name"]
+
+
+def test_the_same_again_does_nothing_and_something_else_is_refused(place: Path) -> None:
+    before = files(place / "out")
+    again = adapt(place)
+    assert again.returncode == 0, again.stderr
+    assert files(place / "out") == before
+    assert (place / "said.txt").read_text().endswith(again.stdout)
+    assert "fine-tuned" in again.stdout
+    refusals: Sequence[tuple[Sequence[str], str]] = [
+        (["--budget", "95s"], "another budget (90s, now 95s)"),
+        (["--seed", "1"], "another seed"),
+        (["--method", "dupmae"], "another method"),
+        (["--base", str(place / "home")], "is not a model directory"),
+        (["--queries", "nothing.jsonl"], "There is no file nothing.jsonl"),
+        (["--keep", "nothing"], "There is no collection nothing"),
+    ]
+    for words, sentence in refusals:
+        done = adapt(place, *words)
+        assert (done.returncode, done.stdout) == (2, ""), words
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
+    assert files(place / "out") == before

@@ -1,0 +1,90 @@
+"""One collection of three splits, whatever there was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny_retriever import random_words, write_dataset
+
+from hf_dense.data.collections import load_corpus, load_qrels, load_queries
+from hf_dense.errors import InputError
+from hf_dense.experiments.adaptation import material
+from hf_dense.experiments.adaptation.material import prepare
+from hf_dense.storage.output import Output
+
+SPLITS = ("train", "dev", "test")
+
+
+@pytest.fixture(autouse=True)
+def few_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(material, "_LEAST", {"dev": 1, "test": 1})
+
+
+def write_documents(folder: Path, count: int = 80) -> Path:
+    """Markdown files, each with two headings of its own and a paragraph under each."""
+    folder.mkdir()
+    words = random_words(40 * count, seed=3)
+    for number in range(count):
+        own = words[40 * number : 40 * (number + 1)]
+        parts = [f"# {own[0]} {own[1]}", " ".join(own[2:20]) + ".", f"## {own[20]} {own[21]}", " ".join(own[22:]) + "."]
+        (folder / f"{number}.md").write_text("\n\n".join(parts))
+    return folder
+
+
+def test_queries_are_made_where_there_are_none(tmp_path: Path) -> None:
+    found = prepare(str(write_documents(tmp_path / "docs")), None, 128, 0, Output(tmp_path / "out"))
+    assert found.made == SPLITS
+    assert found.counts["passages"] == len(load_corpus(found.collection)) == 80
+    judged = {split: load_qrels(found.collection, split) for split in SPLITS}
+    assert all(found.counts[split] == len(judged[split]) > 0 for split in SPLITS)
+    document = dict(zip(*(load_corpus(found.collection)[name] for name in ("id", "document")), strict=True))
+    read = [{document[name] for grades in judged[split].values() for name in grades} for split in SPLITS]
+    assert len(set().union(*read)) == sum(map(len, read)), "a document is asked for in one split"
+
+
+@pytest.mark.parametrize("count", [3, 20])
+def test_few_labelled_queries_are_reported_on_and_none_is_trained_on(tmp_path: Path, count: int) -> None:
+    docs, pairs = write_documents(tmp_path / "docs"), tmp_path / "judged.jsonl"
+    passages = prepare(str(docs), None, 128, 0, Output(tmp_path / "first")).collection
+    texts = load_corpus(tmp_path / "first" / "passages")["text"][:count]
+    rows = [{"query": f"what is number {number}?", "positive": text} for number, text in enumerate(texts)]
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = prepare(str(docs), str(pairs), 128, 0, Output(tmp_path / "out"))
+    assert found.made == ("train", "dev")
+    asked = dict(zip(*(load_queries(found.collection)[name] for name in ("id", "text")), strict=True))
+    assert {asked[query] for query in load_qrels(found.collection, "test")} == {row["query"] for row in rows}
+    assert not {asked[query] for query in load_qrels(found.collection, "train")} & {row["query"] for row in rows}
+    assert load_corpus(found.collection)["id"] == load_corpus(passages)["id"]
+    assert load_corpus(found.passages)["text"][:count] == texts, "as they were before sentences became queries"
+
+
+def test_what_a_collection_lacks_comes_from_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(material, "_FEW", 10)
+    collection = write_dataset(tmp_path / "own", passages=60, queries=40)
+    (collection / "qrels" / "test.tsv").rename(collection / "qrels" / "dev.tsv")
+    given = {split: load_qrels(collection, split) for split in ("train", "dev")}
+    found = prepare(str(collection), None, 128, 0, Output(tmp_path / "out"))
+    judged = {split: load_qrels(found.collection, split) for split in SPLITS}
+    assert judged["test"] == given["dev"], "what is reported on is what was kept for it"
+    assert judged["train"] | judged["dev"] == given["train"]
+    assert len(judged["dev"]) == 4
+    assert not judged["train"].keys() & judged["dev"].keys()
+    assert found.made == ()
+
+
+def test_a_whole_collection_is_used_as_it_is(tmp_path: Path) -> None:
+    collection = write_dataset(tmp_path / "own")
+    (collection / "qrels" / "dev.tsv").write_bytes((collection / "qrels" / "test.tsv").read_bytes())
+    assert prepare(str(collection), None, 128, 0, Output(tmp_path / "out")).collection == collection
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match="has judged queries of its own"):
+        prepare(str(collection), "pairs.jsonl", 128, 0, Output(tmp_path / "out"))
+
+
+def test_too_few_queries_to_tell_anything_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(material, "_LEAST", {"dev": 1, "test": 10})
+    with pytest.raises(InputError, match="Only 7 queries are there for test, and 10 are the least that tell anything"):
+        prepare(str(write_documents(tmp_path / "docs")), None, 128, 0, Output(tmp_path / "out"))
+    assert not (tmp_path / "out" / "collection").exists()

@@ -1,0 +1,30 @@
+"""What may be asked of an adaptation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hf_dense.errors import InputError
+from hf_dense.experiments.adaptation.options import AdaptOptions
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"budget": "soon"}, "write a time such as 10m"),
+        ({"budget": "10"}, "write a time such as 10m"),
+        ({"budget": "20s"}, "less than a minute"),
+        ({"method": "bert"}, "allowed: auto, condenser"),
+        ({"length": 4}, "at least 16 tokens"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_loaded(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        AdaptOptions("docs", "out", **given)
+
+
+def test_auto_tries_several() -> None:
+    assert AdaptOptions("docs", "out", method="auto").methods == ("retromae", "dupmae")
+    assert AdaptOptions("docs", "out", method="cotmae").methods == ("cotmae",)

@@ -1,0 +1,72 @@
+"""How a budget is shared, as a pure function of the rates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hf_dense.errors import InputError
+from hf_dense.experiments.adaptation.learning import Learning
+from hf_dense.experiments.adaptation.plan import TUNED_ARMS, Task, describe, make_plan
+from hf_dense.experiments.adaptation.rates import Rates
+
+RATES = Rates(passage=0.02, kept=0.01, finetuning=1.0, pretraining={"retromae": 0.4}, memory=3 * 10**9)
+TASK = Task(budget=600, spent=20, passages=2000, changed=False, kept=2000, pairs=1000, models=4, weights=90 * 10**6)
+LEARNING = Learning(pairs=32, texts=16, finetuning_rate=5e-5, pretraining_rate=1e-4, length=128)
+
+
+def test_all_that_is_planned_fits_into_the_budget_and_most_of_it_is_used() -> None:
+    for budget in (300, 600, 1800, 7200, 10 * 3600):
+        plan = make_plan(replace(TASK, budget=budget), RATES, LEARNING)
+        expected = TASK.spent + sum(plan.seconds.values())
+        assert 0.7 * budget < expected <= budget, (budget, plan)
+        steps = plan.pretraining["retromae"]
+        assert plan.seconds["pre-training"] == pytest.approx(steps * 0.4)
+        assert plan.seconds["fine-tuning"] == pytest.approx(TUNED_ARMS * plan.finetuning)
+        assert plan.epochs == steps * 16 / 2000
+
+
+def test_a_large_corpus_is_measured_on_a_part_and_indexed_where_that_fits() -> None:
+    small = make_plan(TASK, RATES, LEARNING)
+    assert (small.pool, small.index) == (2000, True)
+    large = make_plan(replace(TASK, passages=10_000), RATES, LEARNING)
+    assert 500 <= large.pool < 10_000
+    assert not large.index
+    assert make_plan(replace(TASK, passages=10_000, budget=3600), RATES, LEARNING).index
+
+
+def test_probes_take_a_twentieth_of_pretraining_at_most_or_there_are_none() -> None:
+    counts = {}
+    for budget in (600, 7200, 10 * 3600):
+        plan = make_plan(replace(TASK, budget=budget), RATES, LEARNING)
+        counts[budget] = plan.probes
+        assert (plan.probes + bool(plan.probes)) * 2000 * RATES.passage <= 0.05 * plan.seconds["pre-training"] + 1
+    assert counts[600] == 0 < counts[7200] <= counts[36000] == 20
+
+
+def test_methods_share_the_time_of_pretraining() -> None:
+    both = replace(RATES, pretraining={"retromae": 0.4, "dupmae": 0.8})
+    one, two = make_plan(TASK, RATES, LEARNING), make_plan(TASK, both, LEARNING)
+    assert two.pretraining["retromae"] == pytest.approx(one.pretraining["retromae"] / 2, abs=1)
+    assert two.pretraining["dupmae"] == pytest.approx(one.pretraining["retromae"] / 4, abs=1)
+
+
+def test_a_budget_that_is_too_short_names_one_that_is_not() -> None:
+    with pytest.raises(InputError, match=r"too short .* about (\d+) minutes or more") as raised:
+        make_plan(replace(TASK, budget=60), RATES, LEARNING)
+    minutes = int(str(raised.value).split("about ")[1].split()[0])
+    make_plan(replace(TASK, budget=60 * minutes), RATES, LEARNING)
+
+
+def test_many_epochs_are_warned_of_and_what_does_not_fit_is_said() -> None:
+    counts = {"passages": 100, "train": 900, "dev": 50, "test": 50}
+    task = replace(TASK, passages=100, budget=3600)
+    said = "\n".join(describe(make_plan(task, RATES, LEARNING), task, LEARNING, counts))
+    assert "Warning: pre-training reads every passage" in said
+    assert "all 100 passages" in said
+    task = replace(TASK, passages=50_000)
+    said = "\n".join(describe(make_plan(task, RATES, LEARNING), task, LEARNING, counts))
+    assert "Warning" not in said
+    assert "of the 50,000 passages" in said
+    assert "does not fit into the budget" in said

@@ -1,0 +1,94 @@
+"""The whole of an adaptation with two steps of each training, in the forms that the end-to-end test does not take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from tiny_retriever import tiny_config, tiny_tokenizer, write_dataset, write_embedder
+from transformers import BertForSequenceClassification
+
+from hf_dense.errors import InputError
+from hf_dense.experiments.adaptation import run
+from hf_dense.experiments.adaptation.learning import Learning
+from hf_dense.experiments.adaptation.options import AdaptOptions
+from hf_dense.experiments.adaptation.plan import Plan
+from hf_dense.experiments.adaptation.report import Adaptation
+from hf_dense.experiments.adaptation.run import adapt
+from hf_dense.search.index import SearchIndex
+from hf_dense.storage.manifest import Manifest
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Path:
+    place = write_dataset(tmp_path / "own", passages=60, queries=40)
+    (place / "qrels" / "dev.tsv").write_bytes((place / "qrels" / "test.tsv").read_bytes())
+    return place
+
+
+def plan_for(monkeypatch: pytest.MonkeyPatch, *methods: str, pool: int = 60, probes: int = 0) -> None:
+    """Two steps of each training."""
+    steps = dict.fromkeys(methods or ("retromae",), 2)
+    plan = Plan(pool, False, True, 2, steps, 0.1, probes, {"all of it": 9.0}, 0, 0, ("as planned",))
+    learning = Learning(pairs=4, texts=4, finetuning_rate=1e-3, pretraining_rate=1e-3, length=16)
+    monkeypatch.setattr(run, "_make_plan", lambda *_: (plan, learning))
+
+
+def names(adaptation: Adaptation) -> list[str]:
+    return [arm["name"] for arm in adaptation.facts["arms"]]
+
+
+@pytest.mark.slow
+def test_from_random_weights_there_is_no_base(
+    collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan_for(monkeypatch)
+    found = adapt(AdaptOptions(str(collection), str(tmp_path / "out"), keep="none", length=16))
+    assert names(found)[:3] == ["BM25", "fine-tuned", "RetroMAE, fine-tuned"]
+    assert "against BM25" in found.table
+    assert SentenceTransformer(str(found.retriever)).similarity_fn_name == "cosine"
+
+
+@pytest.mark.slow
+def test_auto_tries_several_methods_and_a_teacher_is_distilled(
+    collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan_for(monkeypatch, "retromae", "dupmae", pool=50, probes=2)
+    torch.manual_seed(0)
+    teacher = tmp_path / "teacher"
+    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(teacher)
+    tiny_tokenizer().save_pretrained(teacher)
+    base = write_embedder(tmp_path / "base")
+    options = AdaptOptions(
+        str(collection), str(tmp_path / "out"), str(base), method="auto", teacher=str(teacher), keep="none", length=16
+    )
+    found = adapt(options)
+    assert names(found)[2:5] == ["fine-tuned", "RetroMAE, fine-tuned", "DupMAE, fine-tuned"]
+    scores = Manifest.load(tmp_path / "out" / "lists" / "scores")
+    assert scores is not None
+    assert scores.sources["cross-encoder"] == str(teacher)
+    history = json.loads((tmp_path / "out" / "pretrained" / "dupmae" / "trainer_state.json").read_text())["log_history"]
+    assert [entry["step"] for entry in history if "probe_ndcg@10" in entry] == [0, 1, 2]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Probes of every pre-training" in page
+    assert "as planned" in page
+    best = next(arm for arm in found.facts["arms"] if arm["name"] == found.facts["verdict"]["best"])
+    index = SearchIndex.load(found.retriever / "index")
+    assert (len(index), index.weight) == (60, best["weight"]), "the index has all passages, the pool 50"
+
+
+def test_what_cannot_work_is_said_before_anything_is_written(collection: Path, tmp_path: Path) -> None:
+    base, out = write_embedder(tmp_path / "base"), tmp_path / "out"
+    given = {"docs": str(collection), "out": str(out), "base": str(base), "keep": "none"}
+    for changed, sentence in (
+        ({"docs": "nowhere"}, "nowhere"),
+        ({"teacher": str(base)}, "is an encoder without a head that scores pairs|cross-encoder"),
+        ({"queries": "nowhere.jsonl"}, "There is no file nowhere.jsonl of queries"),
+        ({"base": "nowhere/at/all"}, "nowhere/at/all"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            adapt(AdaptOptions(**{**given, **changed}))
+        assert not out.exists()

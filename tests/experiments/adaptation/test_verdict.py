@@ -1,0 +1,79 @@
+"""The sentences of a verdict, for every outcome."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.experiments.adaptation.verdict import HARMED, OPEN, PAID, Effort, Verdict, judge
+
+QUERIES = [f"q{number}" for number in range(400)]
+
+
+def result(name: str, mean: float, seed: int, spread: float = 0.2) -> RetrievalResult:
+    rng = random.Random(seed)
+    values = {query: min(1.0, max(0.0, rng.gauss(mean, spread))) for query in QUERIES}
+    return RetrievalResult(name, "test", {"ndcg@10": sum(values.values()) / len(values)}, {"ndcg@10": values}, 0.0)
+
+
+def verdict(tuned: float, pretrained: float, *, made: bool = False) -> Verdict:
+    results = [result("fine-tuned", tuned, 1), result("RetroMAE, fine-tuned", pretrained, 2)]
+    best = max(results, key=lambda one: one.metrics["ndcg@10"])
+    return judge(
+        *results,
+        Effort(42.0, 1200, 4.0),
+        best,
+        {"base": result("base", 0.3, 3), "BM25": result("BM25", 0.4, 4)},
+        made=made,
+    )
+
+
+def test_pretraining_that_paid() -> None:
+    found = verdict(0.5, 0.6)
+    assert found.pretraining == PAID
+    assert found.needed is None
+    assert found.best == "RetroMAE, fine-tuned"
+    assert found.sentences[0].startswith("Pre-training paid: +")
+    assert found.sentences[0].endswith("400 queries) for 42 minutes (1,200 steps, 4.0 epochs).")
+    assert found.sentences[-1].startswith("Use RetroMAE, fine-tuned: nDCG@10 ")
+    assert "against BM25 (p = 0.0002)" in found.sentences[-1]
+
+
+def test_pretraining_that_harmed() -> None:
+    found = verdict(0.6, 0.5)
+    assert (found.pretraining, found.best) == (HARMED, "fine-tuned")
+    assert found.sentences[0].startswith("Skip pre-training: it harmed, -")
+    assert found.sentences[0].endswith(
+        "in 42 minutes (1,200 steps, 4.0 epochs). Whether more of it would pay was not tried."
+    )
+
+
+def test_a_difference_that_does_not_show_names_the_queries_that_would() -> None:
+    found = verdict(0.5, 0.513)
+    assert found.pretraining == OPEN
+    assert found.found.p_value >= 0.05
+    assert "not shown to pay" in found.sentences[0]
+    difference = found.found.difference
+    spread = 2**0.5 * 0.2  # of differences of independent values
+    assert found.needed == pytest.approx((2.8016 * spread / difference) ** 2, rel=0.25)
+    assert f"{found.needed:,} judged queries; here were 400" in found.sentences[1]
+
+
+def test_made_queries_are_said_to_be_made() -> None:
+    assert "were made of the documents" in verdict(0.5, 0.6, made=True).sentences[-1]
+    assert not any("made of the documents" in sentence for sentence in verdict(0.5, 0.6).sentences)
+
+
+def test_the_best_may_have_nothing_to_be_held_against() -> None:
+    words = result("BM25", 0.6, 4)
+    found = judge(
+        result("fine-tuned", 0.4, 1),
+        result("RetroMAE, fine-tuned", 0.4, 2),
+        Effort(1, 2, 3.0),
+        words,
+        {"BM25": words},
+        made=False,
+    )
+    assert found.sentences[-1] == f"Use BM25: nDCG@10 {100 * words.metrics['ndcg@10']:.1f}."
