@@ -1,0 +1,64 @@
+"""The verb `hf-dense serve`."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from hf_dense.errors import InputError
+
+SUMMARY: Final = "Ask two retrievers side by side in the browser, and judge what they find."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes."""
+    parser.add_argument(
+        "directory", type=Path, metavar="DIR", help="what hf-dense adapt wrote, or a retriever with its index"
+    )
+    parser.add_argument("--against", type=Path, metavar="DIR2", help="another one, to be shown on the right")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine)")
+    parser.add_argument("--port", type=int, default=7860, help="(default: 7860)")
+    parser.add_argument(
+        "--judgements", type=Path, metavar="FILE", help=".jsonl that receives them (default: DIR-judgements.jsonl)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Serve the page until it is stopped.
+
+    Raises:
+        InputError: gradio is not installed, the address is taken, or see `hf_dense.serving.page.build_page`.
+    """
+    if find_spec("gradio") is None:
+        raise InputError("The page needs the package gradio; install it with pip install 'hf_dense[serve]'.")
+    check_address(arguments.host, arguments.port)
+    from transformers.utils.logging import disable_progress_bar
+
+    from hf_dense.serving.judgements import judgements_of
+    from hf_dense.serving.page import build_page
+
+    disable_progress_bar()
+    judgements = arguments.judgements or judgements_of(arguments.directory)
+    page = build_page(arguments.directory, arguments.against, judgements)
+    address = {"server_name": arguments.host, "server_port": arguments.port}
+    page.launch(**address, quiet=True, footer_links=[], ssr_mode=False, prevent_thread_lock=True)
+    print(f"{page.local_url} is ready, judgements go to {judgements}; Ctrl-C ends it.", flush=True)
+    page.block_thread()
+
+
+def check_address(host: str, port: int) -> None:
+    """Pass when this machine can listen there.
+
+    Raises:
+        InputError: it cannot.
+    """
+    try:
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"Nothing can be served at {host}, port {port} ({getattr(error, 'strerror', None) or error}); name another "
+            "--port or --host."
+        ) from error

@@ -1,0 +1,135 @@
+"""Judgements: appended by several, the last one counts, read as queries, beside what must stay replaceable."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+from pyarrow import parquet
+from tiny_retriever import write_dataset
+
+from hf_dense.commands.main import build_parser
+from hf_dense.data.collections import load_qrels
+from hf_dense.data.labels import read_pairs
+from hf_dense.data.supervision import build_collection
+from hf_dense.errors import InputError
+from hf_dense.experiments.adaptation.run import KIND
+from hf_dense.search.index import Hit, build_index
+from hf_dense.serving.judgements import Judgements, judgements_of, next_commands
+from hf_dense.storage.manifest import MANIFEST
+from hf_dense.storage.output import Output
+
+
+def hit(text: str) -> Hit:
+    return Hit(1.0, f"id of {text}", "a title", text)
+
+
+def test_a_line_for_every_judgement_and_the_last_one_counts(tmp_path: Path) -> None:
+    file = tmp_path / "judged.jsonl"
+    judgements = Judgements(file)
+    assert not file.exists()
+    for text, good in (("a", True), ("b", False), ("a", False), ("b", True), ("ü\n c", False)):
+        judgements.add(" why? ", hit(text), good)
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert rows[0] == {"query": "why?", "positive": "a", "id": "id of a"}
+    assert rows[4] == {"query": "why?", "negative": "ü\n c", "id": "id of ü\n c"}
+    for known in (judgements, Judgements(file)):
+        assert [known.verdict("why?", hit(text)) for text in ("a", "b", "ü\n c", "d")] == [False, True, False, None]
+        assert known.verdict("what?", hit("a")) is None
+        assert known.answered == 1
+
+
+def test_they_are_the_queries_of_an_adaptation(corpus: Dataset, tmp_path: Path) -> None:
+    judgements = Judgements(tmp_path / "judged.jsonl")
+    texts = corpus["text"][:]
+    for query, row, good in (("locks", 0, True), ("locks", 3, False), ("files", 2, False), ("locks", 2, True)):
+        judgements.add(query, hit(texts[row]), good)
+    labels = read_pairs(judgements.path)
+    assert list(labels.queries.values()) == ["locks"]
+    assert labels.dropped == {"queries without a positive passage": 1}
+    passages = tmp_path / "passages"
+    passages.mkdir()
+    (passages / "corpus.jsonl").write_text("".join(json.dumps({**row, "_id": row["id"]}) + "\n" for row in corpus))
+    built = build_collection(judgements.path, tmp_path / "built", corpus=str(passages))
+    (graded,) = load_qrels(built, "train").values()
+    assert graded == {"p0": 1, "p2": 1}
+    assert parquet.read_table(built / "negatives" / "train.parquet")["negatives"].to_pylist() == [["p3"]]
+
+
+def test_negatives_of_a_pair_take_nothing_back(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.jsonl"
+    rows = [{"query": "q", "positive": "a"}, {"query": "q", "positive": "b", "negatives": ["a", "c"]}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    judgements = Judgements(file)
+    assert [judgements.verdict("q", hit(text)) for text in "abc"] == [True, True, False]
+
+
+def test_many_tabs_may_judge_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "judged.jsonl"
+    tabs = [Judgements(file) for _ in range(4)]
+    long = "many words " * 2_000
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda at: tabs[at % 4].add(f"q{at}", hit(f"{at} {long}"), True), range(80)))
+    assert Judgements(file).answered == len(file.read_text().splitlines()) == 80
+
+
+def test_a_line_that_was_left_open_is_ended(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.jsonl"
+    file.write_text('{"query": "mine", "positive": "a"}')
+    Judgements(file).add("q", hit("b"), True)
+    assert Judgements(file).answered == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("judged.csv", "kept as .jsonl"), ("no/judged.jsonl", "no file that can"), ("dir.jsonl", "no file that can")],
+)
+def test_where_nothing_can_be_kept(name: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "dir.jsonl").mkdir()
+    with pytest.raises(InputError, match=sentence):
+        Judgements(tmp_path / name)
+
+
+def test_a_title_alone_is_not_judged(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="title alone"):
+        Judgements(tmp_path / "judged.jsonl").add("q", hit(" "), True)
+    assert not (tmp_path / "judged.jsonl").exists()
+
+
+def test_the_file_lies_beside_what_must_stay_replaceable(adapted: Path) -> None:
+    beside = adapted.with_name("adapted-judgements.jsonl")
+    assert judgements_of(adapted) == judgements_of(adapted / "arms" / "fine-tuned" / "training" / "model") == beside
+    Judgements(judgements_of(adapted)).add("q", hit("a"), True)
+    with Output(adapted, overwrite=True).occupy(KIND, {"budget": "1m"}) as work:
+        work.complete()
+    assert beside.is_file()
+    (adapted / "judgements.jsonl").touch()  # which is why
+    with pytest.raises(InputError, match="move it away"):
+        Output(adapted, overwrite=True).occupy(KIND, {"budget": "2m"})
+
+
+def test_what_to_type_next(adapted: Path, retriever: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(adapted.parent)
+    file = judgements_of(Path("adapted"))
+    assert file == Path("adapted-judgements.jsonl")
+    assert next_commands(Path("adapted"), file) == (
+        "hf-dense adapt 'my documents' --base me/embedder --method dupmae --length 64 "
+        "--queries adapted-judgements.jsonl --out adapted-judged"
+    )
+    ours = "hf-dense adapt DOCS --base retriever --queries f.jsonl --out retriever-judged"
+    assert next_commands(Path("retriever"), Path("f.jsonl")) == ours
+    build_parser(["adapt"]).parse_args(shlex.split(ours)[1:])
+
+
+def test_a_collection_with_queries_is_made_anew(retriever: Path) -> None:
+    collection = write_dataset(retriever.with_name("dataset"), passages=5, queries=2)
+    build_index(retriever, collection, Output(retriever / "index", overwrite=True))
+    assert (retriever / "index" / MANIFEST).is_file()
+    labels, adapt = map(shlex.split, next_commands(retriever, Path("f.jsonl")).splitlines())
+    assert labels[1:6] == ["data", "labels", "f.jsonl", "--corpus", str(collection)]
+    assert adapt[2] == labels[-1] == f"{retriever}-labelled"
+    assert "--queries" not in adapt

@@ -1,0 +1,146 @@
+"""The page: what asking and judging do, and that it works in a browser that finds nothing but this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import pytest
+from browser import CHROMIUM, Browser
+
+from hf_dense.commands import serve
+from hf_dense.errors import InputError
+from hf_dense.serving.answers import Answers, served_arms
+from hf_dense.serving.judgements import Judgements, judgements_of
+from hf_dense.serving.page import Desk, build_page
+
+
+@pytest.fixture
+def desk(adapted: Path) -> Desk:
+    return Desk(Answers(served_arms(adapted)), Judgements(judgements_of(adapted)), "hf-dense adapt")
+
+
+def click(side: int, place: int, good: Any) -> Any:
+    return SimpleNamespace(side=side, place=place, good=good)
+
+
+def test_two_columns_for_a_question(desk: Desk) -> None:
+    asked, left, right = desk.ask("locks", "fine-tuned", "BM25")
+    assert asked is not None
+    assert (left.count("<article"), right.count("<article")) == (5, 2)
+    assert [hit.id for hit in asked.hits[1]] == ["p2", "p0"]
+    assert desk.ask("  ", "fine-tuned", "BM25") == (None, "", "")
+
+
+def test_a_thumb_is_written_down_and_seen_in_both_columns(desk: Desk) -> None:
+    asked, left, right = desk.ask("locks", "fine-tuned", "BM25")
+    assert asked is not None
+    assert 'aria-pressed="true"' not in left + right
+    left, right, status = desk.judge(asked, click(1, 0, True))
+    assert (left.count('aria-pressed="true"'), right.count('aria-pressed="true"')) == (1, 1)
+    assert "1 question with" in status
+    (row,) = map(json.loads, desk.judgements.path.read_text().splitlines())
+    assert row == {"query": "locks", "positive": "A lock keeps others out.", "id": "p2"}
+    assert "0 questions with" in desk.judge(asked, click(1, 0, False))[2], "changed one's mind"
+
+
+def test_a_question_may_come_with_the_address(desk: Desk) -> None:
+    request: Any = SimpleNamespace(query_params={"question": "locks"})
+    question, asked, left, *_ = desk.opened("base", "BM25", request)
+    assert (question, asked, left) == ("locks", *desk.ask("locks", "base", "BM25")[:2])
+    assert desk.opened("base", "BM25", SimpleNamespace(query_params={}))[:2] == ("", None)  # type: ignore[arg-type]
+
+
+def test_a_mistake_is_shown_on_the_page(desk: Desk, adapted: Path) -> None:
+    desk.ask("locks", "base", "base")
+    (adapted / "arms" / "base" / "index" / "hf_dense.json").unlink()
+    with pytest.raises(gr.Error, match="was replaced since"):
+        desk.ask("locks", "base", "base")
+
+
+def choices(page: gr.Blocks) -> list[tuple[list[str], str]]:
+    found = [block for block in page.blocks.values() if isinstance(block, gr.Dropdown)]
+    return [([name for name, _ in block.choices], str(block.value)) for block in found]
+
+
+def test_what_is_shown_first(adapted: Path, retriever: Path) -> None:
+    names = ["fine-tuned + BM25", "base", "BM25", "fine-tuned"]
+    assert choices(build_page(adapted)) == [(names, names[0]), (names, names[1])]
+    mine = str(retriever)
+    assert choices(build_page(str(retriever))) == [([mine, "BM25"], mine), ([mine, "BM25"], "BM25")]
+    names.insert(1, f"{mine}: {mine}")
+    assert choices(build_page(adapted, against=retriever)) == [(names, names[0]), (names, names[1])]
+
+
+def test_it_tells_nobody(adapted: Path) -> None:
+    assert build_page(adapted).analytics_enabled is False
+
+
+def test_an_index_of_another_model(adapted: Path, retriever: Path) -> None:
+    (adapted / "base").rename(adapted / "other")
+    retriever.rename(adapted / "base")
+    with pytest.raises(InputError, match="made by another model"):
+        build_page(adapted)
+
+
+def run(*words: Any) -> None:
+    parser = argparse.ArgumentParser()
+    serve.add_arguments(parser)
+    serve.run(parser.parse_args(list(map(str, words))))
+
+
+def test_a_port_that_is_taken(retriever: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(InputError, match="name another --port"):
+        run(retriever, "--port", taken.getsockname()[1])
+    with pytest.raises(InputError, match="name another --port"):
+        serve.check_address("127.0.0.1", 70_000)
+
+
+def test_without_gradio(retriever: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'hf_dense\[serve\]'"):
+        run(retriever)
+
+
+ASKED = "document.querySelectorAll('article').length"
+THUMB = 'document.querySelector(\'button[data-side="1"][data-good="1"]\')'
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CHROMIUM, reason="NOT TESTED IN A BROWSER: no chromium here; apt-get install chromium")
+def test_in_a_browser(retriever: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "hf_dense.commands.main", "serve", str(retriever), "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as server:
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().split()[0]
+            look(address, tmp_path)
+        finally:
+            server.terminate()
+    (row,) = map(json.loads, (tmp_path / "retriever-judgements.jsonl").read_text().splitlines())
+    assert row["query"] == "threads"
+    assert "<script>" in row["positive"] or "locks" in row["positive"]
+
+
+def look(address: str, tmp_path: Path) -> None:
+    """Ask by the address, judge the first passage on the right."""
+    with Browser(tmp_path / "profile", f"{address}?question=threads") as browser:
+        assert browser.wait(ASKED) == 7, "all five by the model, two by BM25"
+        shown = browser.evaluate("document.body.innerText")
+        assert "<img src=x onerror=alert(1)> {{value}} ${alert(2)} <script>alert(3)</script> threads" in shown
+        assert "hf-dense adapt DOCS" in shown
+        assert browser.evaluate("document.querySelectorAll('mark').length") > 0
+        browser.evaluate(f"{THUMB}.click()")
+        browser.wait(f"{THUMB}.getAttribute('aria-pressed') === 'true'")
+        browser.picture(tmp_path / "page.png")
+        assert not browser.said, "no error, no alert"
+        assert not [one for one in browser.requests if not one.startswith((address, "data:", "blob:"))]

@@ -1,0 +1,40 @@
+"""Passages are shown as they were cut, where an adaptation works with less of them, and never another's text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hf_dense.search.index import Hit
+from hf_dense.serving.answers import Answers, served_arms
+from hf_dense.serving.passages import WholePassages, home_of
+
+WHOLE = "Doors have locks. A lock keeps others out."
+
+
+@pytest.fixture
+def cut(adapted: Path) -> Path:
+    """The adaptation, whose passages were longer by a sentence when they were cut."""
+    rows = [{"_id": "p2", "title": "", "text": WHOLE}, {"_id": "p4", "title": "io", "text": "Other words."}]
+    (adapted / "passages").mkdir()
+    (adapted / "passages" / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return adapted
+
+
+def test_whole_passages_are_found(cut: Path) -> None:
+    first, second = Answers(served_arms(cut)).find("locks", "BM25")
+    assert (first.id, first.text) == ("p2", WHOLE)
+    assert second.text == "Waiting for threads & locks.", "one that was cut no further"
+
+
+def test_no_text_of_another_passage(cut: Path) -> None:
+    hit = Hit(1.0, "p4", "io", "Files are read.")
+    assert WholePassages(cut / "arms" / "base" / "index").of([hit]) == [hit]
+
+
+def test_an_index_of_its_own_is_whole(retriever: Path) -> None:
+    hit = Hit(1.0, "p2", "", "A lock keeps others out.")
+    assert WholePassages(retriever / "index").of([hit]) == [hit]
+    assert home_of(retriever / "index") == retriever
