@@ -1,0 +1,99 @@
+"""Keyword arguments as the flags of a verb: one reading, and one set of checks, for the command line and Python."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
+
+from hf_dense.commands.main import load_verb
+from hf_dense.commands.options import Parser
+from hf_dense.commands.recipes import closest
+from hf_dense.errors import InputError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Place = str | os.PathLike[str]  # a path, a result that is at one, or a Hub id
+
+_SWITCHES: Final = ("no_bm25", "overwrite", "private", "whole")  # flags that take no value
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that answers a keyword that it does not know as the command line answers a flag."""
+    named = inspect.signature(function).parameters.values()
+    known = [one.name for one in named if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_unknown(kwargs, known, function.__name__)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def refuse_unknown(given: Iterable[str], known: Sequence[str], function: str) -> None:
+    """Raise `InputError` for a keyword that is none, with those that are like it."""
+    for name in given:
+        if name not in known:
+            raise InputError(f"{name!r} is no option of {function}{closest(name, known, '.')}")
+
+
+def read_call(
+    verb: str, positional: Sequence[Place], options: Mapping[str, Any], config: Place | Sequence[Place] = ()
+) -> argparse.Namespace:
+    """What the parser of a verb makes of a call.
+
+    Args:
+        verb: of the command line, such as `evaluate` or `data negatives`.
+        positional: what stands without a flag.
+        options: by the names of their flags; those that are None were not given.
+        config: recipes or files, for `--config`.
+
+    Returns:
+        The arguments that the verb runs with; their words are those that a person would type.
+
+    Raises:
+        InputError: a value that the flag does not take.
+    """
+    first, *others = verb.split()
+    words = [*others, *(os.fspath(one) for one in positional)]
+    words += [f"--config={os.fspath(one)}" for one in as_list(config)]
+    for name, value in options.items():
+        words += _words(name, value)
+    parser = Parser(prog=f"hf-dense {first}", allow_abbrev=False)
+    load_verb(first).add_arguments(parser)
+    arguments, rest = parser.parse_known_args(words)
+    arguments.rest, arguments.words = rest, [first, *words]
+    return arguments
+
+
+def as_list(given: Place | Sequence[Place]) -> list[Place]:
+    """One, or several."""
+    return [given] if isinstance(given, str | os.PathLike) else list(given)
+
+
+def _words(name: str, value: Any) -> list[str]:
+    """An option as a person would type it.
+
+    >>> _words("margin", 0.1), _words("dimensions", [64, 32]), _words("overwrite", True), _words("normalize", False)
+    (['--margin=0.1'], ['--dimensions', '64', '32'], ['--overwrite'], ['--normalize=false'])
+    """
+    if value is None:
+        return []
+    if name in _SWITCHES:
+        return [f"--{name}"] if value else []
+    if isinstance(value, list | tuple):
+        return [f"--{name}", *map(_word, value)] if value else []
+    return [f"--{name}={_word(value)}"]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool | dict):
+        return json.dumps(value)
+    return str(value.value if isinstance(value, Enum) else value)

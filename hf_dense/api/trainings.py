@@ -1,0 +1,215 @@
+"""Adapt, pre-train and fine-tune, as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from hf_dense.api.calls import Place, checked, read_call, refuse_unknown
+from hf_dense.api.results import Training
+from hf_dense.commands.options import build_options, given_flags, read_options
+from hf_dense.commands.output import command_line
+
+if TYPE_CHECKING:
+    from hf_dense.experiments.adaptation.report import Adaptation
+
+Part = Mapping[str, Any] | str  # JSON
+
+
+@checked
+def adapt(
+    docs: Place,
+    *,
+    out: Place,
+    base: Place | None = None,
+    queries: Place | None = None,
+    budget: str | None = None,
+    method: str | None = None,
+    teacher: Place | None = None,
+    keep: Place | None = None,
+    length: int | None = None,
+    seed: int | None = None,
+    overwrite: bool = False,
+    license: str | None = None,
+) -> Adaptation:
+    """Find out whether pre-training on documents pays, and get the best retriever: `hf-dense adapt`.
+
+    Args:
+        docs: folder of documents, table of passages, or a collection with judgements.
+        out: receives report, retriever and index; an adaptation that was stopped goes on there.
+        base: ready embedder or encoder; None starts from scratch.
+        queries: .jsonl or .csv with query and positive; None makes queries.
+        budget: time for all of it, such as `10m`; None is the flag's default here and everywhere.
+        method: of pre-training, or `auto`.
+        teacher: that the better model is distilled from: a cross-encoder, or `bm25`.
+        keep: COLLECTION[:SPLIT] that shows what is forgotten; `none` measures none.
+        length: longest text in tokens.
+        seed: of all draws.
+        overwrite: whether what was made from other inputs or settings is replaced.
+        license: of the weights, for the card.
+
+    Returns:
+        `verdict`, `table`, `path`, and `retriever`, the directory of the best one with its index inside.
+
+    Raises:
+        InputError: see `hf_dense.experiments.adaptation.run.adapt`.
+    """
+    options = {name: value for name, value in locals().items() if name != "docs"}
+    from hf_dense.experiments.adaptation.options import AdaptOptions
+
+    arguments = read_call("adapt", [docs], options)
+    chosen = build_options(AdaptOptions, {}, given_flags(arguments, AdaptOptions))
+    from hf_dense.experiments.adaptation.run import adapt
+
+    with _without_loading_bars():
+        return adapt(chosen, command_line(arguments))
+
+
+def pretrain(
+    *,
+    out: Place | None = None,
+    config: Place | Sequence[Place] = (),
+    method: str | None = None,
+    corpus: Place | None = None,
+    backbone: Place | None = None,
+    backbone_config: Part | None = None,
+    tokenizer: Place | None = None,
+    vocab_size: int | None = None,
+    text_column: str | None = None,
+    streaming: bool | None = None,
+    max_length: int | None = None,
+    held_out: float | None = None,
+    encoders: Part | None = None,
+    decoders: Part | None = None,
+    bottleneck: str | None = None,
+    keywords: Place | None = None,
+    chunk: int | None = None,
+    generator: Part | None = None,
+    generator_weight: float | None = None,
+    decoder_learning_rate: float | None = None,
+    probe: str | None = None,
+    probe_steps: int | None = None,
+    probe_patience: int | None = None,
+    probe_keep_best: bool | None = None,
+    overwrite: bool = False,
+    license: str | None = None,
+    **trainer: Any,
+) -> Training:
+    """Pre-train an encoder on passages: `hf-dense pretrain`, whose flags the arguments are.
+
+    Args:
+        out: directory to write, with checkpoints; where the same training is complete there, nothing is done.
+        config: recipes or YAML files; arguments win over them, and None leaves it to them.
+        method, corpus: of pre-training, such as `retromae`; passages, whose column is `text_column`.
+        backbone: encoder or checkpoint to start from; None starts from scratch, with `backbone_config` and a
+            `tokenizer` of `vocab_size` tokens.
+        encoders, decoders, bottleneck, keywords, generator, generator_weight: changes to the method.
+        decoder_learning_rate: peak rate of decoders and head; None takes `learning_rate`, the encoder's.
+        probe, probe_steps, probe_patience, probe_keep_best: a collection that is searched while training.
+        streaming, max_length, held_out, chunk, overwrite, license: as the flags have them.
+        **trainer: every other option of `transformers.TrainingArguments`, such as `max_steps`.
+
+    Returns:
+        The checkpoint, with the losses that were logged last, and its `history`.
+
+    Raises:
+        InputError: see `hf_dense.pretraining.pretrain.pretrain`.
+    """
+    options = {name: value for name, value in locals().items() if name not in ("config", "trainer")}
+    from transformers import TrainingArguments
+
+    from hf_dense.pretraining.options import PretrainingOptions
+    from hf_dense.pretraining.pretrain import pretrain
+
+    refuse_unknown(trainer, [*options, *_trainers(TrainingArguments)], "pretrain")
+    arguments = read_call("pretrain", [], {**options, **trainer}, config)
+    result = pretrain(*read_options(arguments, PretrainingOptions, TrainingArguments), command_line(arguments))
+    return Training(result.path, "pre-training", _last_figures(result.history), result.history)
+
+
+def finetune(
+    *,
+    out: Place | None = None,
+    config: Place | Sequence[Place] = (),
+    model: Place | None = None,
+    collection: Place | None = None,
+    split: str | None = None,
+    seed: int | None = None,
+    measure_on: str | None = None,
+    keep: Place | None = None,
+    fraction: float | None = None,
+    lists: Place | None = None,
+    passages: int | None = None,
+    depth: int | None = None,
+    dev_split: str | None = None,
+    dev_pairs: int | None = None,
+    overwrite: bool = False,
+    **trainer: Any,
+) -> Training:
+    """Train a retriever, or several in stages, and measure each: `hf-dense finetune`, whose flags the arguments are.
+
+    Args:
+        out: directory to write; stages that are done there are not done again.
+        config: recipes or YAML files; arguments win over them, and None leaves it to them.
+        model: encoder or retriever to start from.
+        collection: corpus, queries and judgements.
+        split: judgements that are trained on.
+        seed: of all draws.
+        measure_on: split that is measured on.
+        keep: another collection that is measured too: COLLECTION[:SPLIT].
+        fraction: share of the training queries, of stages.
+        lists: training lists, such as those of `mine`; None trains on in-batch negatives.
+        passages: of a list, the positive included.
+        depth: negatives of a list that are drawn from.
+        dev_split: split whose loss is logged when `eval_strategy` is set.
+        dev_pairs: how many pairs of it.
+        overwrite: whether what was made from other inputs or settings is replaced.
+        **trainer: every other option of the Trainer, such as `max_steps`, `temperature` or `matryoshka`.
+
+    Returns:
+        The model's directory as `path`, to be given to SentenceTransformer; of stages, the directory of all.
+
+    Raises:
+        InputError: see `hf_dense.finetuning.biencoder.finetune` and `hf_dense.finetuning.pipeline.run_pipeline`.
+    """
+    options = {name: value for name, value in locals().items() if name not in ("config", "trainer")}
+    from hf_dense.commands.finetune import train
+    from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, load_history
+
+    refuse_unknown(trainer, [*options, *_trainers(BiencoderTrainingArguments)], "finetune")
+    tuned = train(read_call("finetune", [], {**options, **trainer}, config))
+    if [*tuned.models] == ["model"]:
+        history = load_history(tuned.out)
+        path, figures = tuned.models["model"], _last_figures(history)
+        return Training(path, "fine-tuned retriever", figures, history, tuned.models, tuned.said)
+    shown = {name: str(path) for name, path in tuned.models.items()}
+    return Training(tuned.out, "stages of fine-tuning", shown, (), tuned.models, tuned.said)
+
+
+@contextmanager
+def _without_loading_bars() -> Iterator[None]:
+    """No progress bars of weights that are read and written, which takes no time here."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _trainers(kind: Any) -> list[str]:
+    """The options of a Trainer, without the directory, which is `out`."""
+    return [option.name for option in fields(kind) if option.name != "output_dir"]
+
+
+def _last_figures(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The number of steps, and every loss as it was logged last."""
+    found: dict[str, float] = {}
+    for entry in history:
+        found |= {name: value for name, value in entry.items() if name == "step" or name.endswith("loss")}
+    return found

@@ -1,0 +1,256 @@
+"""The verbs as functions: each once on tiny models, told what it does not know, and done once only."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import HfApi
+from sentence_transformers import SentenceTransformer
+from tiny_retriever import LETTERS, tiny_tokenizer, write_dataset, write_embedder, write_retriever
+
+import hf_dense
+from hf_dense.api.calls import read_call
+from hf_dense.api.results import Evaluation, Result
+from hf_dense.commands.finetune import BothOptions, MeasuringOptions, SingleOptions, StageOptions
+from hf_dense.errors import InputError
+from hf_dense.experiments.adaptation.options import AdaptOptions
+from hf_dense.pretraining.options import PretrainingOptions
+from hf_dense.storage.manifest import Manifest
+
+QUICK = {"max_steps": 2, "per_device_train_batch_size": 8, "use_cpu": True, "report_to": "none", "disable_tqdm": True}
+SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+SCRIPT = "<script>alert(1)</script>"
+
+
+def write_documents(folder: Path, count: int = 8) -> Path:
+    """Markdown with headings, of random sentences; the first title is a script."""
+    folder.mkdir()
+    draw = random.Random(0)
+    for page in range(count):
+        words = ["".join(draw.choices(LETTERS, k=4)) for _ in range(120)]
+        sentences = [" ".join(words[at : at + 10]).capitalize() + "." for at in range(0, 120, 10)]
+        title = f"Of {words[0]} and {words[1]}" if page else f"Of `{SCRIPT}`"
+        half = [" ".join(sentences[:6]), f"## How to {words[2]} {words[3]}", " ".join(sentences[6:])]
+        (folder / f"{page}.md").write_text("\n\n".join([f"# {title}", *half]))
+    return folder
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def done_once(call: Callable[[], Any], folder: Path) -> Any:
+    """The result of a call, which writes nothing when it is made again, and gives the same."""
+    first = call()
+    before = stamps(folder)
+    second = call()
+    assert stamps(folder) == before
+    assert repr(second) == repr(first)
+    return first
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("api") / "data")
+
+
+@pytest.fixture(scope="module")
+def retriever(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_retriever(tmp_path_factory.mktemp("api") / "retriever")
+
+
+def test_documents_become_a_corpus_and_a_collection(tmp_path: Path) -> None:
+    documents, out = write_documents(tmp_path / "documents"), tmp_path / "corpus"
+    corpus = done_once(lambda: hf_dense.Corpus.from_documents(documents, out=out, length=30), out)
+    assert len(corpus) == len([*corpus]) == len(corpus[:]) > 16
+    assert corpus[1:3] == [corpus[1], corpus[2]]
+    assert {"id", "title", "text"} <= {*corpus[0]}
+    shown = corpus._repr_html_()
+    assert shown.count("<tr>") == 6
+    assert SCRIPT not in shown
+    assert "&lt;script&gt;" in shown
+    made = done_once(lambda: corpus.queries(out=tmp_path / "made", limit=12), tmp_path / "made")
+    assert made.figures["queries of train"] > 4
+    assert Manifest.load(made).command.startswith("hf-dense data queries")
+    assert len(hf_dense.Corpus(made)) == len(corpus)
+
+
+def test_a_directory_without_passages_is_no_corpus(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere"):
+        hf_dense.Corpus(tmp_path / "nowhere")
+
+
+def test_pretrain_takes_the_options_of_both_and_of_recipes(data: Path, tmp_path: Path) -> None:
+    tiny_tokenizer().save_pretrained(tmp_path / "tokenizer")
+    given = {"corpus": data, "backbone_config": SHAPE, "tokenizer": tmp_path / "tokenizer", "max_length": 32}
+    (tmp_path / "mine.yaml").write_text("method: retromae\nmax_steps: 100\nsave_strategy: 'no'\n")
+
+    def call() -> Any:
+        places = {"config": tmp_path / "mine.yaml", "out": tmp_path / "out"}
+        return hf_dense.pretrain(**places, **given, **QUICK, logging_steps=1, learning_rate=1e-3)
+
+    result = done_once(call, tmp_path / "out")
+    assert result.figures["step"] == 2, "what is given wins over the file"
+    assert {"loss", "encoder_loss", "decoder_loss"} <= {*result.figures}
+    assert len(result.history) >= 2
+    assert "encoder_loss" in result._repr_html_()
+    exported = hf_dense.export(result, out=tmp_path / "exported", max_length=24)
+    assert SentenceTransformer(str(exported)).max_seq_length == 24
+
+
+def test_finetune_trains_on_what_mine_found(data: Path, retriever: Path, tmp_path: Path) -> None:
+    lists = done_once(lambda: hf_dense.mine(data, out=tmp_path / "mined", model=retriever, depth=5), tmp_path / "mined")
+    assert isinstance(lists, Result)
+
+    def call() -> Any:
+        options = {"lists": lists, "passages": 3, "measure_on": "test", **QUICK}
+        return hf_dense.finetune(model=retriever, collection=data, out=tmp_path / "tuned", logging_steps=1, **options)
+
+    result = done_once(call, tmp_path / "tuned" / "model")
+    assert SentenceTransformer(str(result)).get_embedding_dimension() == 32
+    assert result.path == tmp_path / "tuned" / "model"
+    assert result.figures["step"] == 2
+    assert "20 lists" in result.measured
+    assert "nDCG@10" in result._repr_html_()
+
+
+def test_stages_of_a_file_are_named(data: Path, retriever: Path, tmp_path: Path) -> None:
+    few = {"max_steps": 2, "per_device_train_batch_size": 4, "passages": 2, "logging_steps": 1, "use_cpu": True}
+    stages = {"max_length": 16, "bm25": {"depth": 9}, "retriever1": few, "measure_on": "test"}
+    (tmp_path / "stages.yaml").write_text(json.dumps(stages))  # JSON is YAML
+    given = {"model": retriever, "collection": data, "config": tmp_path / "stages.yaml"}
+    with pytest.raises(InputError, match="--max_steps=2 is of one training"):
+        hf_dense.finetune(**given, out=tmp_path / "run", max_steps=2)
+    result = hf_dense.finetune(**given, out=tmp_path / "run")
+    assert result.path == tmp_path / "run"
+    assert result.models == {"retriever1": tmp_path / "run" / "retriever1" / "model"}
+    assert "| retriever1 |" in result.measured
+
+
+def test_evaluate_gives_the_table_and_the_figures(data: Path, retriever: Path, tmp_path: Path) -> None:
+    def call() -> Evaluation:
+        return hf_dense.evaluate({"<mine>": retriever}, data, out=tmp_path / "found", dimensions=[16])
+
+    result = done_once(call, tmp_path / "found" / "<mine>")
+    assert [*result.figures] == ["bm25", "<mine>", "<mine> (16 dimensions)"]
+    assert 0 <= result.figures["<mine>"]["data-test"]["ndcg@10"] <= 1
+    assert "| <mine> |" in result.table
+    assert "| &lt;mine&gt; |" in result._repr_html_()
+    assert "<mine>" not in result._repr_html_()
+
+
+def test_publish_gives_the_address(hub_here: HfApi, retriever: Path) -> None:
+    result = hf_dense.publish(retriever, "someone/from-python")
+    assert result.figures["address"].endswith("someone/from-python")
+    assert "model.safetensors" in hub_here.list_repo_files("someone/from-python")
+
+
+UNKNOWN = {
+    "adapt": (lambda out: hf_dense.adapt("docs", out=out, buget="10m"), "'buget' is no option of adapt; .* budget?"),
+    "pretrain": (lambda out: hf_dense.pretrain(out=out, lerning_rate=1), "'lerning_rate' .* learning_rate?"),
+    "finetune": (lambda out: hf_dense.finetune(out=out, colection="data"), "'colection' .* collection?"),
+    "mine": (lambda out: hf_dense.mine("data", out=out, dept=3), "'dept' is no option of mine; did you mean depth?"),
+    "evaluate": (lambda out: hf_dense.evaluate("bm25", "data", out=out, dimension=[3]), "mean dimensions?"),
+    "export": (lambda out: hf_dense.export("model", out=out, max_len=3), "did you mean max_length?"),
+    "publish": (lambda out: hf_dense.publish("model", "me/it", secret=True), "'secret' is no option of publish."),
+    "corpus": (lambda out: hf_dense.Corpus.from_documents("d", out=out, lenght=3), "did you mean length?"),
+}
+
+
+@pytest.mark.parametrize(("call", "sentence"), UNKNOWN.values(), ids=UNKNOWN.keys())
+def test_an_unknown_keyword_is_said_to_be_one(call: Callable[[Path], Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=sentence):
+        call(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+WRONG = {
+    "number": (lambda out: hf_dense.mine("data", out=out, depth="many"), "--depth: invalid int value: 'many'"),
+    "choice": (lambda out: hf_dense.export("model", out=out, kind="best"), "--kind: invalid choice: 'best'"),
+    "trainer": (
+        lambda out: hf_dense.pretrain(method="retromae", corpus="c", out=out, max_steps="many"),
+        "--max_steps.*: invalid int value",
+    ),
+    "absent": (lambda out: hf_dense.pretrain(method="retromae", out=out), "Name the corpus"),
+    "nowhere": (lambda out: hf_dense.finetune(model="m", collection="c", config="nowhere.yaml"), "nowhere.yaml"),
+    "budget": (lambda out: hf_dense.adapt("docs", out=out, budget="soon"), "The budget is 'soon'"),
+}
+
+
+@pytest.mark.parametrize(("call", "sentence"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_value_is_an_input_error(call: Callable[[Path], Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=sentence):
+        call(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_functions_load_nothing_heavy_before_they_are_called() -> None:
+    script = (
+        "import sys, hf_dense\nhf_dense.adapt, hf_dense.pretrain, hf_dense.mine, hf_dense.evaluate, hf_dense.Corpus"
+    )
+    heavy = "print([name for name in ('torch', 'transformers', 'datasets', 'numpy') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", f"{script}\n{heavy}"], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_result_is_escaped_and_stands_for_its_path(tmp_path: Path) -> None:
+    result = Result(tmp_path / "<b>", "thing", {SCRIPT: 0.25, "texts": 1200, "address": "<i>"})
+    assert Path(result) == tmp_path / "<b>"
+    assert repr(result) == f"<thing in {tmp_path}/<b>; {SCRIPT}: 0.25, texts: 1,200, address: <i>>"
+    page = result._repr_html_()
+    assert "<td>1,200</td>" in page
+    assert not re.search(r"<[bi]>|<script>", page)
+
+
+def names(*kinds: Any) -> set[str]:
+    return {option.name for kind in kinds for option in fields(kind)}
+
+
+def parsed(verb: str, *positional: str, **given: Any) -> set[str]:
+    """What a verb's parser knows; publishing is a function of its own."""
+    known = {*vars(read_call(verb, positional, {"out": "out", **given}))}
+    return known - {"rest", "words", "data", "push_to_hub"}
+
+
+FLAGS = {
+    "adapt": names(AdaptOptions),
+    "pretrain": names(PretrainingOptions) | {"out", "config", "trainer"},
+    "finetune": names(BothOptions, StageOptions, MeasuringOptions, SingleOptions) | {"config", "trainer"},
+    "mine": parsed("data negatives", "data"),
+    "evaluate": parsed("evaluate", "bm25", tasks=["data"]),
+    "publish": parsed("publish", "model", "me/it", out=None),
+}
+
+
+@pytest.mark.parametrize(("name", "flags"), FLAGS.items(), ids=FLAGS.keys())
+def test_keywords_are_the_flags(name: str, flags: set[str]) -> None:
+    assert {*inspect.signature(getattr(hf_dense, name)).parameters} == flags
+
+
+def test_methods_of_a_corpus_and_export_have_the_flags() -> None:
+    cut = {*inspect.signature(hf_dense.Corpus.from_documents).parameters}
+    assert cut == parsed("data passages", "documents")
+    made = {*inspect.signature(hf_dense.Corpus.queries).parameters} - {"self"}
+    assert made == parsed("data queries", "corpus", **{"from": ["headings"]}) - {"corpus"}
+    one = {"pooling": "cls", "similarity": "dot", "max_length": 3, "dense": 3, "sparse": 3, "normalize": False}
+    prompts = {"query_prompt": "a", "document_prompt": "b"}
+    flags = parsed("export", "checkpoint", **one, **prompts) - {"checkpoint"}
+    assert {*inspect.signature(hf_dense.export).parameters} == flags | {"model"}
+
+
+def test_what_a_person_would_type_is_kept(retriever: Path, tmp_path: Path) -> None:
+    embedder = write_embedder(tmp_path / "embedder")
+    result = hf_dense.export(embedder, out=tmp_path / "it", normalize=True, query_prompt="ask: ", overwrite=False)
+    command = f"hf-dense export {embedder} --out={tmp_path / 'it'} --normalize=true '--query_prompt=ask: '"
+    assert Manifest.load(result).command == command
+    assert SentenceTransformer(str(result)).prompts["query"] == "ask: "
