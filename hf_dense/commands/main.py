@@ -13,6 +13,7 @@ from hf_dense.errors import run_main
 from hf_dense.version import __version__
 
 VERBS: Final = (
+    "adapt",
     "data",
     "pretrain",
     "finetune",
@@ -22,10 +23,12 @@ VERBS: Final = (
     "evaluate",
     "report",
     "search",
+    "serve",
     "analyse",
     "glue",
     "sweep",
     "recipes",
+    "completion",
 )
 
 

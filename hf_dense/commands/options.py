@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from hf_dense.commands.recipes import closest, read_configs
 from hf_dense.errors import InputError
+from hf_dense.storage.batch_size import AUTO
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -18,11 +19,24 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind", bound="DataclassInstance")
 Built = TypeVar("Built", bound="DataclassInstance")
 
+_BATCH_SIZE: Final = "per_device_train_batch_size"  # a number for the Trainer, or `auto` for us
 _SEE: Final = "; --help_all lists them."
 _BOOLEANS: Final = {
     **dict.fromkeys(("true", "yes", "y", "t", "1"), True),
     **dict.fromkeys(("false", "no", "n", "f", "0"), False),
 }
+
+
+class _Raising:
+    """Lets a parser raise what it would end the process with."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say in a sentence which option cannot be read."""
+        raise InputError(f"{message[:1].upper()}{message[1:]}.")
+
+
+class Parser(_Raising, argparse.ArgumentParser):
+    """A parser of options that no command line gave: of files, or of Python."""
 
 
 class Flags(Protocol):
@@ -38,11 +52,20 @@ def introduce(parser: argparse.ArgumentParser, text: str) -> None:
     parser.description, parser.formatter_class = text, argparse.RawDescriptionHelpFormatter
 
 
-def add_options(parser: Flags, kind: type[Any]) -> None:
-    """Add a flag for every field of a dataclass; what is not given is absent from what is parsed."""
+def add_options(parser: Flags, kind: type[Any], *, positional: str | None = None) -> None:
+    """Add a flag for every field of a dataclass; what is not given is absent from what is parsed.
+
+    Args:
+        parser: of the verb.
+        kind: the dataclass.
+        positional: the field that is given without a flag.
+    """
     hints = get_type_hints(kind)
     for option in fields(kind):
         help_ = option.metadata.get("help", "")
+        if option.name == positional:
+            parser.add_argument(option.name, metavar=option.name.upper(), help=help_)
+            continue
         if option.default not in (MISSING, None, "", False):
             help_ += f" (default: {option.default})"
         parser.add_argument(f"--{option.name}", default=argparse.SUPPRESS, help=help_, **_reading(hints[option.name]))
@@ -89,7 +112,7 @@ def build_options(kind: type[Kind], values: Mapping[str, Any], flags: Mapping[st
     Raises:
         InputError: an option without a default is given by neither.
     """
-    scratch = argparse.ArgumentParser(add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    scratch = Parser(add_help=False, allow_abbrev=False)
     add_options(scratch, kind)
     own = {key: value for key, value in values.items() if key in _names([kind]) and key not in flags}
     found = {**vars(scratch.parse_args(_as_flags(own))), **flags}
@@ -119,6 +142,7 @@ def build_arguments(
     words += ["--output_dir", arguments.out] if hasattr(arguments, "out") else []
     if not any(word.partition("=")[0] == "--output_dir" for word in words):
         raise InputError("Name the directory to write with --out.")
+    size, words = _batch_size(words)
     try:
         parsed, *_, unknown = _trainer_parser(kind).parse_args_into_dataclasses(
             words, return_remaining_strings=True, look_for_args_file=False
@@ -129,7 +153,18 @@ def build_arguments(
         known = [f"--{name}" for name in {*_names([kind]), *others}]
         raise InputError(f"{unknown[0]!r} is no option of this command{closest(unknown[0], known, _SEE)}")
     built: Kind = parsed
+    if size == AUTO:
+        vars(built)[_BATCH_SIZE] = AUTO
     return built
+
+
+def _batch_size(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """What the last flag for the size of a batch says, and the words with that number alone, or none for `auto`."""
+    scratch = Parser(add_help=False, allow_abbrev=False)
+    scratch.add_argument(f"--{_BATCH_SIZE}")
+    found, others = scratch.parse_known_args(words)
+    size: str | None = getattr(found, _BATCH_SIZE)
+    return size, others if size in (None, AUTO) else [*others, f"--{_BATCH_SIZE}", size]
 
 
 def parse_options(own: type[Kind], trainer: type[Built], argv: Sequence[str] | None = None) -> tuple[Kind, Built]:
@@ -215,4 +250,7 @@ def _as_flags(values: Mapping[str, Any]) -> list[str]:
 def _trainer_parser(kind: Any) -> Any:
     from transformers import HfArgumentParser
 
-    return HfArgumentParser(kind, add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    class TrainerParser(_Raising, HfArgumentParser):
+        """A parser of the options of a Trainer."""
+
+    return TrainerParser(kind, add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)

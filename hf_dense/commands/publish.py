@@ -6,8 +6,6 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from hf_dense.commands.output import publish_output
-
 SUMMARY: Final = "Put a model, data or a report on the Hub, with its card."
 
 
@@ -23,16 +21,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    """Publish what the arguments name, and say where."""
+    print(f"published as {put_on_hub(arguments)}")
+
+
+def put_on_hub(arguments: argparse.Namespace) -> str:
     """Publish what the arguments name.
+
+    Returns:
+        The address of the repository.
 
     Raises:
         InputError: what is there cannot be published, or evaluations are of another model.
     """
+    from hf_dense.hub.publish import publish, published_part
+
     results = []
     if arguments.results is not None:
         from hf_dense.evaluation.measured import measured_of
-        from hf_dense.hub.publish import published_part
 
         results = measured_of(published_part(arguments.directory)[0], arguments.results)
     private = True if arguments.private else None
-    publish_output(arguments.directory, arguments.repo, results=results, private=private, revision=arguments.revision)
+    return publish(arguments.directory, arguments.repo, results=results, private=private, revision=arguments.revision)

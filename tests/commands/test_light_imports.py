@@ -16,7 +16,7 @@ print(json.dumps(sorted(name for name in sys.modules if "." not in name)))
 """
 
 
-@pytest.mark.parametrize("verb", ["analyse", "evaluate", "glue", "merge", "report", "search"])
+@pytest.mark.parametrize("verb", ["analyse", "evaluate", "glue", "merge", "report", "search", "serve"])
 def test_nothing_heavy_is_imported(verb: str) -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT, verb], capture_output=True, text=True, check=True)
     assert not HEAVY & {*json.loads(done.stdout)}

@@ -7,7 +7,7 @@ import random
 import runpy
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +25,9 @@ from tiny_retriever import (
 from transformers import BertForSequenceClassification, T5Config, T5ForConditionalGeneration
 
 from hf_dense.commands.main import main
+from hf_dense.experiments.adaptation import run
+from hf_dense.experiments.adaptation.learning import Learning
+from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.storage.manifest import MANIFEST, Manifest
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +76,7 @@ def run_script(script: Path, words: list[str]) -> None:
 
 
 TRAINING = " ".join(FEW)
-SLOW = ("sweep", "export onnx", "finetune by stages", "merge by measuring")
+SLOW = ("adapt", "sweep", "export onnx", "finetune by stages", "merge by measuring")
 VERBS = {
     "passages": Verb("data passages {documents} --length 20", "documents"),
     "contexts": Verb("data contexts {corpus} --processes 1", "corpus"),
@@ -122,6 +125,7 @@ VERBS = {
     "sweep": Verb(
         "sweep --config {stages}/sweep.yaml --model {encoder} --collection {collection}", "encoder", folder=True
     ),
+    "adapt": Verb("adapt {collection} --base {retriever} --keep none --length 16", "retriever"),
     "python_docs": Verb("--packages filelock --length 20 --processes 1", "", script="dataset_scripts/python_docs.py"),
 }  # fmt: skip
 
@@ -165,6 +169,16 @@ def write_inputs(root: Path, seed: int) -> Path:
     for name, made in (("corpus", "passages"), ("lists", "negatives by BM25"), ("evaluation", "evaluate")):
         assert VERBS[made].run(root, root / name) == 0
     return root
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_plans() -> Iterator[None]:
+    """An adaptation takes two steps of each training, whatever its budget."""
+    plan = Plan(60, False, True, 2, {"retromae": 2}, 1.0, 0, {}, 0, 0)
+    learning = Learning(pairs=4, texts=4, finetuning_rate=1e-3, pretraining_rate=1e-3, length=16)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "_make_plan", lambda *_: (plan, learning))
+        yield
 
 
 @pytest.fixture(scope="module")
