@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from operations import BATCHES, finetuning_operations, pretraining_operations
 from transformers import TrainingArguments
 
@@ -43,7 +45,6 @@ MAX_LENGTH = {"pre-training": 64, "retriever": 128}  # tokens
 PRETRAINING: dict[str, Any] = {
     "max_steps": 260,
     "per_device_train_batch_size": 16,
-    "learning_rate": 1e-4,
     "warmup_steps": 0.1,
     "weight_decay": 0.01,
     "logging_steps": 20,
@@ -95,18 +96,21 @@ def main() -> None:
     parser.add_argument("--kept", required=True, help="DIRECTORY:SPLIT that no arm is tuned for")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=PRETRAINING["max_steps"], help="of pre-training")
+    parser.add_argument("--rate", type=float, default=2e-5, help="peak learning rate of the encoder in pre-training")
+    parser.add_argument("--decoder_rate", type=float, default=5e-4, help="of the decoders and the head")
     parser.add_argument("--out", type=Path, default=Path("build/ready_embedder"), help="where models are written")
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results/ready_embedder"))
     parser.add_argument("--side_by_side", type=int, help="arms run at once; one per core when absent")
+    parser.add_argument("--bf16", action="store_true", help="train and encode in bfloat16, on a processor that has it")
     parser.add_argument("--only", help=argparse.SUPPRESS)  # one arm with one seed, in a process of its own
     options = parser.parse_args()
-    out = Output(options.out / f"{options.collection.resolve().name}-{options.steps}")
+    out = Output(options.out / _name(options))
     if options.only:
         name, seed = options.only.rsplit(":", 1)
         run_arm(options, name, int(seed), out)
         return
-    with out.occupy("ready embedder", {}, claims=("costs.json", "logs"), again=True) as work:
-        write_text(out.path / "costs.json", json.dumps(measure_costs(options)))
+    with out.occupy("ready embedder", {}, claims=("costs-*.json", "logs"), again=True) as work:
+        write_text(out.path / f"costs-{options.steps}.json", json.dumps(measure_costs(options)))
         labels = [UNTOUCHED + ":0", *(f"{name}:{seed}" for seed in options.seeds for name in [*ARMS][1:])]
         command = [sys.executable, __file__, *sys.argv[1:], "--only"]
         run_side_by_side({label: [*command, label] for label in labels}, out.path / "logs", options.side_by_side)
@@ -121,31 +125,49 @@ def run_arm(options: argparse.Namespace, name: str, seed: int, out: Output) -> l
     Returns:
         A row for every query of both collections.
     """
-    arm, place = ARMS[name], out.at(f"{name.lower().replace(' ', '-').replace(',', '')}-{seed}")
+    arm = ARMS[name]
+    own = f"-{recipe(options)}" if arm.method else f"-{options.steps} steps" if arm.longer else ""
+    place = out.at(f"{name}-{seed}{own}".lower().translate(str.maketrans(" /", "--", ",[]")))
     start: str | Path = options.model
     if arm.method is not None:
         start = place.path / "pretrained"
         training = TrainingArguments(
-            output_dir=str(start), seed=seed, report_to="none", **{**PRETRAINING, "max_steps": options.steps}
+            output_dir=str(start),
+            bf16=options.bf16,
+            use_cpu=options.bf16,  # which transformers wants to be told
+            learning_rate=options.rate,
+            seed=seed,
+            report_to="none",
+            **{**PRETRAINING, "max_steps": options.steps},
         )
         given = {"method": arm.method, "bottleneck": arm.bottleneck, "backbone": options.model}
-        pretrain(
-            PretrainingOptions(corpus=str(options.collection), max_length=MAX_LENGTH["pre-training"], **given), training
-        )
+        given |= {"decoder_learning_rate": options.decoder_rate, "max_length": MAX_LENGTH["pre-training"]}
+        pretrain(PretrainingOptions(corpus=str(options.collection), **given), training)
     model = export_sentence_transformer(start, place.at("exported"), max_length=MAX_LENGTH["retriever"])
     if arm.tuned:
-        costs = json.loads((out.path / "costs.json").read_text(encoding="utf-8"))
+        costs = json.loads((out.path / f"costs-{options.steps}.json").read_text(encoding="utf-8"))
         steps = costs["equal steps"] if arm.longer else FINETUNING["max_steps"]
         target = str(place.path / "finetuned")
         arguments = BiencoderTrainingArguments(
-            output_dir=target, seed=seed, report_to="none", **{**FINETUNING, "max_steps": steps}
+            output_dir=target,
+            bf16=options.bf16,
+            use_cpu=options.bf16,
+            seed=seed,
+            report_to="none",
+            **{**FINETUNING, "max_steps": steps},
         )
         model = finetune(model, training_pairs(options.collection), arguments)
     kept, _, split = options.kept.rpartition(":")
     rows = []
     for what, collection, of in (("own", options.collection, "dev"), ("kept", Path(kept), split)):
-        found = evaluate_retriever(model, collection, of, name=name, out=place.at(f"{what}-{of}"))
-        shared = {"collection": options.collection.resolve().name, "steps": options.steps, "arm": name, "seed": seed}
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
+            found = evaluate_retriever(model, collection, of, name=name, out=place.at(f"{what}-{of}"))
+        shared = {
+            "collection": options.collection.resolve().name,
+            "pre-training": recipe(options),
+            "arm": name,
+            "seed": seed,
+        }
         values = found.per_query[METRIC].items()
         rows += [{**shared, "measured": what, "query": query, METRIC: round(value, 4)} for query, value in values]
     return rows
@@ -174,23 +196,25 @@ def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> No
     folder: Path = options.results
     folder.mkdir(parents=True, exist_ok=True)
     file, facts_file = folder / "queries.parquet", folder / "results.json"
-    known = ["collection", "steps", "arm", "seed", "measured", "query"]
+    known = ["collection", "pre-training", "arm", "seed", "measured", "query"]
     if file.is_file():
         table = pd.concat([pd.read_parquet(file), table]).drop_duplicates(known, keep="last")
     table = table.sort_values(known, ignore_index=True)
     table.to_parquet(file, index=False)
     facts = json.loads(facts_file.read_text(encoding="utf-8")) if facts_file.is_file() else {"runs": {}}
-    name = f"{options.collection.resolve().name}, {options.steps} steps"
-    costs = json.loads(
-        (options.out / f"{options.collection.resolve().name}-{options.steps}" / "costs.json").read_text(
-            encoding="utf-8"
-        )
-    )
+    name = f"{options.collection.resolve().name}, {recipe(options)}"
+    costs = json.loads((options.out / _name(options) / f"costs-{options.steps}.json").read_text(encoding="utf-8"))
     facts["runs"][name] = {
         "operations": costs,
         "kept": options.kept.rpartition("/")[2],
         "max_length": MAX_LENGTH,
-        "pretraining": {**PRETRAINING, "max_steps": options.steps},
+        "precision": "bfloat16" if options.bf16 else "float32",
+        "pretraining": {
+            **PRETRAINING,
+            "max_steps": options.steps,
+            "learning_rate": options.rate,
+            "decoder_learning_rate": options.decoder_rate,
+        },
         "finetuning": FINETUNING,
         "arms": {arm: asdict(what) for arm, what in ARMS.items()},
         **provenance(options.seeds[0], options.collection.resolve().name, content_hash(options.collection)),
@@ -199,7 +223,7 @@ def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> No
         ),
     }
     facts["figures"] = {
-        f"{of}, {steps} steps": summarise(part) for (of, steps), part in table.groupby(["collection", "steps"])
+        f"{of}, {how}": summarise(part) for (of, how), part in table.groupby(["collection", "pre-training"])
     }
     write_text(facts_file, json.dumps(facts, indent=1) + "\n")
     lines = [f"## {title}\n\n{format_arms(figures)}\n" for title, figures in facts["figures"].items()]
@@ -208,7 +232,7 @@ def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> No
         shown = [
             {"name": arm, **{part: found[part]["mean"] for part in ("own", "kept")}} for arm, found in figures.items()
         ]
-        plot_metrics(shown, folder / f"{title.split(',')[0]}-{title.split()[1]}.png")
+        plot_metrics(shown, folder / f"{re.sub(r'[^a-z0-9.-]+', '-', title)}.png")
     print((folder / "results.md").read_text(encoding="utf-8"))
 
 
@@ -242,6 +266,16 @@ def format_arms(figures: Mapping[str, Any]) -> str:
         seeds = " / ".join(f"{value:.4f}" for value in found["own"]["by seed"].values())
         cells.append([arm, f"{found['own']['mean']:.4f}", shown, seeds, f"{found['kept']['mean']:.4f}"])
     return markdown_table(["", "nDCG@10", "against fine-tuned", "by seed", "nDCG@10, kept"], cells, [1, 4])
+
+
+def _name(options: argparse.Namespace) -> str:
+    """Of the directory of what is trained."""
+    return f"{options.collection.resolve().name}{'-bf16' if options.bf16 else ''}"
+
+
+def recipe(options: argparse.Namespace) -> str:
+    """How long, and how fast, pre-training learns: steps, and the rates of the encoder and of what is added."""
+    return f"{options.steps} steps at {options.rate:g}/{options.decoder_rate:g}"
 
 
 def _split(label: str) -> tuple[str, int]:
