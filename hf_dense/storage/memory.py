@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import threading
 from collections.abc import Callable, Iterator
@@ -43,13 +45,14 @@ class MainMemory:
     def __init__(self) -> None:
         import psutil
 
-        gc.collect()  # what is cleared while the work runs would hide as much of what the work takes
+        _clear()
         self.free = available_memory()
         self._process = psutil.Process()
         self._start = self._used()
 
     def peak(self, run: Callable[[], object]) -> int:
         """See `Memory`; looked at every two milliseconds."""
+        _clear()
         highest, done = self._used(), threading.Event()
 
         def look() -> None:
@@ -69,6 +72,13 @@ class MainMemory:
     def _used(self) -> int:
         used: int = self._process.memory_info().rss
         return used
+
+
+def _clear() -> None:
+    """Give back what is not needed, which would hide as much of what work takes: garbage, and holes in the heap."""
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # the C library has no such call, or is not found
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class DeviceMemory:

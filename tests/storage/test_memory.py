@@ -42,6 +42,17 @@ def test_what_lay_around_before_does_not_hide_what_work_takes() -> None:
     assert 95e6 < measured.peak(work) < 250e6
 
 
+def test_holes_in_the_heap_do_not_hide_what_work_takes() -> None:
+    """Blocks that are freed below one that is kept stay with the process, for the next that fit in there."""
+    torch.ones(31_000_000, dtype=torch.uint8)  # once freed, smaller ones are parts of the heap
+    blocks = [torch.ones(10_000_000, dtype=torch.uint8) for _ in range(30)]
+    above = torch.ones(1_000_000, dtype=torch.uint8)
+    del blocks
+    measured = MainMemory()
+    assert 95e6 < measured.peak(lambda: torch.ones(100_000_000, dtype=torch.uint8)) < 250e6
+    assert len(above)
+
+
 def test_free_is_what_the_machine_has_or_a_container_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = psutil.virtual_memory().total
     assert 0 < available_memory() < machine
