@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="[NAME=]MODEL",
         help="cross-encoders or retrievers that order the first passages anew",
     )
-    parser.add_argument("--rerank_depth", type=int, default=100, help="how many, at most 100 (default: 100)")
+    parser.add_argument("--rerank_depth", type=int, default=100, help="how many, at most 1000 (default: 100)")
     parser.add_argument(
         "--dimensions",
         nargs="+",

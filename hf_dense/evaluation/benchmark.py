@@ -16,7 +16,7 @@ from hf_dense.evaluation.candidates import Candidates
 from hf_dense.evaluation.dimensions import cut_row, is_cut_of, plot_dimensions
 from hf_dense.evaluation.documents import Documents
 from hf_dense.evaluation.plots import plot_metrics
-from hf_dense.evaluation.reranking import FirstPassages
+from hf_dense.evaluation.reranking import RERANK_DEPTH, FirstPassages
 from hf_dense.evaluation.result import RANKINGS_FILE, RANKS_KEPT, RESULT_FILE, RetrievalResult
 from hf_dense.evaluation.retrieval import Passages
 from hf_dense.evaluation.runner import KIND, Protocol, run_protocol
@@ -53,7 +53,7 @@ def evaluate_tasks(
     *,
     protocol: str = "passages",
     rerankers: Mapping[str, str | Path] | None = None,
-    rerank_depth: int = RANKS_KEPT,
+    rerank_depth: int = RERANK_DEPTH,
     dimensions: Sequence[int] = (),
     batch_size: int = 64,
     baselines: Container[str] = (),
@@ -71,7 +71,7 @@ def evaluate_tasks(
             `answers` (Natural Questions); or the `candidates` of each query are ranked (MIND).
         rerankers: cross-encoders, or retrievers, by name, which order the first passages of every model anew; rows of
             their own, `model + name`.
-        rerank_depth: how many, at most the 100 that are kept; named in the row where it is less.
+        rerank_depth: how many, 100 by default, at most the 1,000 that are kept; another number is named in the row.
         dimensions: numbers of first dimensions that vectors are cut to, for rows `model (N dimensions)`.
         batch_size: texts, or pairs, encoded at once.
         baselines: names of models that nobody asked for: their first passages are not ordered anew, and where one fails
@@ -206,7 +206,7 @@ def _measure_task(
     """Fill the cells of all models, and of all that order their first passages anew."""
     for name, model in models.items():
         if table.measure(name, title, model, searched) and name not in table.baselines:
-            shown = f" ({depth})" if depth < RANKS_KEPT else ""
+            shown = f" ({depth})" if depth != RERANK_DEPTH else ""
             rows = {f"{name} + {other}{shown}": reranker for other, reranker in rerankers.items()}
             load = partial(_first_passages, table.output.at(name, title).path, searched, depth)
             if (first := table.attempt([*rows], title, load)) is not None:

@@ -18,6 +18,7 @@ from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.places import Source
 
 _CASES: Final = 5
+_DEPTH: Final = 100  # ranks that are told of
 _LONGEST: Final = 400  # characters of a text that are shown
 
 
@@ -56,7 +57,7 @@ def load_run(name: str, directory: Path, collection: Source) -> Run:
             f"{collection.name} is not the collection of the evaluation {name}, or it was changed since: that was "
             f"measured on {measured}; name that one, or evaluate again."
         )
-    found = load_rankings(directory).items()
+    found = load_rankings(directory, _DEPTH).items()
     return Run(name, result, {query: {name: at for at, name in enumerate(best, 1)} for query, best in found})
 
 
@@ -129,7 +130,7 @@ def _case(query: str, change: float, first: Run, run: Run, texts: Texts) -> Tabl
         default=None,
     )
     places = ", ".join(
-        f"{side.name} {f'rank {rank[best]}' if best is not None and best in rank else 'not among its first 100'}"
+        f"{side.name} {f'rank {rank[best]}' if best is not None and best in rank else f'not among its first {_DEPTH}'}"
         for side, rank in zip((first, run), ranks, strict=True)
     )
     rows = [("relevant" if best else "answer", texts.wanted(query, best) + (f" ({places})" if best else ""))]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import score_queries
-from hf_dense.evaluation.result import RANKINGS_FILE, RANKS_KEPT, RetrievalResult, load_rankings
+from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult, load_rankings
 from hf_dense.evaluation.retrieval import Passages
 from hf_dense.evaluation.runner import Found, Protocol, Rankings, run_protocol
 from hf_dense.search.candidates import candidate_texts, rank_candidates
@@ -21,14 +22,16 @@ from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 
+RERANK_DEPTH: Final = 100
+
 
 class FirstPassages(Protocol):
-    """The best passages of an earlier evaluation, ordered anew.
+    """The best passages of an earlier evaluation, ordered anew; those below them follow as they were.
 
     Args:
         first_stage: what `evaluate_retriever` wrote; its split is measured.
         searched: what it searched.
-        depth: passages of a query that are read, at most the 100 that an evaluation keeps.
+        depth: passages of a query that are ordered anew.
 
     Raises:
         InputError: no evaluation there, not one of passages, or of another collection.
@@ -37,7 +40,7 @@ class FirstPassages(Protocol):
     name = "re-ranking"
     models = (SentenceTransformer, CrossEncoder)
 
-    def __init__(self, first_stage: str | os.PathLike[str], searched: Passages, depth: int = RANKS_KEPT) -> None:
+    def __init__(self, first_stage: str | os.PathLike[str], searched: Passages, depth: int = RERANK_DEPTH) -> None:
         before, manifest = RetrievalResult.load(first_stage), Manifest.load(first_stage)
         collection, rankings = searched.sources["collection"], Path(first_stage) / RANKINGS_FILE
         if "mrr@10" not in before.per_query:
@@ -47,19 +50,25 @@ class FirstPassages(Protocol):
                 f"{first_stage} is an evaluation of something else: it was measured on another collection than "
                 f"{collection.name}."
             )
-        self.candidates = {query: list(found)[:depth] for query, found in load_rankings(first_stage).items()}
+        ranked = {query: [*found] for query, found in load_rankings(first_stage).items()}
+        self.candidates = {query: found[:depth] for query, found in ranked.items()}
+        self.rest = {query: found[depth:] for query, found in ranked.items()}
         self.texts = candidate_texts(searched.corpus, {name for found in self.candidates.values() for name in found})
         self.qrels = {query: searched.qrels[query] for query in before.per_query["mrr@10"]}
         sources = {**searched.sources, "first stage": Source(str(first_stage), fingerprint_path(rankings))}
         asked = {query: searched.queries[query] for query in self.qrels}
-        super().__init__(before.split, sources, asked, len(self.texts), depth=depth)
+        super().__init__(before.split, sources, asked, len(self.texts), depth=depth, below="follows")
 
     def rank(self, model: Any, folder: Path, batch_size: int) -> Found:
-        """The candidates of every query."""
-        return Found(rank_candidates(model, self.queries, self.candidates, self.texts, folder, batch_size))
+        """The candidates of every query by the model's scores; what follows has one less than the one before."""
+        found = rank_candidates(model, self.queries, self.candidates, self.texts, folder, batch_size)
+        for query, scores in found.items():
+            least = math.floor(min(scores.values(), default=0.0))
+            scores.update({passage: float(least - below) for below, passage in enumerate(self.rest[query], start=1)})
+        return Found(found)
 
     def score(self, rankings: Rankings) -> dict[str, dict[str, float]]:
-        """As of passages; `recall@100` is the first stage's where `depth` is 100."""
+        """As of passages; recall at `depth` and below is the first stage's."""
         return score_queries(self.qrels, rankings)
 
 
@@ -70,7 +79,7 @@ def evaluate_reranker(
     *,
     name: str,
     out: str | os.PathLike[str] | Output,
-    depth: int = RANKS_KEPT,
+    depth: int = RERANK_DEPTH,
     batch_size: int = 64,
 ) -> RetrievalResult:
     """Order the best passages of an earlier evaluation anew, and measure that.

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyarrow import parquet
+from pyarrow import compute, parquet
 
 from hf_dense.errors import InputError
 from hf_dense.storage.files import write_text
 
 RESULT_FILE: Final = "result.json"
 RANKINGS_FILE: Final = "rankings.parquet"
-RANKS_KEPT: Final = 100
+RANKS_KEPT: Final = 1000  # of a query: the deepest that a measure reads
+_RANKINGS: Final = {"query-id": pa.string(), "corpus-id": pa.string(), "rank": pa.int32(), "score": pa.float64()}
 
 
 @dataclass(frozen=True)
@@ -57,26 +58,28 @@ class RetrievalResult:
 
         Args:
             directory: is there.
-            rankings: query id -> passage id -> score. The first 100 of each query are kept, best first, in the columns
-                `query-id`, `corpus-id`, `rank` from 1, `score`; equal scores by id, descending.
+            rankings: query id -> passage id -> score. The first 1,000 of each query are kept, best first, in the
+                columns `query-id`, `corpus-id`, `rank` from 1, `score`; equal scores by id, descending.
         """
         write_text(directory / RESULT_FILE, json.dumps(asdict(self), indent=1))
         if rankings is None:
             return
-        rows = [
-            (query, passage, rank, score)
-            for query, ranking in rankings.items()
-            for rank, (score, passage) in enumerate(
-                sorted(((score, passage) for passage, score in ranking.items()), reverse=True)[:RANKS_KEPT], start=1
-            )
-        ]
-        names = {"query-id": pa.string(), "corpus-id": pa.string(), "rank": pa.int32(), "score": pa.float64()}
-        table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], pa.schema([*names.items()]))
-        parquet.write_table(table, directory / RANKINGS_FILE)
+        columns: dict[str, list[Any]] = {name: [] for name in _RANKINGS}
+        for query, ranking in rankings.items():
+            best = sorted(((score, passage) for passage, score in ranking.items()), reverse=True)[:RANKS_KEPT]
+            columns["query-id"] += [query] * len(best)
+            columns["corpus-id"] += [passage for _, passage in best]
+            columns["rank"] += range(1, len(best) + 1)
+            columns["score"] += [score for score, _ in best]
+        parquet.write_table(pa.table(columns, pa.schema([*_RANKINGS.items()])), directory / RANKINGS_FILE)
 
 
-def load_rankings(directory: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
-    """The first 100 passages of each query that an evaluation kept: query id -> passage id -> score, best first.
+def load_rankings(directory: str | os.PathLike[str], depth: int = RANKS_KEPT) -> dict[str, dict[str, float]]:
+    """The first passages of each query that an evaluation kept: query id -> passage id -> score, best first.
+
+    Args:
+        directory: what the evaluation wrote.
+        depth: passages of a query, at most the 1,000 that are kept.
 
     Raises:
         InputError: no rankings there.
@@ -85,6 +88,9 @@ def load_rankings(directory: str | os.PathLike[str]) -> dict[str, dict[str, floa
     if not path.is_file():
         raise InputError(f"There are no rankings {path}.")
     rankings: dict[str, dict[str, float]] = {}
-    for row in sorted(parquet.read_table(path).to_pylist(), key=lambda row: int(row["rank"])):
-        rankings.setdefault(row["query-id"], {})[row["corpus-id"]] = row["score"]
+    table = parquet.read_table(path, filters=compute.field("rank") <= depth)
+    for query, passage, score in zip(
+        *(table[name].to_pylist() for name in ("query-id", "corpus-id", "score")), strict=True
+    ):
+        rankings.setdefault(query, {})[passage] = score
     return rankings

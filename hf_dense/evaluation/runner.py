@@ -17,7 +17,7 @@ from hf_dense.data.collections import content_hash
 from hf_dense.errors import InputError
 from hf_dense.evaluation.costs import CostMeter
 from hf_dense.evaluation.measures import mean_metrics
-from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.result import RANKS_KEPT, RetrievalResult
 from hf_dense.hub.dimensions import cut_to
 from hf_dense.search.candidates import load_ranker
 from hf_dense.search.fingerprints import model_source
@@ -66,7 +66,7 @@ class Protocol(ABC):
         self, split: str, sources: Mapping[str, Source], queries: Mapping[str, str], passages: int, **settings: Any
     ) -> None:
         self.split, self.sources, self.queries, self.passages = split, sources, queries, passages
-        self.settings = {"protocol": self.name, "split": split, **settings}
+        self.settings = {"protocol": self.name, "split": split, "ranks": RANKS_KEPT, **settings}
 
     @abstractmethod
     def rank(self, model: Any, folder: Path, batch_size: int) -> Found:

@@ -186,12 +186,13 @@ def best(rankings: dict[str, dict[str, float]], depth: int) -> dict[str, dict[st
 
 
 def measure(qrels: Qrels, rankings: dict[str, dict[str, float]]) -> dict[str, float]:
-    evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10", "recip_rank", "recall.100"})
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10", "recip_rank", "recall.100,1000"})
     deep, shallow = evaluator.evaluate(rankings), evaluator.evaluate(best(rankings, 10))
     sums = {
         "ndcg@10": sum(scores["ndcg_cut_10"] for scores in deep.values()),
         "mrr@10": sum(scores["recip_rank"] for scores in shallow.values()),
         "recall@100": sum(scores["recall_100"] for scores in deep.values()),
+        "recall@1000": sum(scores["recall_1000"] for scores in deep.values()),
     }
     return {metric: value / len(qrels) for metric, value in sums.items()}
 
@@ -202,8 +203,10 @@ def test_figures_of_public_tasks_are_those_of_a_plain_computation(folder: Path, 
     split = "dev" if task == "MSMARCO" else "test"
     passages, queries, qrels = read(folder, task, split)
     searched, other = (score_all(folder / model, passages, queries) for model in ("mine", "other"))
-    candidates = best(searched, 100)
-    again = {query: {passage: other[query][passage] for passage in found} for query, found in candidates.items()}
+    again = {}
+    for query, found in best(searched, 100).items():  # and below them what was below them
+        lower = {passage: score - 1000 for passage, score in searched[query].items() if passage not in found}
+        again[query] = lower | {passage: other[query][passage] for passage in found}
     for name, rankings in zip(NAMES, (searched, again), strict=True):
         result = RetrievalResult.load(folder / "out" / name / task)
         expected = measure(qrels, rankings)

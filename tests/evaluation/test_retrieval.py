@@ -14,7 +14,7 @@ from tiny_retriever import write_retriever
 from hf_dense import InputError
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.evaluation.measures import METRICS, score_queries
-from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.result import RetrievalResult, load_rankings
 from hf_dense.evaluation.retrieval import build_task, evaluate_retriever
 from hf_dense.storage.manifest import MANIFEST
 
@@ -100,9 +100,20 @@ def test_rankings_and_mtebs_scores_are_kept(retriever: Path, dataset: Path, tmp_
     for row in parquet.read_table(tmp_path / "out" / "rankings.parquet").to_pylist():
         rankings.setdefault(row["query-id"], {})[row["corpus-id"]] = row["score"]
         assert row["rank"] == len(rankings[row["query-id"]])
-    assert {len(ranking) for ranking in rankings.values()} == {100}
+    assert {len(ranking) for ranking in rankings.values()} == {300}
     again = score_queries(load_qrels(dataset, "test"), rankings)
-    assert all(again[metric] == result.per_query[metric] for metric in (*METRICS, "recall@50"))
+    assert again == result.per_query
+
+
+def test_a_thousand_passages_of_a_query_are_kept_and_read_as_deep_as_wanted(tmp_path: Path) -> None:
+    scores = {f"p{at}": at % 500 / 7 for at in range(1100)}
+    RetrievalResult("deep", "test", {}, {}, 0.0).save(tmp_path, {"q": scores, "none": {}, "other": {"p1": -1.0}})
+    best = sorted(scores, key=lambda passage: (scores[passage], passage), reverse=True)
+    assert load_rankings(tmp_path) == {
+        "q": {passage: scores[passage] for passage in best[:1000]},
+        "other": {"p1": -1.0},
+    }
+    assert [*load_rankings(tmp_path, 7)["q"]] == best[:7]
 
 
 def test_only_queries_with_a_relevant_passage_count(dataset: Path) -> None:
