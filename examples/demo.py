@@ -3,7 +3,8 @@
     python examples/demo.py --out build/demo
 
 Builds a search collection from installed docstrings, pre-trains two small encoders on it, fine-tunes them and an
-untrained one in the same way, measures all of them and BM25 on unseen queries, and answers three questions.
+untrained one in the same way, measures all of them and BM25 on unseen queries, and the best together with BM25, which
+answers three questions.
 The encoders are trained side by side, one core each. A run that was interrupted goes on where it stopped.
 """
 
@@ -14,7 +15,6 @@ from pathlib import Path
 
 from transformers.utils.logging import disable_progress_bar
 
-from hf_dense.data.collections import load_corpus
 from hf_dense.data.python_docs.collection import build_python_docs
 from hf_dense.errors import run_main
 from hf_dense.experiments.comparison import (
@@ -28,8 +28,8 @@ from hf_dense.experiments.comparison import (
     shared_tokenizer,
 )
 from hf_dense.experiments.comparison_report import compare_to, format_table, write_report
+from hf_dense.experiments.fused import Fused, fuse_best, measure_on_dev, place_of
 from hf_dense.experiments.processes import run_side_by_side
-from hf_dense.search.index import SearchIndex, build_index
 from hf_dense.storage.output import Output
 
 PACKAGES = ["python", "numpy", "torch"]
@@ -65,47 +65,52 @@ def main() -> None:
         return
     claims = ("results.json", "losses.png", "metrics.png", "logs")
     with out.occupy("demo", {}, claims=claims, again=True) as work:
-        results = compare(settings, out)
-        comparisons = compare_to(results[1], results, "mrr@10")
+        results, fused = compare(settings, out)
+        baselines = {"no_pretraining": results[1], "bm25": results[0]}
+        comparisons = {name: compare_to(baseline, results, "mrr@10") for name, baseline in baselines.items()}
         paths = write_report(results, settings, comparisons, out.path)
         work.complete()
-    model = Path(max(results[1:], key=lambda result: result.retrieval.metrics["mrr@10"]).model or "")
-    say("Indexing the collection with the best model")
-    index = SearchIndex.load(build_index(model, load_corpus(settings.collection), model / "index"), model)
-    queries = len(results[0].retrieval.per_query["mrr@10"])
+    index, queries = fused.index, len(results[0].retrieval.per_query["mrr@10"])
     print(f"\n{queries} unseen queries over {len(index):,} passages\n\n{format_table(results)}\n")
-    for result in results[2:]:
-        found = comparisons[result.name]
+    for result, baseline in [(result, "no_pretraining") for result in results[2:-1]] + [(fused.both, "bm25")]:
+        found = comparisons[baseline][result.name]
         print(
-            f"{result.name} against no pre-training: MRR@10 {found.difference:+.4f} "
+            f"{result.name} against {baselines[baseline].name}: MRR@10 {found.difference:+.4f} "
             f"(95 % interval {found.low:+.4f} to {found.high:+.4f}, p = {found.p_value:.4f})"
         )
     for question in QUESTIONS:
         print(f"\n? {question}")
         for hit in index.search(question, 3):
             print(f"  {hit.score:.3f}  {hit.title}: {hit.text[:90]}")
+    model = fused.best.model
     print("\nWritten:", *paths, sep="\n  ")
     print(f"Model: {model}\nTry: .venv/bin/hf-dense search {model} {QUESTIONS[0]!r}")
     print(f"The demo took {(time.perf_counter() - started) / 60:.1f} minutes.")
 
 
-def compare(settings: Settings, out: Output) -> list[VariantResult]:
-    """Build the collection, then train and measure every variant, side by side."""
+def compare(settings: Settings, out: Output) -> tuple[list[VariantResult], Fused]:
+    """Build the collection, then train and measure every variant, side by side, and the best together with BM25."""
     say("Building a collection from the docstrings of", ", ".join(PACKAGES))
     build_python_docs(out.at("python_docs"), packages=PACKAGES, length=48, processes=2)
     say("BM25")
     results = [run_bm25(settings, out.at("bm25"))]
     shared_tokenizer(settings, out.at(f"tokenizer-{settings.vocabulary}"))
-    say("Each encoder: pre-training (but for one), fine-tuning, evaluation")
+    say("Each encoder: pre-training (but for one), fine-tuning, evaluation, index")
     command = [sys.executable, __file__, "--out", str(out.path), "--only"]
     run_side_by_side({name: [*command, name] for name in LONGEST_FIRST}, out.path / "logs")
-    return results + [run_one(settings, variant.name, out) for variant in VARIANTS]
+    results += [run_one(settings, variant.name, out) for variant in VARIANTS]
+    say("The best of them, as dev has it, together with BM25")
+    fused = fuse_best(settings, results[1:], out)
+    return [*results, fused.both], fused
 
 
 def run_one(settings: Settings, name: str, out: Output) -> VariantResult:
-    """One variant; what is complete is read back."""
+    """One variant, measured on dev too, by its index; what is complete is read back."""
     (variant,) = [variant for variant in VARIANTS if variant.name == name]
-    return run_variant(settings, variant, out.at(name.lower().replace(" ", "-")))
+    place = place_of(name, out)
+    result = run_variant(settings, variant, place)
+    measure_on_dev(settings, result, place)
+    return result
 
 
 def say(*words: str) -> None:

@@ -41,14 +41,17 @@ def compare_to(baseline: VariantResult, results: Sequence[VariantResult], metric
 
 
 def write_report(
-    results: Sequence[VariantResult], settings: Settings, comparisons: Mapping[str, Comparison], output_dir: Path
+    results: Sequence[VariantResult],
+    settings: Settings,
+    comparisons: Mapping[str, Mapping[str, Comparison]],
+    output_dir: Path,
 ) -> list[Path]:
     """Write `results.json`, `losses.png` and `metrics.png`.
 
     Args:
         results: one per retriever, in the order of the table.
         settings: what they shared.
-        comparisons: paired tests to record, by name.
+        comparisons: paired tests to record, by baseline and name.
 
     Returns:
         The paths written.
@@ -63,7 +66,7 @@ def write_report(
             }
             for r in results
         ],
-        "against_no_pretraining": {name: vars(comparison) for name, comparison in comparisons.items()},
+        **{f"against_{baseline}": {name: vars(c) for name, c in by.items()} for baseline, by in comparisons.items()},
         "settings": vars(settings),
         **provenance(settings.seed, settings.collection, content_hash(settings.collection)),
     }

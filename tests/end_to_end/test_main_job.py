@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sentence_transformers import SentenceTransformer
 
-from hf_dense.data.collections import load_corpus
 from hf_dense.data.python_docs.collection import build_python_docs
 from hf_dense.errors import InputError
 from hf_dense.experiments.comparison import Settings, Variant, VariantResult, run_bm25, run_variant
 from hf_dense.experiments.comparison_report import compare_to, format_table, write_report
-from hf_dense.search.index import SearchIndex, build_index
+from hf_dense.experiments.fused import fuse_best, measure_on_dev
+from hf_dense.search.index import SearchIndex
 
 pytestmark = pytest.mark.slow
 BASELINE = Variant("no pre-training")
@@ -51,10 +50,11 @@ def test_every_retriever_is_measured(work: Path, settings: Settings, results: li
     comparisons = compare_to(results[1], results, "mrr@10")
     assert set(comparisons) == {"BM25", "RetroMAE", "CoT-MAE"}
     assert len(format_table(results).splitlines()) == 6
-    for path in write_report(results, settings, comparisons, work / "report"):
+    for path in write_report(results, settings, {"no_pretraining": comparisons}, work / "report"):
         assert path.stat().st_size > 1000
     facts = json.loads((work / "report" / "results.json").read_text())
     assert {"commit", "seed", "hardware", "versions", "data", "results", "settings"} <= set(facts)
+    assert set(facts["against_no_pretraining"]) == set(comparisons)
 
 
 def test_a_pre_trained_start_logs_its_losses(results: list[VariantResult]) -> None:
@@ -73,9 +73,18 @@ def test_other_settings_are_refused(work: Path, settings: Settings, results: lis
         run_variant(replace(settings, seed=1), PRETRAINED[0], work / "RetroMAE")
 
 
-def test_the_model_answers_questions(work: Path, settings: Settings, results: list[VariantResult]) -> None:
-    model = results[1].model
-    assert model is not None
-    assert SentenceTransformer(model).get_embedding_dimension() == 64
-    index = SearchIndex.load(build_index(model, load_corpus(settings.collection), work / "index"), model)
-    assert len(index.search("sort an array along an axis", 3)) == 3
+def test_the_best_on_dev_answers_questions_together_with_bm25(
+    work: Path, settings: Settings, results: list[VariantResult]
+) -> None:
+    fused = fuse_best(settings, results[1:], work)
+    on_dev = {result.name: measure_on_dev(settings, result, work / "again" / result.name) for result in results[1:]}
+    assert on_dev[fused.best.name].metrics["ndcg@10"] == max(found.metrics["ndcg@10"] for found in on_dev.values())
+    assert fused.both.name == f"{fused.best.name} + BM25"
+    assert fused.both.retrieval.per_query.keys() == results[0].retrieval.per_query.keys()
+    words, both = results[0].retrieval.metrics, fused.both.retrieval.metrics
+    assert both["ndcg@10"] > fused.best.retrieval.metrics["ndcg@10"], "BM25 knows more than ten steps of training teach"
+    assert both["ndcg@10"] > 0.9 * words["ndcg@10"]
+    index = SearchIndex.load(Path(fused.best.model or "") / "index")
+    assert index.weight == fused.index.weight < 1, "a search that names no weight asks both"
+    assert index.search("sort an array along an axis", 3) == fused.index.search("sort an array along an axis", 3)
+    assert fuse_best(settings, results[1:], work).both == fused.both
