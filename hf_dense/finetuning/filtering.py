@@ -32,7 +32,7 @@ from hf_dense.finetuning.lists import Entry, PassageLists
 from hf_dense.finetuning.negatives import Judged, load_judged
 from hf_dense.finetuning.scoring import cross_encoder_teacher, score_entries
 from hf_dense.hub.loading import load_retriever
-from hf_dense.search.cross_encoder import _check_batch, load_reranker
+from hf_dense.search.cross_encoder import check_batch, load_reranker
 from hf_dense.search.fingerprints import cross_encoder_source, model_source
 from hf_dense.search.first_stage import BM25, Search, open_search
 from hf_dense.storage.files import write_text
@@ -105,7 +105,7 @@ def filter_collection(
     """
     output, started = Output.of(out), time.perf_counter()
     _check(splits, within, by, teacher)
-    _check_batch(batch_size)
+    check_batch(batch_size)
     verdicts = {split: _verdict(load_judged(collection, split)) for split in splits}
     retrievers = [model if model == BM25 else load_retriever(model) for model in by] if within else []
     cross_encoder = None if teacher is None else load_reranker(teacher)

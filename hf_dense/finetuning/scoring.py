@@ -27,7 +27,7 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import Entry, PassageLists, fingerprint_entries, load_lists
 from hf_dense.finetuning.negatives import DEPTH, KIND, Origin, write_lists_card
 from hf_dense.search.bm25 import LexicalIndex
-from hf_dense.search.cross_encoder import _check_batch, _scores, load_reranker
+from hf_dense.search.cross_encoder import check_batch, load_reranker, predict_scores
 from hf_dense.search.fingerprints import cross_encoder_source, model_source
 from hf_dense.search.first_stage import BM25
 from hf_dense.storage.files import replaced_file
@@ -73,7 +73,7 @@ def score_lists(
             `out`.
     """
     output = Output.of(out)
-    _check_batch(batch_size)
+    check_batch(batch_size)
     lists = load_lists(lists_dir, collection, passages=1, seed=0, split=split, depth=depth)
     wanted = [entry for entry in lists.entries if queries is None or entry.id in queries]
     if not wanted:
@@ -109,7 +109,7 @@ def cross_encoder_teacher(model: CrossEncoder, lists: PassageLists, batch_size: 
         needed = list(dict.fromkeys(name for names in named for name in names))
         texts = dict(zip(needed, lists.texts(needed), strict=True))
         read = [(entry.query, [texts[name] for name in names]) for entry, names in zip(entries, named, strict=True)]
-        return _scores(model, read, batch_size, done)
+        return predict_scores(model, read, batch_size, done)
 
     return score
 

@@ -93,7 +93,7 @@ def rerank(
     Raises:
         InputError: nothing to load, a query or passage has no text, or a score is no number.
     """
-    _check_batch(batch_size)
+    check_batch(batch_size)
     for query, passages in candidates.items():
         unknown = [name for name in passages if name not in texts]
         if query not in queries or unknown:
@@ -105,12 +105,12 @@ def rerank(
         for start in range(0, len(names), _PIECE):
             part = names[start : start + _PIECE]
             lists = [(queries[name], [texts[passage] for passage in candidates[name]]) for name in part]
-            for name, scores in zip(part, _scores(model, lists, batch_size, bar.update), strict=True):
+            for name, scores in zip(part, predict_scores(model, lists, batch_size, bar.update), strict=True):
                 found[name] = dict(zip(candidates[name], scores.tolist(), strict=True))
     return found
 
 
-def _scores(
+def predict_scores(
     model: CrossEncoder,
     lists: Sequence[tuple[str, Sequence[str]]],
     batch_size: int,
@@ -138,6 +138,6 @@ def _scores(
     return np.split(scores, np.cumsum([len(passages) for _, passages in lists])[:-1])
 
 
-def _check_batch(batch_size: int) -> None:
+def check_batch(batch_size: int) -> None:
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; at least one pair is read at once.")
