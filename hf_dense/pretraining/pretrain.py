@@ -35,6 +35,7 @@ from hf_dense.pretraining.keywords import Keywords, table_of
 from hf_dense.pretraining.longest import head_rows, longest_rows, most_rows
 from hf_dense.pretraining.options import PretrainingOptions
 from hf_dense.pretraining.probe import BEST, Pool, RetrievalProbe, check_best, load_best, load_pool
+from hf_dense.pretraining.soundness import STEP_FILE
 from hf_dense.pretraining.start import start_from
 from hf_dense.pretraining.stream import PassageStream
 from hf_dense.pretraining.trainer import PreTrainer, check_arguments
@@ -62,7 +63,7 @@ _BY_THE_WAY: Final = {"_name_or_path", "architectures", "auto_map", "dtype", "tr
 _CLAIMS: Final = (
     *("config.json", "model*.safetensors", "model.safetensors.index.json", "generation_config.json"),
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "chat_template*"),
-    *("modeling_*.py", "configuration_*.py", "bottleneck_*.py"),
+    *("modeling_*.py", "configuration_*.py", "bottleneck_*.py", STEP_FILE),
 )
 
 logger = logging.get_logger("transformers")

@@ -35,8 +35,12 @@ class LengthGroupedSampler(Sampler[int]):
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
-        rng = np.random.default_rng([self.seed, self.epoch])
-        yield from grouped(self.lengths, self.batch, rng).tolist()
+        yield from self.order(self.epoch)
+
+    def order(self, epoch: int) -> list[int]:
+        """The rows of an epoch as they are read."""
+        rows: list[int] = grouped(self.lengths, self.batch, np.random.default_rng([self.seed, epoch])).tolist()
+        return rows
 
 
 class SiblingSampler(LengthGroupedSampler):
@@ -62,13 +66,15 @@ class SiblingSampler(LengthGroupedSampler):
     def __len__(self) -> int:
         return 2 * len(self.starts) // self.batch * self.batch
 
-    def __iter__(self) -> Iterator[int]:
-        rng = np.random.default_rng([self.seed, self.epoch])
+    def order(self, epoch: int) -> list[int]:
+        """The rows of an epoch as they are read, pairs together."""
+        rng = np.random.default_rng([self.seed, epoch])
         first = rng.integers(self.counts)
         second = (first + rng.integers(1, self.counts)) % self.counts
         pairs = np.stack([self.rows[self.starts + first], self.rows[self.starts + second]], axis=1)
         order = grouped(self.lengths[pairs].sum(axis=1), self.batch // 2, rng)
-        yield from pairs[order].reshape(-1)[: len(self)].tolist()
+        rows: list[int] = pairs[order].reshape(-1)[: len(self)].tolist()
+        return rows
 
 
 def grouped(lengths: NDArray[np.int64], batch: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from copy import copy
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -20,6 +21,7 @@ from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.sampler import LengthGroupedSampler, SiblingSampler
+from hf_dense.pretraining.soundness import STEP_FILE, Soundness, check_weights, write_step
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
 from hf_dense.storage.batch_size import is_auto
 
@@ -84,6 +86,7 @@ class PreTrainer(Trainer):
         self._shares: defaultdict[str, float | Tensor] = defaultdict(float)
         self._evaluated: defaultdict[str, Tensor] = defaultdict(lambda: torch.zeros(2, device=args.device))
         self._logged_step = 0
+        self._soundness = Soundness(args.device)
         self.add_callback(_EpochCallback(self))
 
     def create_optimizer(self, *given: Any) -> Optimizer:
@@ -161,6 +164,30 @@ class PreTrainer(Trainer):
         total = torch.stack([torch.stack([count[name] for count in counted]).sum() for name in names]).to(device)
         share = self.accelerator.reduce(total, "mean").clamp(min=1 / self.args.world_size)
         return batches, dict(zip(names, share, strict=True))
+
+    def training_step(self, *given: Any, **named: Any) -> Tensor:
+        """One step; a loss that is no number ends the training: on a GPU, which is not waited for, at the next log."""
+        loss = super().training_step(*given, **named)
+        self._soundness.watch(loss, self.state.global_step + 1)
+        if loss.device.type == "cpu":
+            self._end_unless_sound()
+        return loss
+
+    def save_model(self, *given: Any, **named: Any) -> None:
+        """The Trainer's, of numbers only."""
+        self._end_unless_sound()
+        check_weights(self.model, self.state.global_step)
+        super().save_model(*given, **named)
+
+    def _end_unless_sound(self) -> None:
+        """Raise `InputError`, with what was read in a file, where a loss was no number."""
+        if step := self._soundness.first_step:
+            reason = f"The loss is no number at step {step}; lower learning_rate, and train anew."
+            if isinstance(self.train_dataset, Dataset) and self.sampler is not None:
+                path = Path(str(self.args.output_dir)) / STEP_FILE
+                write_step(path, step, self.train_dataset, self.sampler, cast(Any, self.processing_class))
+                reason += f" What that step read is in {path}."
+            raise InputError(reason)
 
     def compute_loss(
         self,
@@ -273,6 +300,7 @@ class PreTrainer(Trainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add every loss on its own, averaged over processes and the steps since the last log."""
+        self._end_unless_sound()
         if "loss" in logs:
             steps = max(self.state.global_step - self._logged_step, 1)
             for name in sorted(self._shares):

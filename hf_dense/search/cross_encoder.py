@@ -139,5 +139,6 @@ def predict_scores(
 
 
 def check_batch(batch_size: int) -> None:
+    """Raise `InputError` where no pair would be read at once."""
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; at least one pair is read at once.")
