@@ -14,6 +14,7 @@ from hf_dense.storage.files import write_text
 from hf_dense.storage.manifest import COMPLETE, Manifest
 
 HERE: Final = Path(__file__).parent
+_COLLECTION: Final = ("collection", "dataset")  # as results call it, and as older ones do
 
 
 def render_cards() -> dict[str, str]:
@@ -43,7 +44,8 @@ def _render(
     name: str, command: str, found: dict[str, Any], results: list[Measured], test: dict[str, float], remark: str
 ) -> str:
     """The card of a RetroMAE model from what a comparison wrote, and its test against no pre-training."""
-    settings = {key: value for key, value in found["settings"].items() if key not in ("dataset", "seed", "split")}
+    settings = {key: value for key, value in found["settings"].items() if key not in (*_COLLECTION, "seed", "split")}
+    [collection] = [found["settings"][key] for key in _COLLECTION if key in found["settings"]]
     seeds = {"seeds": found["seeds"]} if "seeds" in found else {"seed": found["seed"]}
     difference = (
         f"MRR@10 {test['difference']:+.4f} against the same encoder without pre-training (95 % interval "
@@ -53,7 +55,7 @@ def _render(
         "pre-training and fine-tuning",
         COMPLETE,
         {"method": "retromae", **settings, **seeds, "content of the collection": found["data"]["content_hash"]},
-        {"collection": found["settings"]["dataset"]},
+        {"collection": collection},
         command=command,
         seed=seeds.get("seed"),
         run={key: found[key] for key in ("commit", "hardware", "date")},
