@@ -24,11 +24,11 @@ from hf_dense.experiments.comparison import (
     Variant,
     VariantResult,
     run_bm25,
-    run_variant,
     shared_tokenizer,
+    train_variant,
 )
 from hf_dense.experiments.comparison_report import compare_to, format_table, write_report
-from hf_dense.experiments.fused import Fused, fuse_best, measure_on_dev, place_of
+from hf_dense.experiments.fused import Fused, fuse_best, measure_by_index, place_of
 from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.storage.output import Output
 
@@ -95,7 +95,7 @@ def compare(settings: Settings, out: Output) -> tuple[list[VariantResult], Fused
     say("BM25")
     results = [run_bm25(settings, out.at("bm25"))]
     shared_tokenizer(settings, out.at(f"tokenizer-{settings.vocabulary}"))
-    say("Each encoder: pre-training (but for one), fine-tuning, evaluation, index")
+    say("Each encoder: pre-training (but for one), fine-tuning, index, evaluation")
     command = [sys.executable, __file__, "--out", str(out.path), "--only"]
     run_side_by_side({name: [*command, name] for name in LONGEST_FIRST}, out.path / "logs")
     results += [run_one(settings, variant.name, out) for variant in VARIANTS]
@@ -105,12 +105,10 @@ def compare(settings: Settings, out: Output) -> tuple[list[VariantResult], Fused
 
 
 def run_one(settings: Settings, name: str, out: Output) -> VariantResult:
-    """One variant, measured on dev too, by its index; what is complete is read back."""
+    """One variant; what is complete is read back."""
     (variant,) = [variant for variant in VARIANTS if variant.name == name]
     place = place_of(name, out)
-    result = run_variant(settings, variant, place)
-    measure_on_dev(settings, result, place)
-    return result
+    return measure_by_index(settings, train_variant(settings, variant, place), place)
 
 
 def say(*words: str) -> None:

@@ -139,10 +139,33 @@ def run_bm25(settings: Settings, out: Path | Output) -> VariantResult:
     return VariantResult("BM25", None, retrieval, [], [], {"evaluation": retrieval.seconds})
 
 
+@dataclass(frozen=True)
+class Trained:
+    """A variant before it is measured; see `VariantResult`."""
+
+    name: str
+    model: str
+    pretraining_history: list[dict[str, Any]]
+    finetuning_history: list[dict[str, Any]]
+    seconds: dict[str, float]
+
+    def measured(self, retrieval: RetrievalResult) -> VariantResult:
+        """The same with what it gave."""
+        seconds = {**self.seconds, "evaluation": retrieval.seconds}
+        return VariantResult(retrieval=retrieval, **{**vars(self), "seconds": seconds})
+
+
 def run_variant(
     settings: Settings, variant: Variant, out: Path | Output, start: str | Path | None = None
 ) -> VariantResult:
-    """Initialise or pre-train, export, fine-tune and evaluate one variant.
+    """Train one variant, and evaluate it; see `train_variant`."""
+    output = Output.of(out)
+    trained = train_variant(settings, variant, output, start)
+    return trained.measured(_evaluate(trained.model, settings, variant.name, output))
+
+
+def train_variant(settings: Settings, variant: Variant, out: Path | Output, start: str | Path | None = None) -> Trained:
+    """Initialise or pre-train, export and fine-tune one variant.
 
     Args:
         settings: what the variants share.
@@ -152,7 +175,7 @@ def run_variant(
         start: encoder or checkpoint that is fine-tuned as it is; by default what `make_start` gives.
 
     Returns:
-        The result.
+        The model, and how it came about.
 
     Raises:
         InputError: a stage's directory is of other settings or data, or the data cannot be used.
@@ -173,14 +196,9 @@ def run_variant(
         output_dir=str(place), seed=settings.seed, overwrite=output.overwrite, **training
     )
     model = finetune(exported, pairs_of(settings), arguments)
-    retrieval = _evaluate(str(model), settings, variant.name, output)
-    seconds = {
-        "pretraining": _seconds(Path(start)) if pretrained else 0.0,
-        "finetuning": _seconds(place),
-        "evaluation": retrieval.seconds,
-    }
+    seconds = {"pretraining": _seconds(Path(start)) if pretrained else 0.0, "finetuning": _seconds(place)}
     history = _history(Path(start)) if pretrained else []
-    return VariantResult(variant.name, str(model), retrieval, history, _history(place), seconds)
+    return Trained(variant.name, str(model), history, _history(place), seconds)
 
 
 def make_start(settings: Settings, variant: Variant, out: Path | Output) -> str | Path:

@@ -75,5 +75,5 @@ def write_report(
     histories = {f"{r.name}: pre-training": r.pretraining_history for r in results if r.pretraining_history}
     histories |= {f"{r.name}: fine-tuning": r.finetuning_history for r in results if r.finetuning_history}
     plot_losses(histories, paths[1])
-    plot_metrics([{"name": r.name, **r.retrieval.metrics} for r in results], paths[2])
+    plot_metrics([{"name": r.name, **{name: r.retrieval.metrics[name] for name in METRICS}} for r in results], paths[2])
     return paths

@@ -10,10 +10,12 @@ import pytest
 
 from hf_dense.data.python_docs.collection import build_python_docs
 from hf_dense.errors import InputError
-from hf_dense.experiments.comparison import Settings, Variant, VariantResult, run_bm25, run_variant
+from hf_dense.evaluation.retrieval import evaluate_retriever
+from hf_dense.experiments.comparison import Settings, Variant, VariantResult, run_bm25, run_variant, train_variant
 from hf_dense.experiments.comparison_report import compare_to, format_table, write_report
-from hf_dense.experiments.fused import fuse_best, measure_on_dev
+from hf_dense.experiments.fused import fuse_best, measure_by_index, place_of
 from hf_dense.search.index import SearchIndex
+from hf_dense.storage.output import Output
 
 pytestmark = pytest.mark.slow
 BASELINE = Variant("no pre-training")
@@ -76,9 +78,26 @@ def test_other_settings_are_refused(work: Path, settings: Settings, results: lis
 def test_the_best_on_dev_answers_questions_together_with_bm25(
     work: Path, settings: Settings, results: list[VariantResult]
 ) -> None:
-    fused = fuse_best(settings, results[1:], work)
-    on_dev = {result.name: measure_on_dev(settings, result, work / "again" / result.name) for result in results[1:]}
+    output = Output(work)
+    asked = [
+        measure_by_index(
+            settings, train_variant(settings, variant, work / variant.name), place_of(variant.name, output)
+        )
+        for variant in [BASELINE, *PRETRAINED]
+    ]
+    for result, evaluated in zip(asked, results[1:], strict=True):
+        assert result.model == evaluated.model
+        for metric, values in result.retrieval.per_query.items():
+            assert values == pytest.approx(evaluated.retrieval.per_query[metric], abs=1e-6), "as MTEB finds it"
+    fused = fuse_best(settings, asked, work)
+    on_dev = {
+        result.name: evaluate_retriever(
+            result.model or "", settings.collection, "dev", name="", out=work / result.name / "d"
+        )
+        for result in asked
+    }
     assert on_dev[fused.best.name].metrics["ndcg@10"] == max(found.metrics["ndcg@10"] for found in on_dev.values())
+    write_report([results[0], *asked, fused.both], settings, {}, work / "report of both")
     assert fused.both.name == f"{fused.best.name} + BM25"
     words, both = (result.retrieval.per_query["mrr@10"] for result in (results[0], fused.both))
     assert both.keys() == words.keys()
@@ -88,4 +107,4 @@ def test_the_best_on_dev_answers_questions_together_with_bm25(
     index = SearchIndex.load(Path(fused.best.model or "") / "index")
     assert index.weight == fused.index.weight < 1, "a search that names no weight asks both"
     assert index.search("sort an array along an axis", 3) == fused.index.search("sort an array along an axis", 3)
-    assert fuse_best(settings, results[1:], work).both == fused.both
+    assert fuse_best(settings, asked, work).both == fused.both

@@ -14,7 +14,7 @@ TUNED_ARMS: Final = 3  # fine-tuned, pre-trained before, distilled after
 _SAFE: Final = 0.85  # of the budget that is planned with
 _STAGE: Final = 2.0  # seconds that each stage needs to begin and to end
 _STAGES: Final = 12
-_MEASURING: Final = 0.4  # of the time, at most, for encoding, and half as much for what is kept
+_MEASURING: Final = (0.4, 0.2, 0.1)  # of the time, at most, for encoding, and half as much for what is kept
 _FINETUNING: Final = 0.45  # of what is left, at most, for the fine-tunings
 _EPOCHS: Final = 3  # of fine-tuning, at most
 _STEPS: Final = (10, 1000)  # of fine-tuning
@@ -84,27 +84,36 @@ class Plan:
 def make_plan(task: Task, rates: Rates, learning: Learning) -> Plan:
     """Share the budget: measuring first, then fine-tuning, and pre-training has the rest.
 
+    Less is measured where fine-tuning would have no time otherwise.
+
     Raises:
         InputError: the budget is too short for anything.
     """
+    for measuring in _MEASURING:
+        plan = _share(task, rates, learning, measuring)
+        if plan.finetuning >= _STEPS[0]:
+            return plan
+    measuring = task.models * min(task.passages, _LEAST_POOL) * rates.passage
+    training = TUNED_ARMS * _STEPS[0] * rates.finetuning / _FINETUNING
+    least = (task.spent + _STAGE * _STAGES + 2 * measuring + training) / _SAFE
+    raise InputError(
+        f"The budget of {task.budget / 60:g} minutes is too short for this model on this machine; give about "
+        f"{max(least, 1.5 * task.budget) / 60:.0f} minutes or more (--budget)."
+    )
+
+
+def _share(task: Task, rates: Rates, learning: Learning, measuring: float) -> Plan:
+    """The plan with so much of the time for measuring, at most."""
     time = _SAFE * task.budget - task.spent - _STAGE * _STAGES
-    kept = task.kept > 0 and task.models * task.kept * rates.kept <= _MEASURING / 2 * time
+    kept = task.kept > 0 and task.models * task.kept * rates.kept <= measuring / 2 * time
     keeping = task.models * task.kept * rates.kept if kept else 0.0
-    pool = min(task.passages, max(_LEAST_POOL, int(_MEASURING * time / (task.models * rates.passage))))
+    pool = min(task.passages, max(_LEAST_POOL, int(measuring * time / (task.models * rates.passage))))
     encoding = task.models * pool * rates.passage
     whole = task.passages * rates.passage if pool < task.passages or task.changed else 0.0
-    index = whole <= _MEASURING / 2 * time
+    index = whole <= measuring / 2 * time
     left = time - keeping - encoding - (whole if index else 0.0)
     wanted = min(max(_STEPS[0], _EPOCHS * task.pairs // learning.pairs), _STEPS[1])
-    finetuning = min(wanted, int(_FINETUNING * left / (TUNED_ARMS * rates.finetuning)))
-    if finetuning < _STEPS[0]:
-        measuring = task.models * min(task.passages, _LEAST_POOL) * rates.passage
-        training = TUNED_ARMS * _STEPS[0] * rates.finetuning / _FINETUNING
-        least = (task.spent + _STAGE * _STAGES + 2 * measuring + training) / _SAFE
-        raise InputError(
-            f"The budget of {task.budget / 60:g} minutes is too short for this model on this machine; give about "
-            f"{max(least, 1.5 * task.budget) / 60:.0f} minutes or more (--budget)."
-        )
+    finetuning = min(wanted, max(0, int(_FINETUNING * left / (TUNED_ARMS * rates.finetuning))))
     tuning = TUNED_ARMS * finetuning * rates.finetuning
     share = (left - tuning) / len(rates.pretraining)
     steps = {method: max(1, int(share / seconds)) for method, seconds in rates.pretraining.items()}

@@ -36,6 +36,18 @@ def test_a_large_corpus_is_measured_on_a_part_and_indexed_where_that_fits() -> N
     assert make_plan(replace(TASK, passages=10_000, budget=3600), RATES, LEARNING).index
 
 
+def test_less_is_measured_where_fine_tuning_would_have_no_time() -> None:
+    """Rates of two cores at 2.5 GHz, a base of six layers x 384, 2,070 passages and ten minutes."""
+    slow = Rates(passage=0.0205, kept=0.0096, finetuning=3.34, pretraining={"retromae": 2.0}, memory=10**9)
+    task = replace(TASK, spent=60, passages=2070, models=5)
+    plan = make_plan(task, slow, LEARNING)
+    assert plan.finetuning >= 10
+    assert 500 <= plan.pool < 2070
+    assert not plan.kept
+    assert task.spent + sum(plan.seconds.values()) <= task.budget
+    assert plan.pool < make_plan(replace(task, budget=900), slow, LEARNING).pool
+
+
 def test_probes_take_a_twentieth_of_pretraining_at_most_or_there_are_none() -> None:
     counts = {}
     for budget in (600, 7200, 10 * 3600):
