@@ -81,7 +81,9 @@ def test_scripts_that_read_the_hub(script: str, dataset: str, hub_client: Callab
     rows = [{key: str(at), "title": f"T{at}", "text": f"text number {at} of the set"} for at in range(3)]
     (tmp_path / "books").mkdir()
     (tmp_path / "books" / "novel.txt").write_text("It was the best of times.")
-    more = [str(tmp_path / "books")] if script == "wikipedia_books" else []
+    tiny_tokenizer().save_pretrained(tmp_path / "tokenizer")
+    books = [str(tmp_path / "books"), "--tokenizer", str(tmp_path / "tokenizer")]
+    more = books if script == "wikipedia_books" else []
     found = hub_client(HUB, dataset, json.dumps(rows), str(SCRIPTS / f"{script}.py"), *more, "--out", "out")
     suffix = "#0" if script == "wikipedia_books" else ""
     expected = [[f"{row[key]}{suffix}", row["title"], row["text"]] for row in rows]
