@@ -41,7 +41,7 @@ QUESTIONS = [
 VARIANTS = [
     Variant("no pre-training"),
     Variant("RetroMAE", method="retromae"),
-    # Pairs: 16 texts. Fewer steps than RetroMAE's, which are dearer, so that neither core waits for the other.
+    # A step reads 8 pairs and is dearer than RetroMAE's, so there are fewer: neither core waits for the other.
     Variant("CoT-MAE", method="cotmae", pretraining={"per_device_train_batch_size": 8, "max_steps": 2500}),
 ]
 LONGEST_FIRST = ("RetroMAE", "CoT-MAE", "no pre-training")
