@@ -14,6 +14,12 @@ class InputError(ValueError):
         return [f"{type(self).__name__}: {self}"]
 
 
+def first_line(error: Exception) -> str:
+    """The first sentence or line of what another library says, with a stop at its end."""
+    said = str(error).strip() or type(error).__name__
+    return said.splitlines()[0].rstrip(".") + "."
+
+
 def run_main(main: Callable[[], None]) -> None:
     """Run a command's `main`; an `InputError` becomes one line on standard error and exit code 2."""
     try:

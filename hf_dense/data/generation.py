@@ -284,10 +284,11 @@ def load_language_model(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizer
         InputError: there is none of that name, or it is no language model.
     """
     try:
-        config = AutoConfig.from_pretrained(name)
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        tokenizer = AutoTokenizer.from_pretrained(name, padding_side="right" if config.is_encoder_decoder else "left")
-        model = kind.from_pretrained(name)
+        side = "right" if config.is_encoder_decoder else "left"
+        tokenizer = AutoTokenizer.from_pretrained(name, padding_side=side, trust_remote_code=False)
+        model = kind.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise InputError(f"No language model and tokenizer can be loaded from {name!r}.") from error
     if tokenizer.pad_token_id is None:

@@ -47,7 +47,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer  # takes seconds, and is needed here only
 
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise InputError(f"No tokenizer can be loaded from {name!r}; give a directory or a Hub id of one.") from error
     return tokenizer

@@ -239,7 +239,9 @@ def _run_task(
     }
     set_seed(training.seed)  # of the head's weights
     with quiet_loading():
-        model = AutoModelForSequenceClassification.from_pretrained(start, num_labels=spec.classes)
+        model = AutoModelForSequenceClassification.from_pretrained(
+            start, num_labels=spec.classes, trust_remote_code=False
+        )
     trainer = Trainer(
         model,
         training,

@@ -21,7 +21,7 @@ from transformers import (
 )
 from transformers import logging as transformers_logging
 
-from hf_dense.errors import InputError
+from hf_dense.errors import InputError, first_line
 from hf_dense.methods import METHODS
 
 
@@ -36,7 +36,7 @@ def load_encoder(checkpoint: str | Path) -> PreTrainedModel:
         with quiet_loading():
             model = AutoModel.from_pretrained(str(checkpoint), trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise InputError(f"Cannot load an encoder from {checkpoint}: {_first_line(error)}") from error
+        raise InputError(f"Cannot load an encoder from {checkpoint}: {first_line(error)}") from error
     encoder: PreTrainedModel = getattr(model, "backbone", model)
     if not type(encoder).__module__.startswith("transformers."):
         raise InputError(
@@ -58,7 +58,7 @@ def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(checkpoint), trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise InputError(f"Cannot load a tokenizer from {checkpoint}: {_first_line(error)}") from error
+        raise InputError(f"Cannot load a tokenizer from {checkpoint}: {first_line(error)}") from error
     _check_vocabulary(tokenizer, checkpoint)
     return tokenizer
 
@@ -102,7 +102,7 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
         with quiet_loading():
             retriever = SentenceTransformer(model, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise InputError(f"Cannot load a retriever from {model}: {_first_line(error)}") from error
+        raise InputError(f"Cannot load a retriever from {model}: {first_line(error)}") from error
     _check_vocabulary(retriever.tokenizer, model)
     return retriever
 
@@ -116,7 +116,7 @@ def is_retriever(model: str | Path) -> bool:
     try:
         return is_sentence_transformer_model(str(model))
     except OSError as error:
-        raise InputError(f"Cannot load a model from {model}: {_first_line(error)}") from error
+        raise InputError(f"Cannot load a model from {model}: {first_line(error)}") from error
 
 
 def is_checkpoint(model: str | Path) -> bool:
@@ -182,7 +182,3 @@ def _check_directory(given: str | Path, marker: str = "config.json", remedy: str
             raise InputError(f"{given} is not a model directory: it has no {marker}{remedy}.")
     elif path.exists() or not could_be_hub_id:
         raise InputError(f"There is no model directory {given}.")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".") + "."

@@ -140,8 +140,10 @@ class BottleneckForPreTraining(PreTrainedModel):
         Raises:
             ValueError: the backbone's family is not supported, or its vocabulary disagrees with its configuration.
         """
-        family = family_of(AutoConfig.from_pretrained(name_or_path))
-        source, report = AutoModelForMaskedLM.from_pretrained(name_or_path, output_loading_info=True)
+        family = family_of(AutoConfig.from_pretrained(name_or_path, trust_remote_code=False))
+        source, report = AutoModelForMaskedLM.from_pretrained(
+            name_or_path, output_loading_info=True, trust_remote_code=False
+        )
         model = cls(cls.config_class(backbone_config=source.config, **config))
         if not same_vocabulary(source.config, source):
             raise ValueError(f"The word matrix of {name_or_path} disagrees with vocab_size={source.config.vocab_size}.")

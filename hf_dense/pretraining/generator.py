@@ -7,7 +7,7 @@ from typing import Any
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.models.auto import CONFIG_MAPPING
 
-from hf_dense.errors import InputError
+from hf_dense.errors import InputError, first_line
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
 
@@ -44,13 +44,13 @@ def add_generator(model: BottleneckForPreTraining, generator: str | dict[str, An
     except OSError as error:
         raise InputError(f"No generator can be loaded from {generator!r}.") from error
     except ValueError as error:
-        raise InputError(str(error)) from error
+        raise InputError(first_line(error)) from error
 
 
 def _load(generator: str | dict[str, Any], vocab_size: int) -> PreTrainedModel:
     model: PreTrainedModel
     if isinstance(generator, str):
-        model = AutoModelForMaskedLM.from_pretrained(generator)
+        model = AutoModelForMaskedLM.from_pretrained(generator, trust_remote_code=False)
         return model
     values = {"model_type": "electra", "vocab_size": vocab_size, **generator}
     kind = values.pop("model_type")

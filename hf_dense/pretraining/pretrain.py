@@ -20,7 +20,7 @@ from hf_dense.data.collections import content_hash
 from hf_dense.data.corpus import corpus_files, load_passages, stream_passages
 from hf_dense.data.passages import load_tokenizer
 from hf_dense.data.tokenizers import train_tokenizer
-from hf_dense.errors import InputError
+from hf_dense.errors import InputError, first_line
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.lineage import lineage_of
 from hf_dense.hub.publish import Publication
@@ -195,7 +195,8 @@ def _sources(options: PretrainingOptions, corpus: Dataset | IterableDataset, sta
         "tokenizer": Source(named, fingerprint_tokenizer(start.tokenizer)),
     }
     if options.backbone is not None:
-        same = AutoConfig.from_pretrained(options.backbone).model_type == start.model.config.model_type
+        known = AutoConfig.from_pretrained(options.backbone, trust_remote_code=False)
+        same = known.model_type == start.model.config.model_type
         taken = start.model if same else start.model.encoder  # else decoders are drawn, by the seed
         found["backbone"] = Source(options.backbone, fingerprint_weights(taken))
     if start.keywords is not None and options.keywords is not None:
@@ -348,7 +349,7 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
     except OSError as error:
         raise InputError(f"No encoder can be loaded from {options.backbone!r}.") from error
     except (TypeError, ValueError) as error:
-        raise InputError(str(error)) from error
+        raise InputError(first_line(error)) from error
     _check_sizes(model.config, options, tokenizer)
     return model
 

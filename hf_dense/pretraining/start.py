@@ -37,11 +37,11 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
         ValueError: the encoder's family is not supported.
         OSError: there is no such checkpoint.
     """
-    found = AutoConfig.from_pretrained(name_or_path)
+    found = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
     if found.model_type == method.config.model_type:
         return _continue(method, name_or_path, found, changes)
     if found.model_type in METHODS:
-        other = AutoModelForPreTraining.from_pretrained(name_or_path)
+        other = AutoModelForPreTraining.from_pretrained(name_or_path, trust_remote_code=False)
         changes = {"bottleneck": found.bottleneck, "retriever": found.retriever, **changes}
         model = method.pretraining(method.config(backbone_config=found.backbone_config, **changes))
         model.encoder.load_state_dict(other.encoder.state_dict())
