@@ -49,7 +49,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG file, which Markdown leaves out."""
+    """A PNG file, in whose place Markdown names it."""
 
     png: bytes
     description: str
@@ -95,14 +95,16 @@ def _row_as_html(cells: Sequence[str], tag: str) -> str:
 
 
 def as_markdown(title: str, blocks: Sequence[Block]) -> str:
-    """The same without pictures."""
-    written = [_block_as_markdown(block) for block in blocks if not isinstance(block, Picture)]
+    """The same, with the names of pictures."""
+    written = [_block_as_markdown(block) for block in blocks]
     return "\n\n".join([f"# {_escaped(title)}", *written]) + "\n"
 
 
-def _block_as_markdown(block: str | Heading | Code | Table) -> str:
+def _block_as_markdown(block: Block) -> str:
     if isinstance(block, Heading):
         return f"{'#' * block.level} {_escaped(block.text)}"
+    if isinstance(block, Picture):
+        return f"*{_escaped(block.description)}: a picture, on the HTML page.*"
     if isinstance(block, Code):
         return "\n".join(f"    {line}" for line in block.text.splitlines())
     if isinstance(block, Table):

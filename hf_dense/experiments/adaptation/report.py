@@ -225,7 +225,7 @@ def _training(arms: Sequence[Arm], place: Path) -> list[Block]:
         for what, folder in (("pre-training", arm.pretraining), ("training", arm.training)):
             if folder is not None and loss_series(history := load_history(folder)):
                 histories[f"{arm.name}: {what}"] = history
-    blocks: list[Block] = [Heading("Training"), "Losses by step; the pictures are in report.html."] if histories else []
+    blocks: list[Block] = [Heading("Training")] if histories else []
     if probes := {arm.name: points for arm in arms if arm.pretraining and (points := _probes(arm.pretraining))}:
         blocks.append(
             f"{title(METRIC)} of a part of dev while pre-training went on, by the bottleneck before any fine-tuning."
