@@ -88,7 +88,7 @@ def prepare(
         corpus = str(build_queries(corpus, out.at("made"), MADE_FROM, split=_SHARES, seed=seed))
         made = tuple(split for split in SPLITS if split in judged_splits(corpus) and split not in labels)
         labels = {split: _labels(corpus, split) for split in made} | labels
-    return replace(_write(corpus, _three(labels, seed), made, out.at("collection")), passages=Path(passages))
+    return replace(_write(corpus, _three(labels, corpus, seed), made, out.at("collection")), passages=Path(passages))
 
 
 def _labels(collection: str | os.PathLike[str], split: str) -> Labels:
@@ -108,19 +108,20 @@ def _joined(parts: Iterable[Labels]) -> Labels:
     return joined
 
 
-def _three(labels: dict[str, Labels], seed: int) -> dict[str, Labels]:
+def _three(labels: dict[str, Labels], corpus: str, seed: int) -> dict[str, Labels]:
     """Train, dev and test of what there is: what lacks is taken from its neighbour."""
     if TRAIN not in labels:
         raise InputError("No query can be made to train on; the documents have neither headings nor rare words.")
     found = dict(labels)
+    documents = {} if {TEST, DEV} <= found.keys() else _documents(corpus)
     if TEST not in found:
         others = [name for name in found if name != TRAIN]
         if others:
             found[TEST] = _joined(found.pop(name) for name in others)
         else:
-            found[TRAIN], found[TEST] = _divided(found[TRAIN], seed)
+            found[TRAIN], found[TEST] = _divided(found[TRAIN], documents, seed)
     if DEV not in found:
-        found[TRAIN], found[DEV] = _divided(found[TRAIN], seed)
+        found[TRAIN], found[DEV] = _divided(found[TRAIN], documents, seed)
     for split, least in _LEAST.items():
         if (number := len(found[split].queries)) < least:
             raise InputError(
@@ -130,14 +131,51 @@ def _three(labels: dict[str, Labels], seed: int) -> dict[str, Labels]:
     return {split: found[split] for split in SPLITS}
 
 
-def _divided(labels: Labels, seed: int) -> tuple[Labels, Labels]:
-    """Most of the queries, and a tenth of them, at most 500; the same passage may answer queries of both."""
+def _divided(labels: Labels, documents: Mapping[str, str], seed: int) -> tuple[Labels, Labels]:
+    """Most of the queries, and a tenth of them, at most 500, that ask for other documents.
+
+    Where too many queries hang together by their documents, for such a tenth, it is drawn of single queries.
+    """
     queries = sorted(labels.queries)
     number = min(len(queries) // 10, _CHOOSING)
     if number < 2:
         raise InputError(f"{len(queries)} labelled queries are too few to train on some and choose by others.")
-    chosen = set(random.Random(seed).sample(queries, number))
+    rng, chosen = random.Random(seed), set[str]()
+    groups = _groups(labels, documents)
+    for group in rng.sample(groups, len(groups)):
+        if len(chosen) + len(group) <= number:
+            chosen |= group
+    if len(chosen) < number / 2:
+        chosen = set(rng.sample(queries, number))
     return (_only(labels, set(queries) - chosen), _only(labels, chosen))
+
+
+def _groups(labels: Labels, documents: Mapping[str, str]) -> list[set[str]]:
+    """The queries, those together that ask for the same document, directly or by way of others."""
+    above: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def root(node: tuple[str, str]) -> tuple[str, str]:
+        while above.setdefault(node, node) != node:
+            above[node] = node = above[above[node]]
+        return node
+
+    for query, grades in labels.grades.items():
+        for passage in (name for name, grade in grades.items() if grade > 0):
+            above[root(("document", documents.get(passage, passage)))] = root(("query", query))
+    groups: dict[tuple[str, str], set[str]] = {}
+    for query in sorted(labels.queries):
+        groups.setdefault(root(("query", query)), set()).add(query)
+    return list(groups.values())
+
+
+def _documents(corpus: str) -> dict[str, str]:
+    """Passage id -> document, where the corpus has them, in a column or in ids such as 7#2 (document and place)."""
+    rows = load_corpus(corpus)
+    ids = rows["id"][:]
+    if "document" in rows.column_names:
+        return dict(zip(ids, map(str, rows["document"][:]), strict=True))
+    parts = ((name, *name.rpartition("#")[::2]) for name in ids)
+    return {name: document for name, document, place in parts if document and place.isdigit()}
 
 
 def _only(labels: Labels, wanted: set[str]) -> Labels:

@@ -9,6 +9,7 @@ import pytest
 from tiny_retriever import random_words, write_dataset
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
+from hf_dense.data.labels import Labels
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation import material
 from hf_dense.experiments.adaptation.material import prepare
@@ -72,6 +73,42 @@ def test_what_a_collection_lacks_comes_from_train(tmp_path: Path, monkeypatch: p
     assert len(judged["dev"]) == 4
     assert not judged["train"].keys() & judged["dev"].keys()
     assert found.made == ()
+
+
+def judged(*asked: tuple[str, ...]) -> Labels:
+    names = [f"q{at}" for at in range(len(asked))]
+    grades = {name: dict.fromkeys(passages, 1) | {"p": 0} for name, passages in zip(names, asked, strict=True)}
+    return Labels(dict.fromkeys(names, "asked"), grades)
+
+
+def test_queries_that_are_chosen_by_ask_for_other_documents_than_those_trained_on() -> None:
+    pairs = judged(*((f"{at // 2}#{at % 2}", f"{at // 2}#2") for at in range(200)))  # of each document two
+    documents = {passage: passage.split("#")[0] for grades in pairs.grades.values() for passage in grades}
+    for seed in range(5):
+        train, dev = material._divided(pairs, documents, seed)
+        assert len(dev.queries) == 20
+        assert train.queries | dev.queries == pairs.queries
+        asked = [
+            {documents[name] for grades in part.grades.values() for name in grades if name != "p"}
+            for part in (train, dev)
+        ]
+        assert not asked[0] & asked[1]
+    assert material._divided(pairs, documents, 0) == material._divided(pairs, documents, 0)
+
+
+def test_queries_that_all_hang_together_are_drawn_one_by_one() -> None:
+    chain = judged(*((f"p{at}", f"p{at + 1}") for at in range(100)))
+    train, dev = material._divided(chain, {}, 0)
+    assert (len(train.queries), len(dev.queries)) == (90, 10)
+
+
+@pytest.mark.parametrize("named", ["in a column", "in ids"])
+def test_documents_are_found(tmp_path: Path, named: str) -> None:
+    rows = [{"id": f"d{at // 2}#{at % 2}", "title": "", "text": f"text {at}"} for at in range(4)]
+    if named == "in a column":
+        rows = [row | {"id": f"p{at}", "document": row["id"][:2]} for at, row in enumerate(rows)]
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [*material._documents(str(tmp_path)).values()] == ["d0", "d0", "d1", "d1"]
 
 
 def test_a_whole_collection_is_used_as_it_is(tmp_path: Path) -> None:
