@@ -42,7 +42,7 @@ VARIANTS = [
     Variant("no pre-training"),
     Variant("RetroMAE", method="retromae"),
     # A step reads 8 pairs and is dearer than RetroMAE's, so there are fewer: neither core waits for the other.
-    Variant("CoT-MAE", method="cotmae", pretraining={"per_device_train_batch_size": 8, "max_steps": 2500}),
+    Variant("CoT-MAE", method="cotmae", pretraining={"per_device_train_batch_size": 8, "max_steps": 2000}),
 ]
 LONGEST_FIRST = ("RetroMAE", "CoT-MAE", "no pre-training")
 
