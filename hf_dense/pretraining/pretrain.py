@@ -275,6 +275,7 @@ def _train(work: Occupied, options: PretrainingOptions, training: TrainingArgume
         work.facts |= {"steps": trainer.state.global_step, "seconds": seconds(), "lineage": lineage}
         if work.claim("README.md"):
             write_model_card(work.path, replace(work.manifest, facts=work.facts))
+        (work.path / STEP_FILE).unlink(missing_ok=True)  # of a run before this one
     work.complete()
     if options.probe_keep_best and is_main_process():
         (work.path / BEST).unlink()

@@ -46,6 +46,7 @@ def test_a_loss_that_is_no_number_ends_the_training_and_names_what_was_read(
     assert all(row["text"] for row in found["read"])
     pretrain(options, tiny_arguments(out, **saving))
     assert (out / "model.safetensors").exists(), "the directory is not lost to later runs"
+    assert not (out / STEP_FILE).exists(), "which says nothing of this run"
 
 
 def test_the_rows_named_are_those_that_were_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
