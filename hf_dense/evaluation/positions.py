@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import Tensor
 from torch.nn.functional import cosine_similarity
 from transformers import AutoConfig, AutoModelForPreTraining
 
@@ -16,7 +15,7 @@ from hf_dense.errors import InputError
 from hf_dense.hub.loading import load_tokenizer, quiet_loading
 from hf_dense.methods import METHODS
 from hf_dense.modeling.bottleneck_backbones import family_of
-from hf_dense.modeling.bottleneck_layout import PaddedRows
+from hf_dense.modeling.bottleneck_layout import FlatRows
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 
 _BATCH: Final = 32
@@ -74,25 +73,21 @@ def similarity_by_position(
         batch = list(texts[start : start + _BATCH])
         read = tokenizer(batch, truncation=True, max_length=max_length, padding=True, return_tensors="pt")
         view = {key: read[key].to(model.device) for key in ("input_ids", "attention_mask")}
-        layout = PaddedRows(view)
-        views = dict.fromkeys(model.encoder_specs, view)
-        encoded = model.encode(views)
-        states, bottleneck = encoded[encoder], model.bottlenecks(views, encoded)[encoder]
-        counted = layout.inner()
-        counted[:, 0] = True
-        for row, hidden in enumerate((model.decode(name, layout, bottleneck, states), states[-1])):
-            sums[row, : layout.length] += _similarity(hidden, layout.expand(bottleneck), counted)
-        counts[: layout.length] += counted.sum(dim=0).cpu()
+        layout = FlatRows(view)
+        encoded = model.encode(dict.fromkeys(model.encoder_specs, view), every=True)[encoder]
+        counted = layout.inner() | (layout.positions == 0)
+        at = layout.positions[counted].cpu()
+        bottlenecks = encoded.bottleneck.index_select(0, layout.text).double()
+        hidden = model.decode(name, layout, encoded.bottleneck, encoded.inner), encoded.states(layout)
+        for row, states in enumerate(hidden):
+            similarity = cosine_similarity(states.double(), bottlenecks, dim=-1)[counted]
+            sums[row].index_add_(0, at, similarity.cpu())
+        counts += torch.bincount(at, minlength=max_length)
     return [
         PositionSimilarity(at, float(sums[0, at] / count), float(sums[1, at] / count), count)
         for at, count in enumerate(counts.tolist())
         if count
     ]
-
-
-def _similarity(hidden: Tensor, expanded: Tensor, counted: Tensor) -> Tensor:
-    """(length,) sums over the texts of the cosine similarities of (batch, length, dim) states."""
-    return cosine_similarity(hidden.double(), expanded.double(), dim=-1).masked_fill(~counted, 0.0).sum(dim=0).cpu()
 
 
 def load_with_decoders(checkpoint: str | Path) -> BottleneckForPreTraining:

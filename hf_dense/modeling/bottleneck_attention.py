@@ -6,54 +6,58 @@ import torch
 from torch import Tensor
 
 
-def causal_window(length: int, k: int, device: torch.device | None = None) -> Tensor:
+def causal_window(queries: Tensor, keys: Tensor, k: int) -> Tensor:
     """Visibility of a causal decoder that sees its last `k` inputs, itself included, and position 0.
 
     Args:
-        length: sequence length L, in tokens.
+        queries: (..., n) positions of the queries, from 0.
+        keys: (m,) positions of the keys.
         k: window, in tokens.
 
     Returns:
-        (L, L) bool; row i sees column j where i - k < j <= i, or j = 0.
+        (..., n, m) bool; position i sees position j where i - k < j <= i, or j = 0.
 
     Source: SEED-Encoder, section 3.2 (k = 2: the previous two tokens, with right-shifted inputs); column 0 is visible
     in the released code.
 
-    >>> causal_window(4, 2).int().tolist()
+    >>> causal_window(torch.arange(4), torch.arange(4), 2).int().tolist()
     [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 1, 1]]
     """
-    position = torch.arange(length, device=device)
-    back = position[:, None] - position[None, :]
-    return ((back >= 0) & (back < k)) | (position == 0)[None, :]
+    back = queries[..., None] - keys
+    return ((back >= 0) & (back < k)) | (keys == 0)
 
 
-def near(length: int, distance: int, device: torch.device | None = None) -> Tensor:
+def near(queries: Tensor, keys: Tensor, distance: int) -> Tensor:
     """Visibility of a layer that sees `distance` positions to either side (ModernBERT's local layers).
 
-    Returns:
-        (L, L) bool; row i sees column j where |i - j| <= distance.
+    Args:
+        queries: (..., n) positions of the queries.
+        keys: (m,) positions of the keys.
+        distance: in tokens.
 
-    >>> near(4, 1).int().tolist()
+    Returns:
+        (..., n, m) bool; position i sees position j where |i - j| <= distance.
+
+    >>> near(torch.arange(4), torch.arange(4), 1).int().tolist()
     [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
     """
-    position = torch.arange(length, device=device)
-    return (position[:, None] - position[None, :]).abs() <= distance
+    return (queries[..., None] - keys).abs() <= distance
 
 
 def rotate(vectors: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     """Rotary positions: turn each pair of coordinates (c, c + half) by the angle of its position.
 
     Args:
-        vectors: (batch, heads, length, size) queries or keys.
-        cosines: (batch or 1, length, size).
-        sines: (batch or 1, length, size).
+        vectors: (rows, heads, size) queries or keys.
+        cosines: (rows, size).
+        sines: (rows, size).
 
     Returns:
-        (batch, heads, length, size), computed in float32 at least. Source: RoFormer (Su et al. 2021), equation 34.
+        (rows, heads, size), computed in float32 at least. Source: RoFormer (Su et al. 2021), equation 34.
 
-    >>> quarter = torch.tensor([[[0.0, 0.0]]]), torch.tensor([[[1.0, 1.0]]])
-    >>> rotate(torch.tensor([[[[1.0, 2.0]]]]), *quarter).tolist()
-    [[[[-2.0, 1.0]]]]
+    >>> quarter = torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 1.0]])
+    >>> rotate(torch.tensor([[[1.0, 2.0]]]), *quarter).tolist()
+    [[[-2.0, 1.0]]]
     """
     wide = vectors if vectors.dtype == torch.float64 else vectors.float()
     first, second = wide.chunk(2, dim=-1)

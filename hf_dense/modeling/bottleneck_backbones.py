@@ -28,6 +28,8 @@ class Shape:
         positions: longest text in tokens.
         modern: ModernBERT's layers: pre-norm, a gated feed-forward part, rotary positions.
         head_activation: activation of the masked-language-model head.
+        dropout, attention_dropout, attention_output_dropout: in the feed-forward part, of attention weights, and of
+            what attention gives.
         attention_bias, up_bias, norm_bias, head_bias: whether these parts have biases.
     """
 
@@ -38,6 +40,7 @@ class Shape:
     norm_eps: float
     dropout: float
     attention_dropout: float
+    attention_output_dropout: float
     positions: int
     words: int
     head_activation: str
@@ -53,17 +56,15 @@ class Embeddings(Protocol):
 
     position_embeddings: nn.Embedding
 
-    def __call__(
-        self, *, input_ids: Tensor | None, inputs_embeds: Tensor | None, position_ids: Tensor | None = None
-    ) -> Tensor:
-        """(batch, length) token ids or (batch, length, dim) word vectors -> (batch, length, dim)."""
+    def __call__(self, *, input_ids: Tensor | None, inputs_embeds: Tensor | None, **more: Tensor | None) -> Tensor:
+        """(1, rows) token ids or (1, rows, dim) word vectors -> (1, rows, dim)."""
 
 
 class RelativePositions(Protocol):
     """The layers of MPNet, which share a table of relative positions."""
 
     def compute_position_bias(self, hidden: Tensor) -> Tensor:
-        """(batch, length, dim) states -> (1, heads, length, length) attention bias."""
+        """(1, length, dim) states -> (1, heads, length, length) attention bias."""
 
 
 class Backbone(Protocol):
@@ -78,7 +79,7 @@ class Backbone(Protocol):
         """The part at a path, such as `encoder.layer`."""
 
     def rotary_emb(self, hidden: Tensor, positions: Tensor, kind: str) -> Rotation:
-        """Cosines and sines of (1, length) positions (ModernBERT)."""
+        """Cosines and sines of (1, rows) positions (ModernBERT)."""
 
 
 def _head(dense: str, norm: str, bias: str) -> dict[str, str]:
@@ -110,6 +111,7 @@ _BERT_SIZES = {
     **{"hidden": "hidden_size", "words": "hidden_size", "heads": "num_attention_heads"},
     **{"intermediate": "intermediate_size", "activation": "hidden_act", "head_activation": "hidden_act"},
     **{"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"},
+    "attention_output_dropout": "hidden_dropout_prob",
     "norm_eps": "layer_norm_eps",
 }
 _DISTILBERT_SIZES = {
@@ -117,11 +119,12 @@ _DISTILBERT_SIZES = {
     **{"activation": "activation", "head_activation": "activation"},
     **{"dropout": "dropout", "attention_dropout": "attention_dropout"},
 }
-_MODERNBERT_SIZES = {  # its dropouts, one inside the feed-forward part, become one rate
+_MODERNBERT_SIZES = {
     **{"hidden": "hidden_size", "words": "hidden_size", "heads": "num_attention_heads"},
     **{"intermediate": "intermediate_size", "activation": "hidden_activation", "norm_eps": "norm_eps"},
     **{"dropout": "mlp_dropout", "attention_dropout": "attention_dropout", "head_activation": "classifier_activation"},
     **{"attention_bias": "attention_bias", "up_bias": "mlp_bias", "norm_bias": "norm_bias"},
+    "attention_output_dropout": "attention_dropout",
     "head_bias": "classifier_bias",
 }
 _GELU_HEAD: dict[str, float | str] = {"head_activation": "gelu"}  # whatever the layers have
@@ -158,32 +161,38 @@ class Family:
         return 0
 
     def embed(
-        self, backbone: Backbone, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
+        self,
+        backbone: Backbone,
+        positions: Tensor,
+        ids: Tensor | None = None,
+        words: Tensor | None = None,
+        types: Tensor | None = None,
     ) -> Tensor:
         """The embedding block (word + position + type, layer norm, dropout) of token ids or of given word vectors.
 
         Args:
-            positions: (batch or 1, length) position of every token, from 0.
-            ids: (batch, length) token ids; or
-            words: (batch, length, dim) vectors in place of word embeddings.
+            positions: (rows,) position of every token, from 0.
+            ids: (rows,) token ids; or
+            words: (rows, dim) vectors in place of word embeddings.
+            types: (rows,) token types, for backbones that have them; 0 when absent.
 
         Returns:
-            (batch, length, dim).
+            (rows, dim).
         """
-        rows = positions + self.first_position(backbone.config)
-        return backbone.embeddings(input_ids=ids, inputs_embeds=words, position_ids=rows)
+        more = {"position_ids": positions + self.first_position(backbone.config), "token_type_ids": types}
+        return _embedded(backbone, ids, words, **more)
 
     def position_vectors(self, backbone: Backbone, positions: Tensor) -> Tensor | None:
-        """(batch or 1, length) positions -> (batch or 1, length, dim) rows of the position table; None without one."""
+        """(rows,) positions -> (rows, dim) of the position table; None without one."""
         vectors: Tensor = backbone.embeddings.position_embeddings(positions + self.first_position(backbone.config))
         return vectors
 
-    def position_bias(self, backbone: Backbone, hidden: Tensor) -> Tensor | None:
-        """What relative positions add to attention scores (batch, heads, length, length); None where they do not."""
+    def position_bias(self, backbone: Backbone, hidden: Tensor, length: int) -> Tensor | None:
+        """What relative positions add to attention scores (1, heads, length, length); None where they do not."""
         return None
 
     def rotation(self, backbone: Backbone, hidden: Tensor, positions: Tensor, kind: str) -> Rotation | None:
-        """Cosines and sines that rotate queries and keys (1, length, dim / heads); None where nothing rotates."""
+        """Cosines and sines that rotate queries and keys (rows, dim / heads); None where nothing rotates."""
         return None
 
     def window(self, config: PreTrainedConfig, kind: str) -> int | None:
@@ -224,22 +233,27 @@ class MPNetFamily(RobertaFamily):
         """Row of the position table that the first token of a text reads, whatever the padding token's id."""
         return 2
 
-    def position_bias(self, backbone: Backbone, hidden: Tensor) -> Tensor | None:
-        """What relative positions add to attention scores (batch, heads, length, length)."""
-        return backbone.encoder.compute_position_bias(hidden)
+    def position_bias(self, backbone: Backbone, hidden: Tensor, length: int) -> Tensor | None:
+        """What relative positions add to attention scores (1, heads, length, length)."""
+        return backbone.encoder.compute_position_bias(hidden.new_empty(1, length, 1))
 
 
 class ElectraFamily(Family):
     """ELECTRA: word vectors may be shorter than hidden states, and the head goes back to their length."""
 
     def embed(
-        self, backbone: Backbone, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
+        self,
+        backbone: Backbone,
+        positions: Tensor,
+        ids: Tensor | None = None,
+        words: Tensor | None = None,
+        types: Tensor | None = None,
     ) -> Tensor:
-        """The embedding block and the projection to hidden states where there is one; (batch, length, dim)."""
-        return _projected(backbone, super().embed(backbone, positions, ids, words))
+        """The embedding block and the projection to hidden states where there is one; (rows, dim)."""
+        return _projected(backbone, super().embed(backbone, positions, ids, words, types))
 
     def position_vectors(self, backbone: Backbone, positions: Tensor) -> Tensor | None:
-        """Rows of the position table (batch or 1, length, dim), projected to hidden states where there is one."""
+        """Rows of the position table (rows, dim), projected to hidden states where there is a projection."""
         vectors = super().position_vectors(backbone, positions)
         assert vectors is not None
         return _projected(backbone, vectors)
@@ -252,18 +266,24 @@ class ModernBertFamily(Family):
     """
 
     def embed(
-        self, backbone: Backbone, positions: Tensor, ids: Tensor | None = None, words: Tensor | None = None
+        self,
+        backbone: Backbone,
+        positions: Tensor,
+        ids: Tensor | None = None,
+        words: Tensor | None = None,
+        types: Tensor | None = None,
     ) -> Tensor:
-        """The embedding block (layer norm and dropout, no positions) of ids or vectors; (batch, length, dim)."""
-        return backbone.embeddings(input_ids=ids, inputs_embeds=words)
+        """The embedding block (layer norm and dropout, no positions) of ids or vectors; (rows, dim)."""
+        return _embedded(backbone, ids, words)
 
     def position_vectors(self, backbone: Backbone, positions: Tensor) -> Tensor | None:
         """None: positions are rotations of queries and keys."""
         return None
 
     def rotation(self, backbone: Backbone, hidden: Tensor, positions: Tensor, kind: str) -> Rotation | None:
-        """Cosines and sines that rotate queries and keys (1, length, dim / heads) of this kind of attention."""
-        return backbone.rotary_emb(hidden, positions, kind)
+        """Cosines and sines that rotate queries and keys (rows, dim / heads) of this kind of attention."""
+        cosines, sines = backbone.rotary_emb(hidden[None], positions[None], kind)
+        return cosines[0], sines[0]
 
     def window(self, config: PreTrainedConfig, kind: str) -> int | None:
         """How far a layer of this kind of attention sees to either side, in tokens; None = everywhere."""
@@ -285,6 +305,15 @@ class ModernBertFamily(Family):
     def final_norm(self, backbone: Backbone) -> nn.Module | None:
         """The norm after the last layer."""
         return backbone.final_norm
+
+
+def _embedded(backbone: Backbone, ids: Tensor | None, words: Tensor | None, **more: Tensor | None) -> Tensor:
+    """Flat ids or words through an embedding block, which takes texts: as one text; (rows, dim)."""
+    given = {name: rows[None] for name, rows in more.items() if rows is not None}
+    vectors = backbone.embeddings(
+        input_ids=None if ids is None else ids[None], inputs_embeds=None if words is None else words[None], **given
+    )
+    return vectors[0]
 
 
 def _projected(backbone: Backbone, vectors: Tensor) -> Tensor:
@@ -316,7 +345,7 @@ FAMILIES: dict[str, Family] = {
         ),
         path="transformer.layer",
         sizes=_DISTILBERT_SIZES,
-        fixed={"norm_eps": 1e-12},
+        fixed={"norm_eps": 1e-12, "attention_output_dropout": 0.0},
         build={},
     ),
     "mpnet": MPNetFamily(

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .bottleneck_attention import rotate
-from .bottleneck_backbones import FULL, Rotation, Shape
+from .bottleneck_backbones import FULL, Shape
 from .bottleneck_declaration import Decoder
+from .bottleneck_layout import LayerMask, Rows, take_rows
 
-
-class LayerMask(NamedTuple):
-    """Attention mask of a layer, and the rotary embeddings of its positions.
-
-    Args:
-        mask: (batch, 1, length, length) bool, True = may look; or (batch, heads, length, length) what to add to scores.
-        rotation: cosines and sines of rotary positions; None where nothing rotates.
-    """
-
-    mask: Tensor
-    rotation: Rotation | None = None
+Masks = Callable[[str, Rows | None], LayerMask]  # by kind of attention, and the rows that are its queries
 
 
 class ResidualLinear(nn.Linear):
@@ -37,7 +26,7 @@ class ResidualLinear(nn.Linear):
 
 
 class Attention(nn.Module):
-    """Multi-head attention from a stream to a memory, through `scaled_dot_product_attention`."""
+    """Multi-head attention from a stream to a memory, of flat rows."""
 
     def __init__(self, shape: Shape, scale: float = 1.0) -> None:
         super().__init__()
@@ -48,18 +37,17 @@ class Attention(nn.Module):
         self.value = nn.Linear(shape.hidden, shape.hidden, bias=shape.attention_bias)
         self.output = ResidualLinear(shape.hidden, shape.hidden, shape.attention_bias, scale)
 
-    def forward(self, stream: Tensor, memory: Tensor, visible: LayerMask) -> Tensor:
-        """(batch, length, dim) stream and memory -> (batch, length, dim)."""
+    def forward(self, stream: Tensor, memory: Tensor, mask: LayerMask) -> Tensor:
+        """(queries, dim) stream and (keys, dim) memory -> (queries, dim)."""
         query, key, value = (
-            projected.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (batch, heads, length, dim / heads)
+            projected.unflatten(-1, (self.heads, -1))  # (rows, heads, dim / heads)
             for projected in (self.query(stream), self.key(memory), self.value(memory))
         )
-        if visible.rotation is not None:
-            query, key = rotate(query, *visible.rotation), rotate(key, *visible.rotation)
-        mask = visible.mask if visible.mask.dtype == torch.bool else visible.mask.to(query.dtype)
-        dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-        output: Tensor = self.output(mixed.transpose(1, 2).flatten(-2))
+        if mask.rotation is not None:
+            of_queries, of_keys = mask.rotation
+            query, key = rotate(query, *of_queries), rotate(key, *of_keys)
+        mixed = mask.attend(query, key, value, self.dropout if self.training else 0.0)
+        output: Tensor = self.output(mixed.flatten(-2))
         return output
 
 
@@ -76,7 +64,7 @@ class BottleneckEntry(nn.Module):
         self.output = nn.Linear(shape.hidden, shape.hidden)
 
     def forward(self, bottleneck: Tensor) -> Tensor:
-        """(batch, length, dim) bottleneck expanded over positions -> (batch, length, dim)."""
+        """(batch, dim) bottlenecks -> (batch, dim)."""
         output: Tensor = self.output(self.value(bottleneck))
         return output
 
@@ -99,41 +87,41 @@ class Block(GradientCheckpointingLayer):
         self.activation = ACT2FN[shape.activation]
         self.down = ResidualLinear(shape.intermediate, shape.hidden, shape.up_bias, scale)
         self.output_norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps, bias=shape.norm_bias)
+        self.attention_dropout = nn.Dropout(shape.attention_output_dropout)
         self.dropout = nn.Dropout(shape.dropout)
 
-    def forward(self, stream: Tensor, memory: Tensor, visible: LayerMask, bottleneck: Tensor) -> Tensor:
+    def forward(self, stream: Tensor, memory: Tensor, mask: LayerMask, bottleneck: Tensor | None = None) -> Tensor:
         """One layer.
 
         Args:
-            stream: (batch, length, dim) residual stream, from which queries come.
-            memory: (batch, length, dim) what keys and values come from.
-            visible: what each position may look at.
-            bottleneck: (batch, length, dim) bottleneck of the text at each position (read by cross-attention entries).
+            stream: (queries, dim) residual stream, from which queries come.
+            memory: (keys, dim) what keys and values come from.
+            mask: what each query may look at.
+            bottleneck: (batch, dim) of the texts (read by cross-attention entries).
 
         Returns:
-            (batch, length, dim).
+            (queries, dim).
         """
         if self.pre:
             queries = self.attention_norm(stream)
             keys = queries if memory is stream else self.attention_norm(memory)
-            stream = stream + self.dropout(self.attention(queries, keys, visible))
+            stream = stream + self.attention_dropout(self.attention(queries, keys, mask))
             if self.entry is not None:
-                stream = stream + self.dropout(self.entry(bottleneck))
-            stream = stream + self.dropout(self.expand(self.output_norm(stream)))
+                stream = stream + self.dropout(self.entry(bottleneck).index_select(0, mask.text))
+            stream = stream + self.expand(self.output_norm(stream))
             return stream
-        stream = self.attention_norm(stream + self.dropout(self.attention(stream, memory, visible)))
-        output: Tensor = self.output_norm(stream + self.dropout(self.expand(stream)))
+        stream = self.attention_norm(stream + self.attention_dropout(self.attention(stream, memory, mask)))
+        output: Tensor = self.output_norm(stream + self.expand(stream))
         return output
 
     def expand(self, hidden: Tensor) -> Tensor:
-        """The feed-forward part."""
+        """The feed-forward part, with its dropout."""
         wide = self.up(hidden)
         if self.gated:
             value, gate = wide.chunk(2, dim=-1)
-            wide = self.activation(value) * gate
-        else:
-            wide = self.activation(wide)
-        output: Tensor = self.down(wide)
+            gated: Tensor = self.down(self.dropout(self.activation(value) * gate))
+            return gated
+        output: Tensor = self.dropout(self.down(self.activation(wide)))
         return output
 
 
@@ -155,7 +143,7 @@ class OwnEmbeddings(nn.Module):
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, words: Tensor, positions: Tensor) -> Tensor:
-        """(batch, length, dim) word vectors, (1, length) positions -> (batch, length, dim)."""
+        """(rows, dim) word vectors, (rows,) positions -> (rows, dim)."""
         placed = words if self.positions is None else words + self.positions(positions)
         output: Tensor = self.dropout(self.norm(placed))
         return output
@@ -176,15 +164,27 @@ class DecoderStack(nn.Module):
         self.norm = nn.LayerNorm(shape.hidden, eps=shape.norm_eps, bias=shape.norm_bias) if ends else None
         self.input_dropout = nn.Dropout(shape.dropout if decoder.norm == "gpt2" else 0.0)
 
-    def forward(self, stream: Tensor, memory: Tensor, masks: Mapping[str, LayerMask], bottleneck: Tensor) -> Tensor:
-        """(batch, length, dim) -> (batch, length, dim); with `memory is stream` each layer attends to its own input.
+    def forward(
+        self, stream: Tensor, memory: Tensor, masks: Masks, bottleneck: Tensor, read: Rows | None = None
+    ) -> Tensor:
+        """All layers, the last one at the rows that are read.
 
-        `masks` says what a layer sees, by its kind of attention.
+        Args:
+            stream: (rows, dim) what the first layer's queries come from.
+            memory: (rows, dim) what keys and values come from; where it is `stream`, each layer attends to its input.
+            masks: what a layer sees.
+            bottleneck: (batch, dim).
+            read: of the last layer; all when absent.
+
+        Returns:
+            (read rows, dim).
         """
         same = memory is stream
         stream = self.input_dropout(stream)
-        for layer, kind in zip(self.layers, self.kinds, strict=True):
-            stream = layer(stream, stream if same else memory, masks[kind], bottleneck)
+        for at, (layer, kind) in enumerate(zip(self.layers, self.kinds, strict=True), start=1):
+            rows = read if at == len(self.layers) else None
+            queries = stream if rows is None else take_rows(stream, rows.at)
+            stream = layer(queries, stream if same else memory, masks(kind, rows), bottleneck)
         output: Tensor = stream if self.norm is None else self.norm(stream)
         return output
 

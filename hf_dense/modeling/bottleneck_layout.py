@@ -1,18 +1,25 @@
-"""Padding: how the texts of a batch lie in its tensors, and the vectors and attention masks that follow.
+"""Flat rows: the texts of a batch one after the other, without padding.
 
-The only file of the model that knows about padding. The engine asks a layout for vectors of texts, masks and
-positions; texts packed into one row can come in as a second layout with the same methods.
+The only file of the model that knows how texts lie in tensors. All but attention reads one row for every real token;
+attention reads groups of texts of similar length, each padded to its longest. Of a stack's last layer only those rows
+are computed that somebody reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from .bottleneck_attention import causal_window, near, open_blind_rows
+from .bottleneck_backbones import Rotation
 from .bottleneck_declaration import Decoder
+
+_SIMILAR = 0.75  # a group's shortest text, as a share of its longest
 
 
 def join_views(views: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -25,12 +32,19 @@ def join_views(views: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     if any("token_type_ids" in view for view in views):
         names.append("token_type_ids")
     length = max(view["input_ids"].shape[1] for view in views)
-    defaults = [{"attention_mask": PaddedRows(v).attention_mask, "token_type_ids": v["input_ids"] * 0} for v in views]
+    defaults = [{"attention_mask": tokens_of(view), "token_type_ids": view["input_ids"] * 0} for view in views]
     rows = [{**default, **view} for default, view in zip(defaults, views, strict=True)]
-    return {
-        name: torch.cat([torch.nn.functional.pad(row[name], (0, length - row[name].shape[1])) for row in rows])
-        for name in names
-    }
+    return {name: torch.cat([F.pad(row[name], (0, length - row[name].shape[1])) for row in rows]) for name in names}
+
+
+def tokens_of(view: Mapping[str, Tensor]) -> Tensor:
+    """(batch, length) attention mask of a view; all ones where it has none."""
+    return view.get("attention_mask", torch.ones_like(view["input_ids"]))
+
+
+def counted(view: Mapping[str, Tensor]) -> Tensor:
+    """(batch,) bool: the texts of a view that count, all where it does not say."""
+    return view.get("counted", torch.ones_like(view["input_ids"][:, 0])).bool()
 
 
 def pool(hidden: Tensor, attention_mask: Tensor | None, bottleneck: str) -> Tensor:
@@ -55,67 +69,252 @@ def pool(hidden: Tensor, attention_mask: Tensor | None, bottleneck: str) -> Tens
     return (total / tokens.sum(dim=1).clamp(min=1)).to(hidden.dtype)
 
 
-class PaddedRows:
-    """One text per row, padded at the end.
+class _TakeRows(torch.autograd.Function):
+    """Rows at places of which none comes twice: backwards, each gradient goes to its place, and none is added up."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, places: Tensor) -> Tensor:
+        ctx.save_for_backward(places)
+        ctx.count = len(rows)
+        return rows.index_select(0, places)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (places,) = ctx.saved_tensors
+        (gradient,) = gradients
+        return gradient.new_zeros(ctx.count, *gradient.shape[1:]).index_copy_(0, places, gradient), None
+
+
+def take_rows(rows: Tensor, places: Tensor) -> Tensor:
+    """(n, ...) rows at (m,) places, of which none comes twice -> (m, ...)."""
+    taken: Tensor = _TakeRows.apply(rows, places)  # type: ignore[no-untyped-call]
+    return taken
+
+
+class Group(NamedTuple):
+    """Rows of texts of similar length, which attention reads padded.
 
     Args:
-        view: `input_ids` (batch, length), `attention_mask` (batch, length; 1 = token, 0 = padding), and for a decoder
-            with sampled attention `visible` (batch, length, length; True = may look). `counted` (batch,) is False for
-            texts that are there only to fill a batch; all count when it is absent.
+        rows: where they are among the flat rows.
+        texts: how many texts these are of.
+        length: of the longest, in rows.
+        places: (rows,) the place of each among the texts * length padded rows; None where nothing is padded.
+    """
+
+    rows: slice
+    texts: int
+    length: int
+    places: Tensor | None
+
+    def pad(self, flat: Tensor) -> Tensor:
+        """(n, ...) flat rows -> (texts, length, ...) of this group, 0 at padding."""
+        part = flat[self.rows]
+        if self.places is not None:
+            padded = part.new_zeros(self.texts * self.length, *part.shape[1:])
+            part = padded.index_copy(0, self.places, part)
+        padded_rows: Tensor = part.unflatten(0, (self.texts, self.length))
+        return padded_rows
+
+    def unpad(self, padded: Tensor) -> Tensor:
+        """(texts, length, ...) -> the (rows, ...) that are no padding."""
+        rows: Tensor = padded.flatten(0, 1)
+        return rows if self.places is None else take_rows(rows, self.places)
+
+
+class Rows(NamedTuple):
+    """Some of a layout's rows: those of a stack's last layer that are read.
+
+    Args:
+        at: (n,) which, ascending.
+        counts: how many of each text, in the layout's order.
+    """
+
+    at: Tensor
+    counts: Sequence[int]
+
+
+class LayerMask:
+    """What the queries of a layer see, group by group.
+
+    Args:
+        queries: groups of the query rows.
+        keys: the same texts' key rows.
+        masks: for each group (texts or 1, heads or 1, queries or 1, keys) bool, True = may look, or what to add to
+            scores; None = everything.
+        text: (queries,) the text of each query row.
+        rotation: cosines and sines of rotary positions of queries and of keys; None where nothing rotates.
+    """
+
+    def __init__(
+        self,
+        queries: Sequence[Group],
+        keys: Sequence[Group],
+        masks: Sequence[Tensor | None],
+        text: Tensor,
+        rotation: tuple[Rotation, Rotation] | None = None,
+    ) -> None:
+        self.queries = queries
+        self.keys = keys
+        self.masks = masks
+        self.text = text
+        self.rotation = rotation
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+        """Scaled dot-product attention: (queries, heads, size), twice (keys, heads, size) -> (queries, heads, size)."""
+        parts = []
+        for queries, keys, mask in zip(self.queries, self.keys, self.masks, strict=True):
+            asking, asked, given = (  # (texts, heads, length, size)
+                group.pad(rows).transpose(1, 2) for group, rows in ((queries, query), (keys, key), (keys, value))
+            )
+            seen = mask.to(query.dtype) if mask is not None and mask.dtype != torch.bool else mask
+            mixed = F.scaled_dot_product_attention(asking, asked, given, attn_mask=seen, dropout_p=dropout)
+            parts.append(queries.unpad(mixed.transpose(1, 2)))
+        return torch.cat(parts)
+
+
+class FlatRows:
+    """The tokens of a batch, longest text first, one row each.
+
+    Args:
+        view: `input_ids` (batch, length), `attention_mask` (batch, length; 1 = token, 0 = padding, which comes after
+            the tokens), and for a decoder with sampled attention `visible` (batch, length, length; True = may look).
+
+    Attributes:
+        text: (rows,) the text of each row, by its number in the batch.
+        positions: (rows,) its position in that text, from 0.
+        where: (batch, length) the row of each token; at padding, -1.
     """
 
     def __init__(self, view: Mapping[str, Tensor]) -> None:
-        self.input_ids = view["input_ids"]
-        self.attention_mask = view.get("attention_mask", torch.ones_like(self.input_ids))
+        present = tokens_of(view).bool()
         self.visible = view.get("visible")
-        self.counted = view.get("counted", torch.ones_like(self.input_ids[:, 0])).bool()
+        self.order = present.sum(dim=1).argsort(descending=True, stable=True)
+        self.lengths = present.sum(dim=1)[self.order]
+        batch, width = present.shape
+        columns = torch.arange(width, device=present.device)
+        self._place = (self.order[:, None] * width + columns)[columns < self.lengths[:, None]]
+        self.text, self.positions = self._place // width, self._place % width
+        rows = torch.arange(len(self._place), device=present.device)
+        unplaced = torch.full((batch * width,), -1, device=present.device)
+        self.where = unplaced.index_copy(0, self._place, rows).view(batch, width)
+        self._counts: list[int] = self.lengths.tolist()
+        self._cuts = list(_similar(self._counts))
+        self.groups = self._group(self._counts)
+        self.input_ids = self.flatten(view["input_ids"])
 
     @property
     def length(self) -> int:
-        """Length of the rows, in tokens, padding included."""
-        return self.input_ids.shape[1]
+        """Of the longest text, in tokens."""
+        return self._counts[0]
 
-    def pool(self, hidden: Tensor, bottleneck: str) -> Tensor:
-        """(batch, length, dim) -> (batch, dim): the vector of every text, of the kind `bottleneck` (`cls`, `mean`)."""
-        return pool(hidden, self.attention_mask, bottleneck)
+    def flatten(self, padded: Tensor) -> Tensor:
+        """(batch, length, ...) -> (rows, ...), what stands at padding left out."""
+        return padded.flatten(0, 1).index_select(0, self._place)
+
+    def means(self, hidden: Tensor) -> Tensor:
+        """(rows, dim) states -> (batch, dim), the mean of every text, summed in float32 at least; see `pool`."""
+        single = hidden.dtype if hidden.dtype == torch.float64 else torch.float32
+        total = hidden.new_zeros(len(self.order), hidden.shape[1], dtype=single)
+        total = total.index_add(0, self.text, hidden.to(single))
+        return (total / self.lengths[self.order.argsort()][:, None]).to(hidden.dtype)
 
     def replace_first(self, hidden: Tensor, vectors: Tensor) -> Tensor:
-        """`hidden` (batch, length, dim) with `vectors` (batch, dim) at the first position of every text."""
-        return torch.cat([vectors[:, None].to(hidden.dtype), hidden[:, 1:]], dim=1)
-
-    def expand(self, vectors: Tensor) -> Tensor:
-        """(batch, dim) -> (batch, length, dim): the vector of its text at every position."""
-        return vectors[:, None].expand(-1, self.length, -1)
-
-    def positions(self) -> Tensor:
-        """(1, length) position of every token in its text, from 0."""
-        return torch.arange(self.length, device=self.input_ids.device)[None]
+        """(rows, dim) states with the (batch, dim) `vectors` at the first position of every text."""
+        return hidden.index_copy(0, self.where[:, 0], vectors.to(hidden.dtype))
 
     def inner(self) -> Tensor:
-        """(batch, length) bool: the tokens of every text without its first and last, which are [CLS] and [SEP]."""
-        mask = self.attention_mask.bool()
-        inner = mask.clone()
-        inner[:, 0] = False
-        last = mask.sum(dim=1, keepdim=True) - 1
-        return inner & (self.positions() != last)
+        """(rows,) bool: the tokens of every text without its first and last, which are [CLS] and [SEP]."""
+        last = self.lengths[self.order.argsort()] - 1
+        return (self.positions > 0) & (self.positions < last[self.text])
 
-    def visibility(self, decoder: Decoder, window: int | None = None) -> Tensor:
-        """(batch, 1, length, length) bool mask for scaled dot-product attention, of the decoder's kind of attention.
+    def rows(self, read: Tensor) -> Rows:
+        """The rows where (rows,) bool is True."""
+        ends = F.pad(read.cumsum(0), (1, 0))[F.pad(self.lengths.cumsum(0), (1, 0))].tolist()
+        return Rows(read.nonzero().squeeze(1), [after - before for before, after in pairwise(ends)])
+
+    def mask(
+        self,
+        decoder: Decoder | None = None,
+        window: int | None = None,
+        read: Rows | None = None,
+        bias: Tensor | None = None,
+        rotation: Rotation | None = None,
+    ) -> LayerMask:
+        """What a layer sees.
 
         Args:
-            decoder: the decoder.
-            window: how far its layer sees to either side, in tokens; None = everywhere.
+            decoder: whose kind of attention it has; None = full.
+            window: how far it sees to either side, in tokens; None = everywhere.
+            read: the rows that are its queries; all when absent.
+            bias: (1, heads, length, length) what relative positions add to scores.
+            rotation: cosines and sines (rows, size) of rotary positions.
 
         Raises:
             ValueError: the decoder samples its visibility and the view carries none.
         """
-        mask = self.attention_mask.bool()[:, None, :]
-        if decoder.attention_kind == "causal":
-            mask = mask & causal_window(self.length, int(decoder.attention_value) or self.length, mask.device)
-        elif decoder.attention_kind == "sampled":
+        queries = self.groups if read is None else self._group(read.counts)
+        masks = []
+        for (start, stop), asking, keys in zip(self._cuts, queries, self.groups, strict=True):
+            at = self._columns(keys.length) if read is None else asking.pad(self.positions[read.at])
+            seen = self._seen(slice(start, stop), at, keys, decoder, window)
+            masks.append(seen if bias is None else _biased(bias, at, keys.length, seen))
+        text = self.text if read is None else self.text[read.at]
+        if rotation is None:
+            return LayerMask(queries, self.groups, masks, text)
+        turned = rotation if read is None else (rotation[0][read.at], rotation[1][read.at])
+        return LayerMask(queries, self.groups, masks, text, (turned, rotation))
+
+    def _seen(
+        self, texts: slice, at: Tensor, keys: Group, decoder: Decoder | None, window: int | None
+    ) -> Tensor | None:
+        """(texts or 1, 1, queries or 1, keys) bool of a group whose queries stand `at` (texts or 1, queries)."""
+        columns = self._columns(keys.length)[0]
+        mask = None if keys.places is None else (columns < self.lengths[texts, None])[:, None]
+        kind = "full" if decoder is None else decoder.attention_kind
+        if kind == "full" and window is None:
+            return None if mask is None else mask[:, None]
+        mask = torch.ones_like(columns, dtype=torch.bool)[None, None] if mask is None else mask
+        if decoder is not None and kind == "causal":
+            mask = mask & causal_window(at, columns, int(decoder.attention_value) or keys.length)
+        elif kind == "sampled":
             if self.visible is None:
                 raise ValueError("This decoder samples what each position sees; its view needs a `visible` mask.")
-            mask = mask & self.visible.bool()
+            visible = self.visible[self.order[texts], :, : keys.length].bool()
+            mask = mask & visible.gather(1, at[:, :, None].expand(len(visible), -1, keys.length))
         if window is not None:
-            mask = mask & near(self.length, window, mask.device)
+            mask = mask & near(at, columns, window)
         return open_blind_rows(mask)[:, None]
+
+    def _columns(self, length: int) -> Tensor:
+        """(1, length) positions from 0."""
+        return torch.arange(length, device=self.text.device)[None]
+
+    def _group(self, counts: Sequence[int]) -> list[Group]:
+        """The groups of as many rows of each text."""
+        groups, row = [], 0
+        for start, stop in self._cuts:
+            part = counts[start:stop]
+            longest = max(part)
+            places = None
+            if min(part) < longest:
+                kept = self._columns(longest) < torch.tensor(part, device=self.text.device)[:, None]
+                places = kept.flatten().nonzero().squeeze(1)
+            groups.append(Group(slice(row, row + sum(part)), len(part), longest, places))
+            row += sum(part)
+        return groups
+
+
+def _similar(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Descending lengths cut into parts (from, to) of similar ones."""
+    start = 0
+    for at, length in enumerate(lengths):
+        if length < _SIMILAR * lengths[start]:
+            yield start, at
+            start = at
+    yield start, len(lengths)
+
+
+def _biased(bias: Tensor, at: Tensor, keys: int, seen: Tensor | None) -> Tensor:
+    """(1, heads, length, length) bias for queries `at` (texts or 1, queries): (texts or 1, heads, queries, keys)."""
+    added = bias[0][:, at, :keys].transpose(0, 1)
+    return added if seen is None else added.masked_fill(~seen, float("-inf"))

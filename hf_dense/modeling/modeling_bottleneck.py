@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +19,10 @@ from transformers.utils.generic import ModelOutput
 
 from .bottleneck_backbones import Backbone, build_backbone, family_of, has_token_types, same_vocabulary
 from .bottleneck_declaration import Bag, Decoder
-from .bottleneck_decoder import DecoderStack, LayerMask, ResidualLinear, VocabularyHead
+from .bottleneck_decoder import DecoderStack, ResidualLinear, VocabularyHead
+from .bottleneck_encoder import LayerRunner, layer_masks
 from .bottleneck_gather import gather_rows
-from .bottleneck_layout import PaddedRows, join_views, pool
+from .bottleneck_layout import FlatRows, Rows, counted, join_views, pool, take_rows
 from .bottleneck_losses import IGNORED, bag_loss, pair_loss, token_loss
 from .configuration_bottleneck import BottleneckConfig
 
@@ -43,6 +44,27 @@ class PreTrainingOutput(ModelOutput):
     loss: Tensor | None = None
     losses: dict[str, Tensor] | None = None
     bottlenecks: dict[str, Tensor] | None = None
+
+
+class Encoded(NamedTuple):
+    """What decoders and losses read of an encoder's view.
+
+    Args:
+        bottleneck: (batch, dim).
+        last: (n, dim) last states of the tokens that are read, of all views.
+        at: (batch, length) the row of `last` of each token of this view that is read.
+        inner: (rows, dim) states of inner layers that a decoder reads, by the number of the layer, in the order of the
+            view's `FlatRows`.
+    """
+
+    bottleneck: Tensor
+    last: Tensor
+    at: Tensor
+    inner: dict[int, Tensor]
+
+    def states(self, layout: FlatRows) -> Tensor:
+        """(rows, dim) last states in the order of the view's layout, where all are read."""
+        return take_rows(self.last, layout.flatten(self.at))
 
 
 class BottleneckModel(PreTrainedModel):
@@ -114,6 +136,7 @@ class BottleneckForPreTraining(PreTrainedModel):
         self.encoder = BottleneckModel(config)
         self.encoder._keys_to_ignore_on_load_unexpected = []  # a part's patterns hold for the whole; none do here
         self.family = family_of(config.backbone)
+        self.runner = LayerRunner(self.family, config.backbone)
         shape = self.family.shape(config.backbone)
         self.head = VocabularyHead(shape, config.vocab_size)
         self.encoder_specs, self.decoder_specs = config.encoder_specs, config.decoder_specs
@@ -225,21 +248,18 @@ class BottleneckForPreTraining(PreTrainedModel):
         """
         self._check(views)
         counts = self.count_scored(views) if counts is None else counts
-        states = self.encode(views)
-        bottlenecks = self.bottlenecks(views, states)
-        sums = {name: self.score_view(name, layers[-1], views[name], "mlm") for name, layers in states.items()}
-        scored = self.config.scored
+        encoded = self.encode(views)
+        sums = {name: self._score_encoder(name, part, views[name]) for name, part in encoded.items()}
         for name, spec in self.decoder_specs.items():
-            read = scored[name]
-            hidden = self.decode(name, PaddedRows(views[read]), bottlenecks[spec.encoder], states[spec.encoder])
-            sums[name] = self.score_view(read, hidden, views[read], spec.head)
+            sums[name] = self._score_decoder(name, views[self.config.scored[name]], encoded[spec.encoder])
         for name, encoder in self.config.contrasts.items():
-            sums[name] = self.contrast(bottlenecks[encoder], PaddedRows(views[encoder]).counted)
+            sums[name] = self.contrast(encoded[encoder].bottleneck, counted(views[encoder]))
         for name, (encoder, bag) in self.config.bags.items():
-            sums[name] = self.score_bag(encoder, bag, states[encoder][-1], views[encoder])
+            sums[name] = self.score_bag(encoder, bag, encoded[encoder], views[encoder])
         losses = {name: total / counts[name].clamp(min=_LEAST) for name, total in sums.items()}
         weights = self.config.weights
         loss = torch.stack([weights[name] * value for name, value in losses.items()]).sum()
+        bottlenecks = {name: part.bottleneck for name, part in encoded.items()}
         return PreTrainingOutput(loss=loss, losses=losses, bottlenecks=bottlenecks)
 
     def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -247,7 +267,7 @@ class BottleneckForPreTraining(PreTrainedModel):
         self._check(views)
         tokens = {name: (views[view]["labels"] != IGNORED).sum() for name, view in self.config.scored.items()}
         over_texts = self.config.contrasts | {name: encoder for name, (encoder, _) in self.config.bags.items()}
-        texts = {name: PaddedRows(views[encoder]).counted.sum() for name, encoder in over_texts.items()}
+        texts = {name: counted(views[encoder]).sum() for name, encoder in over_texts.items()}
         return {name: count.float() for name, count in (tokens | texts).items()}
 
     def _check(self, views: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -255,91 +275,135 @@ class BottleneckForPreTraining(PreTrainedModel):
         if missing:
             raise ValueError(f"The batch lacks the view {missing[0]!r}; it has: {', '.join(views)}.")
 
-    def encode(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, tuple[Tensor, ...]]:
-        """States (batch, length, dim) of every encoder's view, the last layer's at the end; one pass for all views.
+    def encode(self, views: Mapping[str, Mapping[str, Tensor]], every: bool = False) -> dict[str, Encoded]:
+        """Read every encoder's view, in one pass for all.
 
-        Where a decoder reads an inner layer they are those of all layers, the embeddings at 0; else the last alone.
+        The last layer is computed for the first tokens and those that are scored alone, unless the bottleneck is a mean
+        of all, a bag of words is read from all, or `every` asks for all.
         """
-        deep = any(spec.reads_hidden for spec in self.decoder_specs.values())
-        read = join_views([views[name] for name in self.encoder_specs])
-        if not has_token_types(self.config.backbone):
-            read.pop("token_type_ids", None)
-        output = self.encoder(**read, output_hidden_states=deep)
-        layers = (*(output.hidden_states[:-1] if deep else ()), output.last_hidden_state)
-        shapes = [views[name]["input_ids"].shape for name in self.encoder_specs]
-        parts = [layer.split([rows for rows, _ in shapes]) for layer in layers]
-        return {
-            name: tuple(part[at][:, : shapes[at][1]] for part in parts) for at, name in enumerate(self.encoder_specs)
-        }
+        names = list(self.encoder_specs)
+        read = join_views([views[name] for name in names])
+        layout = FlatRows(read)
+        wanted = layout.flatten(torch.cat([self._wanted(name, views[name], layout, every) for name in names]))
+        rows = None if wanted.all() else layout.rows(wanted)
+        types = read.get("token_type_ids") if has_token_types(self.config.backbone) else None
+        flat_types = None if types is None else layout.flatten(types)
+        hidden = self.family.embed(self.backbone, layout.positions, layout.input_ids, types=flat_types)
+        masks = layer_masks(self.family, self.backbone, layout, hidden)
+        last, inner = self.runner.run(self.backbone, hidden, masks, rows, set(self.config.hidden_layers.values()))
+        at = (wanted.cumsum(0) - 1)[layout.where]
+        encoded, start = {}, 0
+        for name in names:
+            batch, length = views[name]["input_ids"].shape
+            part = slice(start, start + batch), slice(length)
+            encoded[name] = self._encoded(views[name], last, at[part], inner, layout.where[part])
+            start += batch
+        return encoded
 
-    def bottlenecks(
-        self, views: Mapping[str, Mapping[str, Tensor]], states: Mapping[str, tuple[Tensor, ...]]
-    ) -> dict[str, Tensor]:
-        """The bottlenecks (batch, dim) by encoder, from the states that `encode` gave of the same views."""
-        kind = self.config.bottleneck
-        return {name: PaddedRows(views[name]).pool(layers[-1], kind) for name, layers in states.items()}
+    def _wanted(self, name: str, view: Mapping[str, Tensor], layout: FlatRows, every: bool) -> Tensor:
+        """(batch, length of the layout) bool: the tokens whose last states are read."""
+        if every or self.config.bottleneck == "mean" or self.encoder_specs[name].bag is not None:
+            wanted = torch.ones_like(view["input_ids"], dtype=torch.bool)
+        else:
+            wanted = view["labels"] != IGNORED
+            wanted[:, 0] = True
+        return nn.functional.pad(wanted, (0, layout.where.shape[1] - wanted.shape[1]))
 
-    def decode(self, name: str, layout: PaddedRows, bottleneck: Tensor, states: tuple[Tensor, ...]) -> Tensor:
-        """Last hidden states (batch, length, dim) of a decoder reading `layout` through `bottleneck` (batch, dim).
+    def _encoded(
+        self, view: Mapping[str, Tensor], last: Tensor, at: Tensor, inner: Mapping[int, Tensor], where: Tensor
+    ) -> Encoded:
+        """The part of a pass that one view has; `at` and `where` (batch, length) are its rows of `last` and `inner`."""
+        mean = self.config.bottleneck == "mean"
+        if not mean and not inner:
+            return Encoded(take_rows(last, at[:, 0]), last, at, {})
+        layout = FlatRows(view)
+        own = layout.flatten(where)
+        bottleneck = layout.means(take_rows(last, layout.flatten(at))) if mean else take_rows(last, at[:, 0])
+        return Encoded(bottleneck, last, at, {layer: take_rows(states, own) for layer, states in inner.items()})
 
-        `states` are its encoder's, by layer; read by a decoder whose inputs are one of them.
+    def decode(
+        self,
+        name: str,
+        layout: FlatRows,
+        bottleneck: Tensor,
+        inner: Mapping[int, Tensor] | None = None,
+        read: Rows | None = None,
+    ) -> Tensor:
+        """Last states (read rows, dim) of a decoder reading `layout` through `bottleneck` (batch, dim).
+
+        `inner` are its encoder's states by the number of the layer, of which it reads one where its inputs are hidden
+        states; `read` are the rows that are wanted, all when absent.
         """
-        spec, positions = self.decoder_specs[name], layout.positions()
+        spec, positions = self.decoder_specs[name], layout.positions
         stack = self.decoders[spec.shares or name]
         assert isinstance(stack, DecoderStack)
         if spec.reads_hidden:
-            memory = states[self.config.hidden_layers[name]]
+            assert inner is not None
+            memory = inner[self.config.hidden_layers[name]]
         elif stack.embeddings is not None:
             memory = stack.embeddings(self.get_input_embeddings()(layout.input_ids), positions)
         else:
             memory = self.family.embed(self.backbone, positions, ids=layout.input_ids)
         if spec.entry == "first":
             memory = layout.replace_first(memory, bottleneck)
-        expanded = layout.expand(bottleneck)
-        stream = self._stream(spec, memory, expanded, positions)
-        masks = {kind: self._mask(spec, layout, memory, positions, kind) for kind in set(stack.kinds)}
-        hidden: Tensor = stack(stream, memory, masks, expanded)
+        stream = self._stream(spec, memory, bottleneck, layout)
+        masks = layer_masks(self.family, self.backbone, layout, memory, spec)
+        hidden: Tensor = stack(stream, memory, masks, bottleneck, read)
         return hidden
 
-    def _mask(self, spec: Decoder, layout: PaddedRows, memory: Tensor, positions: Tensor, kind: str) -> LayerMask:
-        """What a decoder's layers of one kind of attention see, with the backbone's scheme of positions."""
-        mask = layout.visibility(spec, self.family.window(self.config.backbone, kind))
-        bias = self.family.position_bias(self.backbone, memory)
-        if bias is not None:
-            mask = bias.masked_fill(~mask, float("-inf"))
-        return LayerMask(mask, self.family.rotation(self.backbone, memory, positions, kind))
-
-    def _stream(self, spec: Decoder, memory: Tensor, expanded: Tensor, positions: Tensor) -> Tensor:
-        """The residual stream a decoder starts from (batch, length, dim)."""
-        if spec.stream == "bottleneck":
-            vectors = self.family.position_vectors(self.backbone, positions)
-            return expanded if vectors is None else expanded + vectors
+    def _stream(self, spec: Decoder, memory: Tensor, bottleneck: Tensor, layout: FlatRows) -> Tensor:
+        """The residual stream a decoder starts from (rows, dim)."""
+        if spec.stream == "inputs":
+            return memory
+        expanded = bottleneck.index_select(0, layout.text)
         if spec.stream == "bottleneck_embedded":
-            return self.family.embed(self.backbone, positions, words=expanded)
-        return memory
+            return self.family.embed(self.backbone, layout.positions, words=expanded)
+        vectors = self.family.position_vectors(self.backbone, layout.positions)
+        return expanded if vectors is None else expanded + vectors
 
-    def score_view(self, name: str, hidden: Tensor, view: Mapping[str, Tensor], head: str) -> Tensor:
-        """Summed loss of the last states (batch, length, dim) of what read the view called `name`; a scalar."""
-        return self.score(hidden, view["labels"], head)
+    def _score_encoder(self, name: str, encoded: Encoded, view: Mapping[str, Tensor]) -> Tensor:
+        """Summed token loss of an encoder's view; a scalar."""
+        scored = view["labels"] != IGNORED
+        hidden = take_rows(encoded.last, encoded.at[scored])
+        return self.score_view(name, hidden, view["labels"][scored], view["input_ids"][scored], "mlm")
 
-    def score(self, hidden: Tensor, labels: Tensor, head: str) -> Tensor:
-        """Summed token loss; the vocabulary projection is computed at scored positions only.
+    def _score_decoder(self, name: str, view: Mapping[str, Tensor], encoded: Encoded) -> Tensor:
+        """Summed token loss of a decoder reading `view`; a scalar."""
+        layout, spec = FlatRows(view), self.decoder_specs[name]
+        labels = layout.flatten(view["labels"])
+        read = layout.rows(labels != IGNORED)
+        hidden = self.decode(name, layout, encoded.bottleneck, encoded.inner, read)
+        return self.score_view(self.config.scored[name], hidden, labels[read.at], layout.input_ids[read.at], spec.head)
+
+    def score_view(self, name: str, hidden: Tensor, targets: Tensor, shown: Tensor, head: str) -> Tensor:
+        """Summed loss of last states (n, dim) at the scored tokens of the view called `name`; a scalar.
 
         Args:
-            hidden: (batch, length, dim) last hidden states.
-            labels: (batch, length) token ids, `IGNORED` where nothing is scored.
+            name: of the view.
+            hidden: (n, dim) states of what read it.
+            targets: (n,) the tokens' labels.
+            shown: (n,) the token ids that were read there.
+            head: see `score`.
+        """
+        return self.score(hidden, targets, head)
+
+    def score(self, hidden: Tensor, targets: Tensor, head: str) -> Tensor:
+        """Summed token loss.
+
+        Args:
+            hidden: (n, dim) last hidden states of scored tokens.
+            targets: (n,) token ids.
             head: `mlm`, the masked-language-model head, or `tied`, the word matrix alone.
 
         Returns:
-            The sum over scored tokens (scalar).
+            The sum (scalar).
         """
-        scored = labels != IGNORED
-        features, bias = hidden[scored], None
+        features, bias = hidden, None
         if head == "mlm":
-            features, bias = self.head(features), self.head.bias
+            features, bias = self.head(hidden), self.head.bias
         words = self.get_input_embeddings().weight
         assert isinstance(words, Tensor)
-        return token_loss(features, labels[scored], words, bias)
+        return token_loss(features, targets, words, bias)
 
     def contrast(self, bottleneck: Tensor, counted: Tensor) -> Tensor:
         """Summed contrastive loss of this process's texts against those of all processes.
@@ -361,23 +425,25 @@ class BottleneckForPreTraining(PreTrainedModel):
         candidates, offset = gather_rows(bottleneck)
         return pair_loss(bottleneck, counted, candidates, gather_rows(counted)[0], offset)
 
-    def score_bag(self, name: str, bag: Bag, hidden: Tensor, view: Mapping[str, Tensor]) -> Tensor:
-        """Summed bag-of-words loss of an encoder's view, from its last states (batch, length, dim); a scalar."""
-        layout, labels = PaddedRows(view), view["labels"]
+    def score_bag(self, name: str, bag: Bag, encoded: Encoded, view: Mapping[str, Tensor]) -> Tensor:
+        """Summed bag-of-words loss of an encoder's view; a scalar."""
+        layout, labels = FlatRows(view), view["labels"]
         scored = labels != IGNORED
-        readable = layout.attention_mask.bool().clone()
+        readable = layout.where > 0
         readable[:, 0] = False
         if not bag.masked:
             readable &= ~scored
-        counted = layout.inner() & layout.counted[:, None]
-        text = torch.where(scored, labels, layout.input_ids)
+        at = layout.where.clamp(min=0)
+        hidden = encoded.states(layout)[at]
+        counts = layout.inner()[at] & (layout.where >= 0) & counted(view)[:, None]
+        text = torch.where(scored, labels, view["input_ids"])
         if bag.head == "own":
             head = self.bag_heads[name]
             assert isinstance(head, nn.Linear)
-            return bag_loss(hidden, readable, text, counted, head.weight, head.bias, bag.target == "mean")
+            return bag_loss(hidden, readable, text, counts, head.weight, head.bias, bag.target == "mean")
         words = self.get_input_embeddings().weight
         assert isinstance(words, Tensor)
-        return bag_loss(self.head(hidden), readable, text, counted, words, self.head.bias, bag.target == "mean")
+        return bag_loss(self.head(hidden), readable, text, counts, words, self.head.bias, bag.target == "mean")
 
 
 def model_classes(config: type[BottleneckConfig]) -> tuple[type[BottleneckModel], type[BottleneckForPreTraining]]:

@@ -17,7 +17,6 @@ from transformers.activations import ACT2FN
 
 from .bottleneck_backbones import Shape, has_token_types
 from .bottleneck_declaration import Decoder, Encoder, View
-from .bottleneck_losses import IGNORED
 from .configuration_bottleneck import BottleneckConfig, Json, build_config, resolved
 from .modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput, model_classes
 
@@ -171,19 +170,17 @@ class SimLMForPreTraining(BottleneckForPreTraining):
         """Give decoders their first weights; returns the names of the parts that keep random ones."""
         return super().start_decoders() + (["detector"] if self.detector is not None else [])
 
-    def score_view(self, name: str, hidden: Tensor, view: Mapping[str, Tensor], head: str) -> Tensor:
-        """Summed loss of the last states (batch, length, dim) of what read the view called `name`; a scalar.
+    def score_view(self, name: str, hidden: Tensor, targets: Tensor, shown: Tensor, head: str) -> Tensor:
+        """Summed loss of last states (n, dim) at the scored tokens of the view called `name`; a scalar.
 
         Where it asks which tokens were replaced: binary cross-entropy over all tokens but special ones (ELECTRA, Clark
         et al. 2020); a draw that hits the original token is none.
         """
         if self.detector is None or self.config.views[name].labels != "replaced":
-            return super().score_view(name, hidden, view, head)
-        scored = view["labels"] != IGNORED
-        odds = self.detector(hidden[scored])
-        replaced = (view["input_ids"] != view["labels"])[scored]
+            return super().score_view(name, hidden, targets, shown, head)
+        odds = self.detector(hidden)
         single = odds.dtype if odds.dtype == torch.float64 else torch.float32
-        return F.binary_cross_entropy_with_logits(odds.to(single), replaced.to(single), reduction="sum")
+        return F.binary_cross_entropy_with_logits(odds.to(single), (shown != targets).to(single), reduction="sum")
 
     def generate(self, view: Mapping[str, Tensor]) -> Tensor:
         """The generator's scores (masked tokens, vocabulary) at the positions of `view` where it is to draw."""

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hf_dense.errors import InputError
-from hf_dense.modeling.bottleneck_layout import PaddedRows
+from hf_dense.modeling.bottleneck_layout import counted
 from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
@@ -241,7 +241,7 @@ class PreTrainer(Trainer):
         states, parts = [], []
         for chunk in chunks:
             states.append(_random_state())
-            parts.append(self.model.bottlenecks(chunk, self.model.encode(chunk)))
+            parts.append({name: encoded.bottleneck for name, encoded in self.model.encode(chunk).items()})
         return states, {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def _contrast(
@@ -252,7 +252,7 @@ class PreTrainer(Trainer):
         total = torch.zeros((), device=self.args.device)
         for name, encoder in self.model.config.contrasts.items():
             whole, weight = bottlenecks[encoder].requires_grad_(), self.model.config.weights[name]
-            loss = self.model.contrast(whole, PaddedRows(views[encoder]).counted) / counts[name]
+            loss = self.model.contrast(whole, counted(views[encoder])) / counts[name]
             (gradient,) = torch.autograd.grad(weight * loss, whole)
             pulls[encoder] = pulls.get(encoder, 0) + gradient
             self._remember({name: loss})

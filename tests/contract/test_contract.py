@@ -188,20 +188,37 @@ def assert_same(first: dict[str, Tensor], second: dict[str, Tensor], tolerance: 
         torch.testing.assert_close(first[name], second[name], atol=tolerance, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
 
 
+def rounding(case: Case) -> dict[str, float]:
+    """How far transformers' forward pass may be off: it rotates ModernBERT's queries and keys in float32."""
+    return {"atol": 1e-5, "rtol": 0} if case.backbone == "modernbert" else {"atol": 1e-12, "rtol": 1e-12}
+
+
+def with_states(
+    model: BottleneckForPreTraining, views: Views, change: Callable[[Tensor], None]
+) -> tuple[PreTrainingOutput, dict[str, Tensor]]:
+    """A step in which the last states of each encoder (batch, length, dim) are changed in place before they are read.
+
+    Returns:
+        The output, and the states by encoder, as they were read.
+    """
+    seen: list[Tensor] = []
+    plain = type(model)._encoded
+
+    def changed(self: Any, view: Any, last: Tensor, at: Tensor, *more: Any) -> Any:
+        states = last[at.clamp(min=0)].clone()  # what is not read is there too, as any other row
+        change(states)
+        seen.append(states)
+        return plain(self, view, states.flatten(0, 1), torch.arange(at.numel()).view(at.shape), *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(model), "_encoded", changed)
+        output = model(views)
+    return output, dict(zip(model.encoder_specs, seen, strict=True))
+
+
 def perturbed(model: BottleneckForPreTraining, views: Views, change: Callable[[Tensor], None]) -> PreTrainingOutput:
-    """The output when the final states of the encoder are changed in place before anything reads them."""
-
-    def hook(_module: Any, _inputs: Any, output: Any) -> Any:
-        hidden = output.last_hidden_state.clone()
-        change(hidden)
-        output.last_hidden_state = hidden
-        return output
-
-    handle = model.encoder.register_forward_hook(hook)
-    try:
-        return model(views)
-    finally:
-        handle.remove()
+    """The output when the last states are changed in place before anything reads them."""
+    return with_states(model, views, change)[0]
 
 
 @each_case
@@ -314,8 +331,8 @@ class TestBottleneck:
         model, views = make_model(case), make_batch(case)
         for name, bottleneck in model(views).bottlenecks.items():
             plain = model.encoder(views[name]["input_ids"], views[name]["attention_mask"])
-            torch.testing.assert_close(bottleneck, plain.last_hidden_state[:, 0])
-            torch.testing.assert_close(bottleneck, plain.pooler_output)
+            torch.testing.assert_close(bottleneck, plain.last_hidden_state[:, 0], **rounding(case))
+            torch.testing.assert_close(bottleneck, plain.pooler_output, **rounding(case))
 
     def test_every_decoder_sends_a_gradient_to_its_bottleneck(self, case: Case) -> None:
         model, views = make_model(case), make_batch(case)
@@ -338,19 +355,6 @@ class TestBottleneck:
         for name in model.config.contrasts:
             assert torch.equal(elsewhere[name], before[name])
             assert not torch.isclose(first[name], before[name])
-
-
-def final_states(model: BottleneckForPreTraining, views: Views) -> tuple[PreTrainingOutput, Tensor, dict[str, slice]]:
-    """A step, the last states (all rows, longest length, dim) that it was made from, and each encoder's rows."""
-    seen: list[Tensor] = []
-    handle = model.encoder.register_forward_hook(lambda _module, _inputs, output: seen.append(output.last_hidden_state))
-    try:
-        output = model(views)
-    finally:
-        handle.remove()
-    (hidden,) = seen
-    size = len(LENGTHS)
-    return output, hidden, {name: slice(at * size, (at + 1) * size) for at, name in enumerate(model.encoder_specs)}
 
 
 @each_case
@@ -417,6 +421,10 @@ class TestDeclaration:
             config(decoders={name: {"head": "big"}})
 
 
+# Weights that are read from a file lie at other addresses, where the same sums are rounded in another order.
+REREAD = 1e-13
+
+
 @pytest.fixture(scope="module")
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[Case, Path]:
     """A checkpoint directory of every case that is tested."""
@@ -447,7 +455,7 @@ class TestSaving:
         assert type(again) is METHODS[case.method].pretraining
         assert_same(again.state_dict(), model.state_dict(), tolerance=0.0)
         views = make_batch(case)
-        torch.testing.assert_close(again(views).loss, model(views).loss, atol=0, rtol=0)
+        torch.testing.assert_close(again(views).loss, model(views).loss, atol=0, rtol=REREAD)
 
     def test_encoder_comes_back_equal_without_the_rest(self, case: Case, saved: dict[Case, Path]) -> None:
         encoder, report = AutoModel.from_pretrained(saved[case], output_loading_info=True)
@@ -488,7 +496,7 @@ class TestSaving:
 
     def test_loads_where_the_package_is_not_installed(self, case: Case, remote: dict[str, Any]) -> None:
         model, result = make_model(case), remote[case.name]
-        assert result["loss"] == model(make_batch(case)).loss.item()
+        assert result["loss"] == pytest.approx(model(make_batch(case)).loss.item(), rel=REREAD, abs=0)
         (first, *_) = make_batch(case).values()
         pooled = model.encoder(first["input_ids"], first["attention_mask"]).pooler_output
         assert result["pooler_output"] == pooled.tolist()
@@ -527,28 +535,28 @@ class TestMean:
 
     def test_bottleneck_is_mean_pooling_of_sentence_transformers(self, case: Case) -> None:
         model, views = make_model(case), make_batch(case, extra=3)
-        output, hidden, rows = final_states(model, views)
+        output, hidden = with_states(model, views, lambda states: None)
         for name, bottleneck in output.bottlenecks.items():
             mask = views[name]["attention_mask"]
-            read = {"token_embeddings": hidden[rows[name]], "attention_mask": mask}
+            read = {"token_embeddings": hidden[name], "attention_mask": mask}
             expected = Pooling(HIDDEN, pooling_mode="mean")(read)["sentence_embedding"]
             torch.testing.assert_close(bottleneck, expected, rtol=1e-14, atol=1e-14)
             alone = model.encoder(views[name]["input_ids"], mask)
-            torch.testing.assert_close(alone.pooler_output, bottleneck)
+            torch.testing.assert_close(alone.pooler_output, bottleneck, **rounding(case))
             row = model.encoder(views[name]["input_ids"][:1, : LENGTHS[0]])  # no mask: no padding
-            torch.testing.assert_close(row.pooler_output[0], bottleneck[0])
+            torch.testing.assert_close(row.pooler_output[0], bottleneck[0], **rounding(case))
 
     def test_every_token_and_no_padding_sends_the_bottlenecks_gradient_on(self, case: Case) -> None:
         model, views = make_model(case), make_batch(case)
-        output, hidden, rows = final_states(model, views)
+        output, hidden = with_states(model, views, lambda states: None)
         reading = {name: spec.encoder for name, spec in model.config.decoder_specs.items()} | model.config.contrasts
         for name, encoder in reading.items():
             mask = views[encoder]["attention_mask"].double()
-            wanted = [output.bottlenecks[encoder], hidden]
+            wanted = [output.bottlenecks[encoder], hidden[encoder]]
             whole, each = torch.autograd.grad(output.losses[name], wanted, retain_graph=True)
             assert (whole.norm(dim=-1) > 0).all()
             share = (mask / mask.sum(dim=1, keepdim=True))[:, :, None]
-            torch.testing.assert_close(each[rows[encoder]], whole[:, None] * share)
+            torch.testing.assert_close(each, whole[:, None] * share)
 
     def test_decoders_see_the_encoder_through_the_mean_only(self, case: Case) -> None:
         model, views = make_model(case), make_batch(case)
@@ -663,7 +671,7 @@ class TestFromBackbone:
         scores = source(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
         expected = torch.nn.functional.cross_entropy(scores.flatten(0, 1), ids.flatten(), reduction="sum")
         hidden = model.encoder(ids, torch.ones_like(ids)).last_hidden_state
-        torch.testing.assert_close(model.score(hidden, ids, "mlm"), expected)
+        torch.testing.assert_close(model.score(hidden.flatten(0, 1), ids.flatten(), "mlm"), expected)
 
     def test_headless_encoder_gives_the_encoder(
         self, case: Case, tmp_path: Path, library_log: pytest.LogCaptureFixture

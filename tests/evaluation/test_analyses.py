@@ -22,7 +22,7 @@ from hf_dense.evaluation.analysis_plots import draw_curves
 from hf_dense.evaluation.positions import similarity_by_position
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.methods import get_method
-from hf_dense.modeling.bottleneck_layout import PaddedRows
+from hf_dense.modeling.bottleneck_layout import FlatRows
 from hf_dense.storage.manifest import MANIFEST
 
 EAST, NORTH, NORTH_EAST = (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)
@@ -146,9 +146,9 @@ def test_positions_match_a_plain_loop_over_texts(checkpoints: dict[str, Path]) -
         view = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         with torch.no_grad():
             encoded = model.encoder(**view).last_hidden_state
-            hidden = model.decode("decoder", PaddedRows(view), encoded[:, 0], (encoded,))
+            hidden = model.decode("decoder", FlatRows(view), encoded[:, 0])
         for at in range(ids.shape[1] - 1):
-            pair = (cosine(hidden[0, at], encoded[0, 0]), cosine(encoded[0, at], encoded[0, 0]))
+            pair = (cosine(hidden[at], encoded[0, 0]), cosine(encoded[0, at], encoded[0, 0]))
             found.setdefault(at, []).append(pair)
     for row in rows:
         assert (row.decoder, row.encoder) == pytest.approx(np.mean(found[row.position], axis=0), abs=1e-5)

@@ -9,7 +9,8 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
 from hf_dense import METHODS, BottleneckForPreTraining
-from hf_dense.modeling.bottleneck_layout import PaddedRows
+from hf_dense.modeling.bottleneck_encoder import layer_masks
+from hf_dense.modeling.bottleneck_layout import FlatRows
 
 LENGTH = 11
 
@@ -42,19 +43,20 @@ def test_a_decoder_that_copies_the_last_layers_computes_what_they_compute(backbo
     assert model.start_decoders() == []
     spec, stack = model.decoder_specs["decoder"], model.decoders["decoder"]
     output = model.encoder(**view, output_hidden_states=True)
-    memory, layout = output.hidden_states[-1 - spec.layers], PaddedRows(view)
-    masks = {kind: model._mask(spec, layout, memory, layout.positions(), kind) for kind in set(stack.kinds)}
-    decoded = stack(memory, memory, masks, layout.expand(memory[:, 0]))
-    kept = view["attention_mask"].bool()
-    torch.testing.assert_close(decoded[kept], output.last_hidden_state[kept], atol=1e-5, rtol=0)
+    layout = FlatRows(view)
+    memory = layout.flatten(output.hidden_states[-1 - spec.layers])
+    masks = layer_masks(model.family, model.backbone, layout, memory, spec)
+    decoded = stack(memory, memory, masks, memory[layout.where[:, 0]])
+    torch.testing.assert_close(decoded, layout.flatten(output.last_hidden_state), atol=1e-5, rtol=0)
 
 
 @each_backbone
 def test_decoders_embed_a_text_as_the_backbone_does(backbone: str) -> None:
     model, view = random_model("cotmae", backbone), texts(rows=1)
     expected = model.encoder(**view, output_hidden_states=True).hidden_states[0]
-    positions = PaddedRows(view).positions()
-    torch.testing.assert_close(model.family.embed(model.encoder.backbone, positions, view["input_ids"]), expected)
+    layout = FlatRows(view)
+    embedded = model.family.embed(model.backbone, layout.positions, layout.input_ids)
+    torch.testing.assert_close(embedded, layout.flatten(expected))
 
 
 @each_backbone
@@ -64,9 +66,8 @@ def test_the_query_of_retromae_knows_its_position(backbone: str) -> None:
     visible = torch.zeros(1, LENGTH, LENGTH, dtype=torch.bool)
     visible[:, :, [0, 1, 2]] = True
     bottleneck = torch.randn(1, HIDDEN, dtype=torch.float64)
-    layout = PaddedRows({**view, "visible": visible})
-    decoded = model.decode("decoder", layout, bottleneck, (bottleneck,))
-    distances = torch.cdist(decoded[0], decoded[0]) + torch.eye(LENGTH)
+    decoded = model.decode("decoder", FlatRows({**view, "visible": visible}), bottleneck)
+    distances = torch.cdist(decoded, decoded) + torch.eye(LENGTH)
     assert distances.min() > 1e-3
 
 

@@ -15,9 +15,9 @@ from hf_dense.modeling.bottleneck_decoder import (
     Block,
     BottleneckEntry,
     DecoderStack,
-    LayerMask,
     VocabularyHead,
 )
+from hf_dense.modeling.bottleneck_layout import FlatRows, LayerMask, Rows
 
 BATCH, LENGTH, DIM = 2, 6, 32
 BERT = BertConfig(
@@ -64,12 +64,21 @@ def randomised(module: nn.Module, seed: int = 0) -> nn.Module:
 
 
 def inputs(seed: int = 1) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Stream, memory, mask and bottleneck; the mask is random, every row sees something."""
+    """Stream and memory (rows, dim), mask and bottlenecks; the mask is random, every row sees something."""
     generator = torch.Generator().manual_seed(seed)
-    stream, memory, bottleneck = torch.randn(3, BATCH, LENGTH, DIM, generator=generator, dtype=torch.float64)
+    stream, memory = torch.randn(2, BATCH * LENGTH, DIM, generator=generator, dtype=torch.float64)
+    bottleneck = torch.randn(BATCH, DIM, generator=generator, dtype=torch.float64)
     mask = torch.rand(BATCH, 1, LENGTH, LENGTH, generator=generator) < 0.5
     mask[..., 0] = True
-    return stream, memory, mask, bottleneck[:, :1].expand(-1, LENGTH, -1)
+    return stream, memory, mask, bottleneck
+
+
+LAYOUT = FlatRows({"input_ids": torch.ones(BATCH, LENGTH, dtype=torch.int64)})
+
+
+def layer_mask(mask: Tensor) -> LayerMask:
+    """Texts without padding, of which each position sees what the mask says."""
+    return LayerMask(LAYOUT.groups, LAYOUT.groups, [mask], LAYOUT.text)
 
 
 def plain_attention(attention: Attention, stream: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
@@ -81,13 +90,14 @@ def plain_attention(attention: Attention, stream: Tensor, memory: Tensor, mask: 
             heads = []
             for h in range(attention.heads):
                 part = slice(h * size, (h + 1) * size)
-                query = attention.query(stream[b, i])[part]
+                query = attention.query(stream[b * LENGTH + i])[part]
                 seen = [j for j in range(LENGTH) if mask[b, 0, i, j]]
-                scores = torch.stack([query @ attention.key(memory[b, j])[part] for j in seen]) / size**0.5
+                scores = torch.stack([query @ attention.key(memory[b * LENGTH + j])[part] for j in seen]) / size**0.5
                 weights = scores.exp() / scores.exp().sum()
-                heads.append(sum(w * attention.value(memory[b, j])[part] for w, j in zip(weights, seen, strict=True)))
+                values = [attention.value(memory[b * LENGTH + j])[part] for j in seen]
+                heads.append(sum(w * value for w, value in zip(weights, values, strict=True)))
             rows.append(attention.output(torch.cat(heads)))
-    return torch.stack(rows).view(BATCH, LENGTH, DIM)
+    return torch.stack(rows)
 
 
 def plain_norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
@@ -106,10 +116,9 @@ def test_post_norm_block_on_one_stream_is_the_bert_layer() -> None:
     layer.load_state_dict({f"{BERT_NAMES[n.rpartition('.')[0]]}.{n.rpartition('.')[2]}": v for n, v in weights.items()})
     stream, _, mask, bottleneck = inputs()
     for visible in (mask, torch.ones_like(mask)):
-        torch.testing.assert_close(
-            block(stream, stream, LayerMask(visible), bottleneck), layer(stream, visible), atol=1e-6, rtol=0
-        )
-    assert not torch.allclose(block(stream, stream, LayerMask(mask), bottleneck), layer(stream, torch.ones_like(mask)))
+        expected = layer(stream.view(BATCH, LENGTH, DIM), visible).flatten(0, 1)
+        torch.testing.assert_close(block(stream, stream, layer_mask(visible), bottleneck), expected, atol=1e-6, rtol=0)
+    assert not torch.allclose(block(stream, stream, layer_mask(mask), bottleneck), expected)
 
 
 def test_two_stream_block_equals_the_loop() -> None:
@@ -117,7 +126,7 @@ def test_two_stream_block_equals_the_loop() -> None:
     stream, memory, mask, bottleneck = inputs()
     middle = plain_norm(block.attention_norm, stream + plain_attention(block.attention, stream, memory, mask))
     expected = plain_norm(block.output_norm, middle + plain_expand(block, middle))
-    torch.testing.assert_close(block(stream, memory, LayerMask(mask), bottleneck), expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(block(stream, memory, layer_mask(mask), bottleneck), expected, atol=1e-9, rtol=0)
 
 
 def test_pre_norm_block_equals_the_loop() -> None:
@@ -126,9 +135,9 @@ def test_pre_norm_block_equals_the_loop() -> None:
     stream, _, mask, bottleneck = inputs()
     seen = plain_norm(block.attention_norm, stream)
     expected = stream + plain_attention(block.attention, seen, seen, mask)
-    expected = expected + block.entry.output(block.entry.value(bottleneck))
+    expected = expected + block.entry.output(block.entry.value(bottleneck)).repeat_interleave(LENGTH, dim=0)
     expected = expected + plain_expand(block, plain_norm(block.output_norm, expected))
-    torch.testing.assert_close(block(stream, stream, LayerMask(mask), bottleneck), expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(block(stream, stream, layer_mask(mask), bottleneck), expected, atol=1e-9, rtol=0)
 
 
 def test_bottleneck_entry_is_attention_over_one_key() -> None:
@@ -139,8 +148,9 @@ def test_bottleneck_entry_is_attention_over_one_key() -> None:
         attention.in_proj_bias[2 * DIM :] = entry.value.bias
         attention.out_proj.load_state_dict(entry.output.state_dict())
     stream, _, _, bottleneck = inputs()
-    expected, _ = attention(stream, bottleneck[:, :1], bottleneck[:, :1])
-    torch.testing.assert_close(entry(bottleneck), expected, atol=1e-9, rtol=0)
+    expected, _ = attention(stream.view(BATCH, LENGTH, DIM), bottleneck[:, None], bottleneck[:, None])
+    given = entry(bottleneck)[:, None].expand(-1, LENGTH, -1)
+    torch.testing.assert_close(given, expected, atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("decoder", [Decoder(layers=2), PRE], ids=["backbone", "pre"])
@@ -149,17 +159,40 @@ def test_stack_runs_its_layers_in_turn(decoder: Decoder) -> None:
     stream, _, mask, bottleneck = inputs()
     expected = stream
     for layer in stack.layers:
-        expected = layer(expected, expected, LayerMask(mask), bottleneck)
+        expected = layer(expected, expected, layer_mask(mask), bottleneck)
     if decoder.norm == "pre":
         expected = plain_norm(stack.norm, expected)
-    torch.testing.assert_close(stack(stream, stream, {FULL: LayerMask(mask)}, bottleneck), expected, atol=1e-9, rtol=0)
+
+    def masks(kind: str, read: Rows | None) -> LayerMask:
+        assert kind == FULL
+        return layer_mask(mask) if read is None else LAYOUT.mask(read=read)
+
+    torch.testing.assert_close(stack(stream, stream, masks, bottleneck), expected, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("decoder", [Decoder(layers=2), PRE, TWO_STREAMS], ids=["backbone", "pre", "two streams"])
+def test_of_the_last_layer_only_what_is_read_is_computed(decoder: Decoder) -> None:
+    stack = randomised(DecoderStack(SHAPE, decoder))
+    stream, memory, _, bottleneck = inputs()
+    memory = memory if decoder is TWO_STREAMS else stream
+    read = LAYOUT.rows(torch.arange(BATCH * LENGTH) % 3 == 0)
+    expanded = []
+    stack.layers[-1].up.register_forward_hook(lambda _module, given, _output: expanded.append(len(given[0])))
+
+    def masks(kind: str, rows: Rows | None) -> LayerMask:
+        return LAYOUT.mask(read=rows)
+
+    every = stack(stream, memory, masks, bottleneck)
+    part = stack(stream, memory, masks, bottleneck, read)
+    torch.testing.assert_close(part, every[read.at], atol=1e-9, rtol=0)
+    assert expanded == [BATCH * LENGTH, len(read.at)]
 
 
 def test_own_embeddings_add_positions_and_normalise() -> None:
     embeddings = randomised(DecoderStack(SHAPE, PRE)).embeddings
     words, *_ = inputs()
-    expected = plain_norm(embeddings.norm, words + embeddings.positions.weight[:LENGTH])
-    torch.testing.assert_close(embeddings(words, torch.arange(LENGTH)[None]), expected, atol=1e-9, rtol=0)
+    expected = plain_norm(embeddings.norm, words + embeddings.positions.weight[:LENGTH].repeat(BATCH, 1))
+    torch.testing.assert_close(embeddings(words, LAYOUT.positions), expected, atol=1e-9, rtol=0)
 
 
 def test_vocabulary_head_is_the_head_of_bert() -> None:

@@ -75,16 +75,19 @@ def test_every_objective_trains_all_that_it_reads(objective: str) -> None:
     assert list(output.losses) == list(model.config.weights)
 
 
-def test_detection_is_binary_cross_entropy_over_every_token() -> None:
-    model, seen = make_model("enc-dec rtd"), []
+def test_detection_is_binary_cross_entropy_over_every_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = make_model("enc-dec rtd"), {}
     views = make_views(model.config)
-    model.encoder.register_forward_hook(
-        lambda _module, _inputs, named, output: seen.append((named["input_ids"], output.last_hidden_state)),
-        with_kwargs=True,
-    )
+    plain = type(model).score_view
+
+    def score_view(self: Any, name: str, hidden: Tensor, targets: Tensor, shown: Tensor, head: str) -> Tensor:
+        seen[name] = shown, hidden
+        return plain(self, name, hidden, targets, shown, head)
+
+    monkeypatch.setattr(type(model), "score_view", score_view)
     losses = model(views).losses
-    ids, hidden = seen[0]
-    replaced = ids != views["encoder"]["labels"]
+    ids, hidden = seen["encoder"]
+    replaced = ids != views["encoder"]["labels"].flatten()
     assert 0 < replaced.sum() <= (views["encoder"]["uniform"] >= 0).sum()
     likely = model.detector(hidden).sigmoid()
     expected = -torch.where(replaced, likely, 1 - likely).log().mean()
@@ -98,7 +101,7 @@ def test_the_detector_comes_back_and_the_idle_head_can_be_frozen_again(tmp_path:
     again, report = AutoModelForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
     assert not report["missing_keys"]
     views = make_views(model.config)
-    torch.testing.assert_close(again(views).loss, model(views).loss, atol=0, rtol=0)
+    torch.testing.assert_close(again(views).loss, model(views).loss, atol=0, rtol=1e-13)  # read to other addresses
     again.set_generator(again.generator)
     assert not any(parameter.requires_grad for parameter in again.head.parameters())
 
