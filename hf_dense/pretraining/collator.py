@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from hf_dense.pretraining.masking import (
     fill_hidden,
     fractions,
     noise,
+    noise_at,
     row_keys,
     sampled_visibility,
     word_index,
@@ -30,6 +32,32 @@ from hf_dense.pretraining.vocabulary import Vocabulary
 
 Text = NDArray[np.int32]
 Row = Mapping[str, Any]  # by column: a `Text`, or several (generated queries)
+
+
+class _Padded(NamedTuple):
+    """Texts of a batch, all (rows, length): token ids, which are no padding, which may be hidden, and `word_index`."""
+
+    ids: Ints
+    present: Bools
+    maskable: Bools
+    word: Ints
+
+
+@dataclass
+class _Batch:
+    """The rows of a batch, their keys, and what has been made of them so far, for the views to share.
+
+    Args:
+        windows: by source, the texts read.
+        padded: by the sources of a view.
+        hidden: by view, what it hides (rows, length).
+    """
+
+    rows: Sequence[Row]
+    keys: Bits
+    windows: dict[str, list[Text]] = field(default_factory=dict)
+    padded: dict[tuple[str, ...], _Padded] = field(default_factory=dict)
+    hidden: dict[str, Bools] = field(default_factory=dict)
 
 
 class ViewCollator:
@@ -84,42 +112,40 @@ class ViewCollator:
             `visible` (batch, length, length), `uniform` and `token_type_ids` (batch, length). A view of several sources
             has their rows interleaved.
         """
-        keys = row_keys([row["text"] for row in rows], self.seed, self.epoch)
-        hidden: dict[str, Bools] = {}
-        return {"views": {name: self._render(name, view, rows, keys, hidden) for name, view in self.views.items()}}
+        batch = _Batch(rows, row_keys([row["text"] for row in rows], self.seed, self.epoch))
+        return {"views": {name: self._render(name, view, batch) for name, view in self.views.items()}}
 
-    def _render(
-        self, name: str, view: View, rows: Sequence[Row], keys: Bits, hidden_of: dict[str, Bools]
-    ) -> dict[str, Tensor]:
-        texts = [self._read(source, rows, keys) for source in view.sources]
-        ids, present = self._pad([text for group in zip(*texts, strict=True) for text in group])
+    def _render(self, name: str, view: View, batch: _Batch) -> dict[str, Tensor]:
+        if view.sources not in batch.padded:
+            batch.padded[view.sources] = self._pad([self._read(source, batch) for source in view.sources])
+        ids, present, maskable, word = batch.padded[view.sources]
         # The draw differs between the sides of a row but not with the rows beside it.
-        keys = np.stack([noise(keys, f"{name}:{source}") for source in view.sources], axis=1).reshape(-1)
-        maskable = present & ~self.vocabulary.special[ids]
-        word = word_index(ids, maskable, self.vocabulary.continues)
-        hidden, shown = np.zeros_like(present), ids
-        more: dict[str, Tensor] = {}
-        if view.select != "none":
-            decoder = self.decoders.get(name)
+        keys = np.stack([noise(batch.keys, f"{name}:{source}") for source in view.sources], axis=1).reshape(-1)
+        decoder = self.decoders.get(name)
+        if view.select == "none":
+            hidden, shown = np.zeros_like(present), ids.copy()
+        else:
             encoder = decoder.encoder if decoder else name
-            hidden = self._select(view, ids, word, keys, hidden_of.get(encoder), self.views[encoder].rate)
-            bits = noise(keys, "fill", ids.shape[1])
+            hidden = self._select(view, ids, word, keys, batch.hidden.get(encoder), self.views[encoder].rate)
+            bits = noise_at(keys, "fill", np.flatnonzero(hidden), ids.shape[1])
             shown = fill_hidden(ids, hidden, bits, view.fill, self.vocabulary.mask, self.vocabulary.size)
-            if view.fill == "generator":  # it draws on the device; by these numbers, so that a row's draw is its own
-                more["uniform"] = torch.from_numpy(np.where(hidden, fractions(bits), -1.0).astype(np.float32))
-        hidden_of[name] = hidden
-        batch = {
+        batch.hidden[name] = hidden
+        rendered = {
             "input_ids": torch.from_numpy(shown),
             "attention_mask": torch.from_numpy(present.astype(np.int64)),
             "labels": torch.from_numpy(_labels(view, ids, present, maskable, hidden)),
         }
-        decoder = self.decoders.get(name)
+        if view.fill == "generator" and view.select != "none":
+            # It draws on the device; by these numbers, so that a row's draw is its own.
+            uniform = np.full(ids.shape, -1.0, dtype=np.float32)
+            uniform[hidden] = fractions(bits)
+            rendered["uniform"] = torch.from_numpy(uniform)
         if decoder is not None and decoder.attention_kind == "sampled":
             visible = sampled_visibility(word, present, decoder.attention_value, keys, "visible")
-            more["visible"] = torch.from_numpy(visible)
+            rendered["visible"] = torch.from_numpy(visible)
         if "titled" in view.sources:
-            more["token_type_ids"] = torch.from_numpy(_second_part(ids, present, self.vocabulary.last))
-        return batch | more
+            rendered["token_type_ids"] = torch.from_numpy(_second_part(ids, present, self.vocabulary.last))
+        return rendered
 
     def _select(
         self, view: View, ids: Ints, word: Ints, keys: Bits, by_encoder: Bools | None, encoder_rate: float
@@ -133,60 +159,66 @@ class ViewCollator:
             assert by_encoder is not None
             return (word >= 0) & ~by_encoder
         rate = view.rate if view.select == "random" else (view.rate - encoder_rate) / (1 - encoder_rate)
-        drawn = draw_words(word, rate, noise(keys, "select", 1, ids.shape[1]))[:, 0]
+        drawn = draw_words(word, rate, noise(keys, "select"))
         return drawn if view.select == "random" or by_encoder is None else drawn | by_encoder
 
-    def _read(self, source: str, rows: Sequence[Row], keys: Bits) -> list[Text]:
+    def _read(self, source: str, batch: _Batch) -> list[Text]:
         """The text of each row that a source stands for; all views of a source read the same."""
-        parts = parse_source(source)
-        texts = {part: self._part(part, rows, keys) for part in parts}
-        if len(parts) == 1:
-            return texts[source.partition(":")[0]]
-        picked = np.searchsorted(np.cumsum(list(parts.values())), fractions(noise(keys, f"source:{source}")), "right")
-        names = list(parts)
-        return [texts[names[min(at, len(names) - 1)]][row] for row, at in enumerate(picked)]
+        if source not in batch.windows:
+            batch.windows[source] = self._draw(source, batch)
+        return batch.windows[source]
 
-    def _part(self, part: str, rows: Sequence[Row], keys: Bits) -> list[Text]:
-        """A column, or what is derived from one, cropped to what fits."""
+    def _draw(self, source: str, batch: _Batch) -> list[Text]:
+        """A column, what is derived from one, or of several by their weights; cropped to what fits."""
+        rows, parts = batch.rows, parse_source(source)
+        if len(parts) > 1:
+            texts = [self._read(part, batch) for part in parts]
+            shares = np.cumsum(list(parts.values()))
+            picked = np.searchsorted(shares, fractions(noise(batch.keys, f"source:{source}")), "right")
+            return [texts[min(at, len(parts) - 1)][row] for row, at in enumerate(picked.tolist())]
+        (part,) = parts
+        if part != source:  # it has a weight, alone
+            return self._read(part, batch)
         if part in ("first_half", "second_half"):
-            windows = self._window([row["text"] for row in rows], keys, "text")
             first = part == "first_half"
+            windows = self._read("text", batch)
             return [text[: len(text) // 2] if first else text[len(text) // 2 :] for text in windows]
+        end = np.array([self.vocabulary.last], dtype=np.int32)
         if part == "titled":
-            end = np.array([self.vocabulary.last], dtype=np.int32)
-            return self._window([np.concatenate([row["title"], end, row["text"]]) for row in rows], keys, "titled")
-        if part == "query":
+            whole = [np.concatenate([row["title"], end, row["text"]]) for row in rows]
+        elif part == "query":
             lists = [row["queries"] for row in rows]
-            picks = noise(keys, "query") % np.array([len(queries) for queries in lists], dtype=np.uint64)
-            drawn = [queries[int(pick)] for queries, pick in zip(lists, picks, strict=True)]
-            return self._window(drawn, keys, "query")
-        if part == "queries":
-            end = np.array([self.vocabulary.last], dtype=np.int32)
-            joined = [np.concatenate([piece for query in row["queries"] for piece in (end, query)][1:]) for row in rows]
-            return self._window(joined, keys, "queries")
-        return self._window([row[part] for row in rows], keys, part)
+            picks = noise(batch.keys, "query") % np.array([len(queries) for queries in lists], dtype=np.uint64)
+            whole = [queries[pick] for queries, pick in zip(lists, picks.tolist(), strict=True)]
+        elif part == "queries":
+            whole = [np.concatenate([piece for query in row["queries"] for piece in (end, query)][1:]) for row in rows]
+        else:
+            whole = [row[part] for row in rows]
+        return self._window(whole, batch.keys, part)
 
     def _window(self, texts: list[Text], keys: Bits, source: str) -> list[Text]:
         """The part of each text that fits; all views of a source read the same part."""
         room = self.max_length - 2
+        spare = np.array([len(text) for text in texts], dtype=np.int64) - room
+        if spare.max() <= 0:
+            return texts
         if self.crop == "head":
             return [text[:room] for text in texts]
-        starts = noise(keys, f"crop:{source}")
-        spare = [max(len(text) - room, 0) for text in texts]
-        return [
-            text[(at := int(start) % (more + 1)) : at + room]
-            for text, start, more in zip(texts, starts, spare, strict=True)
-        ]
+        starts = noise(keys, f"crop:{source}") % (np.maximum(spare, 0) + 1).astype(np.uint64)
+        return [text[at : at + room] for text, at in zip(texts, starts.tolist(), strict=True)]
 
-    def _pad(self, texts: list[Text]) -> tuple[Ints, Bools]:
-        """[CLS] text [SEP] padding: ids and presence, both (rows, length)."""
-        lengths = np.array([len(text) for text in texts])[:, None]
-        column = np.arange(int(lengths.max()) + 2)[None]
-        ids = np.full((len(texts), column.shape[1]), self.vocabulary.pad, dtype=np.int64)
-        ids[(column >= 1) & (column <= lengths)] = np.concatenate(texts)
-        ids[:, 0] = self.vocabulary.first
-        ids[column == lengths + 1] = self.vocabulary.last
-        return ids, column <= lengths + 1
+    def _pad(self, sides: list[list[Text]]) -> _Padded:
+        """[CLS] text [SEP] padding, the sides of each row one after the other."""
+        texts = [text for sided in zip(*sides, strict=True) for text in sided]
+        lengths = np.array([len(text) for text in texts])
+        width = int(lengths.max()) + 2
+        first, end = np.array([self.vocabulary.first]), np.full(width, self.vocabulary.pad)
+        end[0] = self.vocabulary.last
+        pieces = [piece for text in texts for piece in (first, text, end[: width - 1 - len(text)])]
+        ids = np.concatenate(pieces).reshape(len(texts), width)
+        present = np.arange(width) <= lengths[:, None] + 1
+        maskable = present & ~self.vocabulary.special[ids]
+        return _Padded(ids, present, maskable, word_index(ids, maskable, self.vocabulary.continues))
 
 
 def _labels(view: View, ids: Ints, present: Bools, maskable: Bools, hidden: Bools) -> Ints:

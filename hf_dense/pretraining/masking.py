@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Bits = NDArray[np.uint64]
+Halves = NDArray[np.uint32]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
-_INDEX_BITS = np.uint64(14)  # low bits of a sort key: a word's index, then its size; both stay under 16,384 tokens
-_INDEX_MASK = np.uint64((1 << 14) - 1)
-_TAG_MASK = np.uint64((1 << 28) - 1)
+_LAST = np.uint32(0xFFFFFFFF)  # the number of no word: -1, and last in every order
 
 
 def _mix(bits: Bits) -> Bits:
@@ -27,6 +26,13 @@ def _mix(bits: Bits) -> Bits:
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
+
+
+def _mix_halves(bits: Halves) -> Halves:
+    """As `_mix`, of 32 bits: `lowbias32` (Wellons, "Hash functions prospector", 2018)."""
+    bits = (bits ^ (bits >> np.uint32(16))) * np.uint32(0x7FEB352D)
+    bits = (bits ^ (bits >> np.uint32(15))) * np.uint32(0x846CA68B)
+    return bits ^ (bits >> np.uint32(16))
 
 
 def row_keys(rows: list[NDArray[np.int32]], seed: int, epoch: int) -> Bits:
@@ -60,6 +66,12 @@ def noise(keys: Bits, purpose: str, *shape: int) -> Bits:
     return bits
 
 
+def noise_at(keys: Bits, purpose: str, at: Ints, length: int) -> Bits:
+    """(positions,) what `noise` gives at some of its (rows, length) positions, numbered row by row."""
+    bits = _mix(keys ^ np.uint64(zlib.crc32(purpose.encode())))
+    return _mix(bits[at // length] + (at % length + 1).astype(np.uint64) * _STEP)
+
+
 def fractions(bits: Bits) -> NDArray[np.float64]:
     """Random bits as numbers in [0, 1)."""
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
@@ -80,41 +92,103 @@ def word_index(ids: Ints, maskable: Bools, continues: Bools) -> Ints:
     >>> word_index(np.array([[0, 1, 2, 1, 2, 2]]), np.array([[False, True, True, True, True, False]]), continues)
     array([[-1,  0,  0,  1,  1, -1]])
     """
-    after_word = np.pad(maskable, ((0, 0), (1, 0)))[:, :-1]
-    starts = maskable & ~(continues[ids] & after_word)
+    starts = maskable.copy()
+    starts[:, 1:] &= ~(continues[ids[:, 1:]] & maskable[:, :-1])
     return np.where(maskable, starts.cumsum(1) - 1, -1)
 
 
-def fill_budget(sizes: NDArray[np.int32], budget: NDArray[np.int32]) -> Bools:
+def word_sizes(word: Ints) -> Ints:
+    """(rows, length) tokens of the word that each token belongs to; more than a row has where it is not maskable."""
+    rows, length = word.shape
+    words = int(word.max(initial=0)) + 2
+    flat = word + np.arange(1, rows * words, words)[:, None]
+    sizes = np.bincount(flat.reshape(-1), minlength=rows * words)
+    sizes[::words] = length + 1
+    return sizes[flat]
+
+
+def budgets(word: Ints, rate: float) -> Ints:
+    """(rows,) tokens to hide of each row: the rate of those that are maskable, at least one."""
+    return np.maximum(1, np.rint(rate * (word >= 0).sum(1))).astype(np.int64)
+
+
+def word_orders(word: Halves, bits: Bits) -> Halves:
+    """A random order of the words of each row, or many of one row.
+
+    Args:
+        word: (rows, length) or (length,) `word_index`.
+        bits: (rows,) random bits.
+
+    Returns:
+        (rows, length) random numbers, equal within a word and never between the words of a row, as each step is a
+        bijection (the factors are odd); the greatest number where a token belongs to no word.
+    """
+    order = _mix_halves(word) ^ bits.astype(np.uint32)[:, None]
+    order *= (bits >> np.uint64(32)).astype(np.uint32)[:, None] | np.uint32(1)
+    order ^= order >> np.uint32(15)
+    order *= np.uint32(0x846CA68B)
+    order |= np.where(word == _LAST, _LAST, np.uint32(0))
+    return order
+
+
+def first_misfit(order: Halves, budget: Ints) -> tuple[Halves, Bools]:
+    """Where going through the words in order comes to the end of a budget.
+
+    Args:
+        order: (rows, length) from `word_orders`.
+        budget: (rows,) tokens that may be taken, at least one; or a number for all rows.
+
+    Returns:
+        (rows,) number of the first word that does not fit: with the tokens in order, the one after the budget is its;
+        and (rows,) whether something of the budget is left before it, because it has tokens on both sides.
+    """
+    ranked = np.sort(order, axis=1)
+    at = np.minimum(budget, order.shape[1] - 1)
+    row = np.arange(len(order)) if at.ndim else slice(None)
+    misfit = ranked[row, at]
+    return misfit, (ranked[row, at - 1] == misfit) | (budget > at)
+
+
+def fill_rest(order: Halves, misfit: Halves, sizes: Ints, budget: Ints) -> Bools:
+    """(rows, length) True for the tokens before the first misfit and for those after it that still fit.
+
+    Each round takes, of every row, the first word that fits; one that does not fit now never will. What is left of the
+    budget is less than the misfit's tokens, so that there are few rounds. `sizes` are from `word_sizes`.
+    """
+    taken = order < misfit[:, None]
+    rows, left, offered = np.arange(len(order)), budget - taken.sum(1), order | taken * _LAST
+    while len(rows):
+        offered |= (sizes > left[:, None]) * _LAST
+        row, at = np.arange(len(rows)), offered.argmin(1)
+        first = offered[row, at]
+        chosen = (offered == first[:, None]) & (first < _LAST)[:, None]
+        taken[rows] |= chosen
+        left = left - sizes[row, at]
+        some = (first < _LAST) & (left > 0)
+        offered = (offered | chosen * _LAST)[some]
+        rows, left, sizes = rows[some], left[some], sizes[some]
+    return taken
+
+
+def fill_budget(order: Halves, sizes: Ints, budget: Ints) -> Bools:
     """Take words in the given order, skipping any that would exceed what is left of the budget.
 
     Args:
-        sizes: (..., words) tokens per word, in the order of the draw; 0 = no word.
-        budget: (...,) tokens that may be taken.
+        order: (rows, length) from `word_orders`.
+        sizes: (rows, length) from `word_sizes`.
+        budget: (rows,) tokens that may be taken, at least one.
 
     Returns:
-        (..., words) True where a word is taken. Equal to going through the words one by one: a word that does not
-        fit now can never fit later, so each round takes all words up to the first misfit and drops every misfit; the
-        largest candidate shrinks every round.
+        (rows, length) True where a token is taken. Equal to going through the words one by one.
 
-    >>> fill_budget(np.array([[2, 3, 1, 1]], np.int32), np.array([4], np.int32)).tolist()
-    [[True, False, True, True]]
+    >>> order, sizes = np.array([[10, 10, 20, 20, 20, 30, 40]], np.uint32), np.array([[2, 2, 3, 3, 3, 1, 1]])
+    >>> fill_budget(order, sizes, np.array([4])).astype(int)
+    array([[1, 1, 0, 0, 0, 1, 1]])
     """
-    words = sizes.shape[-1]
-    flat_sizes, left = sizes.reshape(-1, words), budget.reshape(-1)
-    taken = np.zeros(flat_sizes.shape, dtype=bool)
-    open_rows = np.arange(len(flat_sizes))
-    candidates = (flat_sizes > 0) & (flat_sizes <= left[:, None])
-    while len(open_rows):
-        offered = flat_sizes[open_rows] * candidates
-        total = offered.cumsum(-1, dtype=sizes.dtype)
-        fits = candidates & (total <= left[:, None])
-        taken[open_rows] |= fits
-        left = left - np.max(total, axis=-1, where=fits, initial=0)
-        candidates &= ~fits & (offered <= left[:, None])
-        still = candidates.any(-1)
-        open_rows, left, candidates = open_rows[still], left[still], candidates[still]
-    return taken.reshape(sizes.shape)
+    misfit, more = first_misfit(order, budget)
+    taken = order < misfit[:, None]
+    taken[more] = fill_rest(order[more], misfit[more], sizes[more], budget[more])
+    return taken
 
 
 def draw_words(word: Ints, rate: float, bits: Bits) -> Bools:
@@ -123,30 +197,46 @@ def draw_words(word: Ints, rate: float, bits: Bits) -> Bools:
     Args:
         word: (rows, length) from `word_index`.
         rate: fraction of the maskable tokens to hide; the budget is max(1, round(rate x tokens)), never exceeded.
-        bits: (rows, draws, length) random bits; several independent draws per row.
+        bits: (rows,) random bits.
 
     Returns:
-        (rows, draws, length) True where a token is hidden.
+        (rows, length) True where a token is hidden.
 
     Source: the whole-word masking of BERT and of all the methods' released code. RetroMAE's code counts [CLS] and
     [SEP] into the budget, CoT-MAE's does not; here special tokens are not counted.
     """
-    rows, draws, _ = bits.shape
-    words = int(word.max(initial=0)) + 1
-    flat = (word + np.arange(rows)[:, None] * words)[word >= 0]
-    sizes = np.bincount(flat, minlength=rows * words).reshape(rows, 1, words).astype(np.uint64)
-    budget = np.maximum(1, np.rint(rate * (word >= 0).sum(1))).astype(np.int32)
-    # Sort random numbers that carry each word's size and index in their low bits: a random order of the words.
-    tags = (sizes << _INDEX_BITS) | np.arange(words, dtype=np.uint64)
-    ordered = np.sort((bits[:, :, :words] & ~_TAG_MASK) | tags, axis=-1)
-    ordered_sizes = ((ordered & _TAG_MASK) >> _INDEX_BITS).astype(np.int32)
-    taken = fill_budget(ordered_sizes, np.broadcast_to(budget[:, None], (rows, draws)))
-    hidden = np.zeros(rows * draws * words, dtype=bool)
-    chosen = np.flatnonzero(taken)
-    hidden[chosen - chosen % words + (ordered.reshape(-1)[chosen] & _INDEX_MASK).astype(np.int64)] = True
-    by_word = hidden.reshape(rows, draws, words)
-    tokens = np.stack([row.take(np.maximum(index, 0), axis=1) for row, index in zip(by_word, word, strict=True)])
-    return tokens & (word >= 0)[:, None]
+    return fill_budget(word_orders(word.astype(np.uint32), bits), word_sizes(word), budgets(word, rate))
+
+
+def draw_words_often(word: Ints, lengths: Ints, rate: float, bits: Bits) -> Bools:
+    """`draw_words`, many times for each row.
+
+    Args:
+        word: (rows, length) from `word_index`.
+        lengths: (rows,) tokens of each row before its padding.
+        rate: as of `draw_words`.
+        bits: (rows, draws) random bits. No row has more draws than tokens; those beyond hide nothing.
+
+    Returns:
+        (rows, draws, length) True where a token is hidden.
+    """
+    rows, draws = bits.shape
+    sizes, budget, numbers = word_sizes(word), budgets(word, rate), word.astype(np.uint32)
+    hidden = np.zeros((rows, draws, word.shape[1]), dtype=bool)
+    places, orders, misfits = [], [], []
+    for row, length in enumerate(lengths.tolist()):  # a row at a time stays in the processor's cache
+        order = word_orders(numbers[row, :length], bits[row, :length])
+        misfit, more = first_misfit(order, budget[row])
+        np.less(order, misfit[:, None], out=hidden[row, : len(order), :length])
+        places.append(more.nonzero()[0])
+        orders.append(order[more])
+        misfits.append(misfit[more])
+    text = np.repeat(np.arange(rows), [len(place) for place in places])
+    rest = np.full((len(text), word.shape[1]), _LAST)
+    for order, start in zip(orders, np.searchsorted(text, np.arange(rows)).tolist(), strict=True):
+        rest[start : start + len(order), : order.shape[1]] = order
+    hidden[text, np.concatenate(places)] = fill_rest(rest, np.concatenate(misfits), sizes[text], budget[text])
+    return hidden
 
 
 def word_hashes(ids: Ints, word: Ints) -> Bits:
@@ -159,16 +249,16 @@ def word_hashes(ids: Ints, word: Ints) -> Bits:
     Returns:
         (rows, words) uint64; 0 where a row has fewer words.
     """
-    rows, length = word.shape
+    rows = len(word)
     words = int(word.max(initial=0)) + 1
-    inside = word >= 0
-    flat = (word + np.arange(rows)[:, None] * words)[inside]
-    column = np.broadcast_to(np.arange(length), word.shape)[inside]
-    first = np.full(rows * words, length)
-    np.minimum.at(first, flat, column)
-    place = (column - first[flat]).astype(np.uint64)
+    inside = np.flatnonzero(word >= 0)
+    flat = (word + np.arange(0, rows * words, words)[:, None]).reshape(-1)[inside]
+    starts = np.flatnonzero(np.diff(flat, prepend=-1))
+    place = np.arange(1, len(flat) + 1) - np.repeat(starts, np.diff(starts, append=len(flat)))
     hashes = np.zeros(rows * words, dtype=np.uint64)
-    np.add.at(hashes, flat, _mix((ids[inside].astype(np.uint64) << np.uint64(16)) | (place + np.uint64(1))))
+    if len(starts):
+        parts = _mix((ids.reshape(-1)[inside].astype(np.uint64) << np.uint64(16)) | place.astype(np.uint64))
+        hashes[flat[starts]] = np.add.reduceat(parts, starts)
     return hashes.reshape(rows, words)
 
 
@@ -187,17 +277,14 @@ def draw_keywords(word: Ints, weights: NDArray[np.float64], rate: float, bits: B
     Source: MASTER's released collator, which draws with replacement and passes over words it has: the same
     distribution. Here each word gets an exponential waiting time of rate `weight` (Efraimidis and Spirakis, 2006).
     """
-    rows, words = weights.shape
-    flat = (word + np.arange(rows)[:, None] * words)[word >= 0]
-    sizes = np.bincount(flat, minlength=rows * words).reshape(rows, words)
     waiting = np.full(weights.shape, np.inf)
     np.divide(-np.log1p(-fractions(bits)), weights, out=waiting, where=weights > 0)
-    order = np.argsort(waiting, axis=1, kind="stable")
-    ordered = np.take_along_axis(sizes, order, axis=1)
-    budget = np.maximum(1, np.rint(rate * (word >= 0).sum(1)))[:, None]
-    taken = np.zeros(weights.shape, dtype=bool)
-    np.put_along_axis(taken, order, ordered.cumsum(1) - ordered < budget, axis=1)
-    return np.take_along_axis(taken, np.maximum(word, 0), axis=1) & (word >= 0)
+    rows = np.arange(len(word))
+    tokens = waiting[rows[:, None], word]
+    tokens[word < 0] = np.inf
+    # With the tokens in order, the one that reaches the budget belongs to the last word drawn.
+    reached = np.sort(tokens, axis=1)[rows, budgets(word, rate) - 1]
+    return (tokens <= reached[:, None]) & (word >= 0)
 
 
 def fill_hidden(ids: Ints, hidden: Bools, bits: Bits, fill: str, mask_id: int, vocabulary: int) -> Ints:
@@ -206,18 +293,23 @@ def fill_hidden(ids: Ints, hidden: Bools, bits: Bits, fill: str, mask_id: int, v
     Args:
         ids: (rows, length) token ids.
         hidden: (rows, length) True where a token is hidden.
-        bits: (rows, length) random bits.
+        bits: (hidden tokens,) random bits, row by row.
         fill: `mask` and `generator`: [MASK] everywhere; `bert`: 80 % [MASK], 10 % a random token, 10 % unchanged.
 
     Returns:
         (rows, length) token ids.
     """
+    filled, at = ids.copy(), np.flatnonzero(hidden)
     if fill in ("mask", "generator"):
-        return np.where(hidden, mask_id, ids)
+        filled.reshape(-1)[at] = mask_id
+        return filled
     share = fractions(bits)
-    random_ids = ((bits & np.uint64(0x7FF)) + (share * vocabulary * 2048).astype(np.uint64)) % np.uint64(vocabulary)
-    changed = np.where(share < 0.8, mask_id, np.where(share < 0.9, random_ids.astype(np.int64), ids))
-    return np.where(hidden, changed, ids)
+    masked, drawn = at[share < 0.8], np.flatnonzero((share >= 0.8) & (share < 0.9))
+    filled.reshape(-1)[masked] = mask_id
+    low = bits[drawn] & np.uint64(0x7FF)
+    random_ids = (low + (share[drawn] * vocabulary * 2048).astype(np.uint64)) % np.uint64(vocabulary)
+    filled.reshape(-1)[at[drawn]] = random_ids
+    return filled
 
 
 def sampled_visibility(word: Ints, present: Bools, rate: float, keys: Bits, purpose: str) -> Bools:
@@ -225,25 +317,26 @@ def sampled_visibility(word: Ints, present: Bools, rate: float, keys: Bits, purp
 
     Args:
         word: (rows, length) from `word_index`.
-        present: (rows, length) True for tokens, False for padding.
+        present: (rows, length) True for tokens, False for the padding after them.
         rate: fraction of tokens hidden from each position.
         keys: (rows,) row keys.
 
     Returns:
-        (rows, length, length) bool, True = may look. Special tokens are never hidden but from themselves.
+        (rows, length, length) bool, True = may look. Special tokens are never hidden but from themselves; padding may
+        look at all tokens.
 
     Source: RetroMAE, section 3.3 and released collator. The release draws min(length, 256) masks per text and lets
     each position pick one with replacement; here texts up to 256 tokens get one independent draw per position (the
     same distribution for each position), longer ones pick among 256.
     """
-    rows, length = word.shape
-    draws = min(length, 256)
-    hidden = draw_words(word, rate, noise(keys, f"{purpose}:draws", draws, length))
+    length = word.shape[1]
+    draws, lengths = min(length, 256), present.sum(1)
+    hidden = draw_words_often(word, lengths, rate, noise(keys, f"{purpose}:draws", draws))
     if draws < length:
         pick = (noise(keys, f"{purpose}:pick", length) % np.uint64(draws)).astype(np.int64)
         own = np.minimum(np.arange(length), draws - 1)
-        pick = np.where(present.sum(1, keepdims=True) <= draws, own, pick)  # whatever the padding
-        hidden = hidden[np.arange(rows)[:, None], pick]
+        pick = np.where(lengths[:, None] <= draws, own, pick)  # whatever the padding
+        hidden = hidden[np.arange(len(word))[:, None], pick]
     visible = ~hidden & present[:, None, :]
     visible[:, np.arange(length), np.arange(length)] = False
     return visible

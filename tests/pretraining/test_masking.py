@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import permutations
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -10,14 +13,18 @@ from scipy.stats import chisquare
 from hf_dense.pretraining.masking import (
     draw_keywords,
     draw_words,
+    draw_words_often,
     fill_budget,
     fill_hidden,
     fractions,
     noise,
+    noise_at,
     row_keys,
     sampled_visibility,
     word_hashes,
     word_index,
+    word_orders,
+    word_sizes,
 )
 
 KEYS = row_keys([np.array([row, row + 1], dtype=np.int32) for row in range(64)], 0, 0)
@@ -40,6 +47,25 @@ def present_of(word: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.arange(word.shape[1])[None] < size + 2
 
 
+def many_keys(rows: int) -> NDArray[np.uint64]:
+    """Keys of many different rows."""
+    return row_keys([np.array([row, 7], dtype=np.int32) for row in range(rows)], 0, 0)
+
+
+def text_of(sizes: list[int]) -> NDArray[np.int64]:
+    """Word numbers of [CLS], words of the given sizes, [SEP]."""
+    return np.array([-1, *np.repeat(np.arange(len(sizes)), sizes), -1])
+
+
+def share_of_each_set(sizes: list[int], budget: int) -> dict[int, float]:
+    """How often each set of words (one bit per word) is taken, over all orders of the words."""
+    sets: Counter[int] = Counter()
+    for order in permutations(range(len(sizes))):
+        taken = one_by_one([sizes[word] for word in order], budget)
+        sets[sum(1 << word for word, is_taken in zip(order, taken, strict=True) if is_taken)] += 1
+    return {code: count / sets.total() for code, count in sets.items()}
+
+
 def one_by_one(sizes: list[int], budget: int) -> list[bool]:
     """`fill_budget` of one row as a plain loop."""
     taken = []
@@ -59,18 +85,78 @@ def assert_whole_words(hidden: NDArray[np.bool_], word: NDArray[np.int64]) -> No
 
 @pytest.mark.parametrize("seed", range(20))
 def test_filling_a_budget_is_going_through_the_words_one_by_one(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(0, 7, size=(5, 3, int(rng.integers(1, 30))))
-    budget = rng.integers(0, 40, size=(5, 3))
-    taken = fill_budget(sizes, budget)
-    for index in np.ndindex(5, 3):
-        assert taken[index].tolist() == one_by_one(sizes[index].tolist(), int(budget[index]))
+    word = random_words(15, int(np.random.default_rng(seed).integers(6, 40)), seed, longest=1 + seed % 7)
+    budget = np.random.default_rng(seed).integers(1, 45, size=15)
+    order = word_orders(word.astype(np.uint32), noise(KEYS[:15], "select"))
+    taken = fill_budget(order, word_sizes(word), budget)
+    for row in range(15):
+        words = sorted(range(word[row].max() + 1), key=lambda number: int(order[row][word[row] == number][0]))
+        sizes = [int((word[row] == number).sum()) for number in words]
+        expected = [number for number, fits in zip(words, one_by_one(sizes, int(budget[row])), strict=True) if fits]
+        assert (taken[row] == np.isin(word[row], expected)).all()
+
+
+def test_a_budget_of_the_whole_text_takes_it_without_special_tokens_too() -> None:
+    word = np.array([[0, 0, 1, 2, 2]])
+    order = word_orders(word.astype(np.uint32), KEYS[:1])
+    assert fill_budget(order, word_sizes(word), np.array([5])).all()
+
+
+def test_the_words_of_a_row_have_different_numbers_and_no_word_comes_last() -> None:
+    word = random_words(64, 200)
+    order = word_orders(word.astype(np.uint32), noise(KEYS, "select"))
+    assert (order[word < 0] == 0xFFFFFFFF).all()
+    for numbers, index in zip(order, word, strict=True):
+        pairs = set(zip(index.tolist(), numbers.tolist(), strict=True))
+        assert len(pairs) == len(set(index.tolist())) == len(set(numbers.tolist()))
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[1] * 6, [2, 1, 1, 1], [3, 3, 1], [1, 2, 3, 1, 2], [2, 2, 2, 1, 1, 1, 1], [3, 1, 2, 3, 2, 3], [3, 2, 3]],
+    ids=lambda sizes: "-".join(map(str, sizes)),
+)
+def test_every_set_of_words_is_hidden_as_often_as_over_all_orders_of_the_words(sizes: list[int]) -> None:
+    """By one draw per row, and by each position's and each pair of positions' own draws."""
+    rows, text = 6000, text_of(sizes)
+    tokens, shares = len(text) - 2, share_of_each_set(sizes, round(sum(sizes) * 0.5))
+    word, lengths = np.tile(text, (rows, 1)), np.full(rows, len(text))
+    once = draw_words(word, 0.5, noise(many_keys(rows), "select"))[:, None]
+    often = draw_words_often(word, lengths, 0.5, noise(many_keys(rows), "visible:draws", len(text)))
+    starts = [int(np.argmax(text == number)) for number in range(len(sizes))]
+    codes = np.concatenate([once, often], axis=1)[..., starts] @ (1 << np.arange(len(sizes)))
+    known, expected = list(shares), np.array(list(shares.values()))
+    assert set(np.unique(codes)) == set(known)
+    place = np.searchsorted(np.sort(known), codes)
+    expected = expected[np.argsort(known)]
+    for draw in range(tokens + 3):
+        assert chisquare(np.bincount(place[:, draw], minlength=len(known)), expected * rows).pvalue > 1e-4
+    assert chisquare(np.bincount(place[:, 1:].reshape(-1)), expected * place[:, 1:].size).pvalue > 1e-3
+    pairs = np.outer(expected, expected).reshape(-1)
+    both = sum(np.bincount(place[:, i] * len(known) + place[:, j], minlength=len(pairs)) for i, j in PAIRS)
+    assert chisquare(both, pairs * rows * len(PAIRS)).pvalue > 1e-3
+
+
+PAIRS = ((0, 1), (1, 2), (2, 3), (1, 4), (3, 5))  # of draws
+
+
+def test_neither_the_draws_of_a_long_text_nor_its_words_go_together() -> None:
+    word = np.tile(text_of([1] * 200), (8, 1))
+    hidden = draw_words_often(word, np.full(8, 202), 0.5, noise(KEYS[:8], "visible:draws", 202))[..., 1:201]
+    signs = 2.0 * hidden - 1
+    for row in signs:
+        draws, words = row @ row.T / 200, row.T @ row / 202
+        # Of n coin tosses, half of them heads, two draws agree by chance with variance 1 / (n - 1); so do two words.
+        for together in (draws, words):
+            apart = together[np.triu_indices(len(together), 1)]
+            assert abs((apart**2).mean() * 200 - 1) < 0.05
+            assert abs(apart).max() < 0.4  # 5.6 standard deviations
 
 
 @pytest.mark.parametrize("rate", [0.15, 0.3, 0.45, 0.5, 0.9])
 def test_whole_words_are_hidden_up_to_the_budget_and_never_above(rate: float) -> None:
     word = random_words(64, 40)
-    hidden = draw_words(word, rate, noise(KEYS, "select", 1, 40))[:, 0]
+    hidden = draw_words(word, rate, noise(KEYS, "select"))
     assert_whole_words(hidden, word)
     for row, index in zip(hidden, word, strict=True):
         budget = max(1, round(rate * (index >= 0).sum()))
@@ -83,21 +169,23 @@ def test_whole_words_are_hidden_up_to_the_budget_and_never_above(rate: float) ->
 @pytest.mark.parametrize("rate", [0.15, 0.3, 0.5])
 def test_words_of_one_token_meet_the_budget_exactly(rate: float) -> None:
     word = random_words(64, 40, longest=1)
-    hidden = draw_words(word, rate, noise(KEYS, "select", 3, 40))
-    budget = [max(1, round(rate * int(size))) for size in (word >= 0).sum(1)]
-    assert (hidden.sum(-1) == np.array(budget)[:, None]).all()
+    hidden = draw_words(word, rate, noise(KEYS, "select"))
+    assert hidden.sum(-1).tolist() == [max(1, round(rate * int(size))) for size in (word >= 0).sum(1)]
 
 
 def test_a_text_without_maskable_tokens_hides_nothing() -> None:
     word = np.array([[-1, -1, -1, -1], [-1, 0, 1, -1]])
-    hidden = draw_words(word, 0.5, noise(KEYS[:2], "select", 2, 4))
+    hidden = draw_words(word, 0.5, noise(KEYS[:2], "select"))
     assert not hidden[0].any()
-    assert (hidden[1].sum(-1) == 1).all()
+    assert hidden[1].sum() == 1
+    often = draw_words_often(word, np.array([4, 4]), 0.5, noise(KEYS[:2], "select", 4))
+    assert not often[0].any()
+    assert (often[1].sum(-1) == 1).all()
 
 
 def test_every_position_is_hidden_equally_often() -> None:
-    word = np.tile(np.arange(20), (64, 1))
-    hidden = draw_words(word, 0.3, noise(KEYS, "select", 200, 20)).reshape(-1, 20)
+    word = np.tile(np.arange(20), (12800, 1))
+    hidden = draw_words(word, 0.3, noise(KEYS, "select", 200).reshape(-1))
     # 12,800 draws: the standard deviation of a frequency is 0.004.
     assert np.abs(hidden.mean(0) - 0.3).max() < 0.016
 
@@ -113,15 +201,14 @@ def test_words_start_at_tokens_that_do_not_continue() -> None:
 def test_a_row_gets_the_same_draw_in_any_batch_order_and_width() -> None:
     word = random_words(16, 30)
     keys = KEYS[:16]
-    hidden = draw_words(word, 0.3, noise(keys, "select", 1, 30))[:, 0]
+    bits = noise(keys, "select")
+    hidden = draw_words(word, 0.3, bits)
     order = np.random.default_rng(1).permutation(16)
-    moved = draw_words(word[order], 0.3, noise(keys[order], "select", 1, 30))[:, 0]
-    assert (moved == hidden[order]).all()
+    assert (draw_words(word[order], 0.3, bits[order]) == hidden[order]).all()
     wide = np.pad(word, ((0, 0), (0, 25)), constant_values=-1)
-    assert (draw_words(wide, 0.3, noise(keys, "select", 1, 55))[:, 0, :30] == hidden).all()
+    assert (draw_words(wide, 0.3, bits)[:, :30] == hidden).all()
     for row in range(16):
-        alone = draw_words(word[row : row + 1], 0.3, noise(keys[row : row + 1], "select", 1, 30))[0, 0]
-        assert (alone == hidden[row]).all()
+        assert (draw_words(word[row : row + 1], 0.3, bits[row : row + 1])[0] == hidden[row]).all()
 
 
 def test_rows_seeds_epochs_and_purposes_draw_differently() -> None:
@@ -159,9 +246,14 @@ def test_noise_at_the_first_positions_does_not_depend_on_the_width() -> None:
     assert (wide[:, :5, :7] == narrow).all()
 
 
+def test_noise_at_some_positions_is_that_of_all() -> None:
+    chosen = np.random.default_rng(0).random((64, 30)) < 0.3
+    assert (noise_at(KEYS, "fill", np.flatnonzero(chosen), 30) == noise(KEYS, "fill", 30)[chosen]).all()
+
+
 def test_bert_fill_is_80_10_10() -> None:
     ids = np.full((64, 2000), 7)
-    bits = noise(KEYS, "fill", 2000)
+    bits = noise(KEYS, "fill", 2000).reshape(-1)
     filled = fill_hidden(ids, np.ones_like(ids, dtype=bool), bits, "bert", 4, 1000)
     random_ids = filled[(filled != 4) & (filled != 7)]
     # 128,000 tokens: the standard deviation of a share is about 0.001.
@@ -177,7 +269,7 @@ def test_bert_fill_is_80_10_10() -> None:
 def test_only_hidden_tokens_are_filled(fill: str) -> None:
     ids = np.random.default_rng(0).integers(5, 50, size=(64, 20))
     hidden = np.random.default_rng(1).random((64, 20)) < 0.4
-    filled = fill_hidden(ids, hidden, noise(KEYS, "fill", 20), fill, 4, 50)
+    filled = fill_hidden(ids, hidden, noise(KEYS, "fill", 20)[hidden], fill, 4, 50)
     assert (filled[~hidden] == ids[~hidden]).all()
     if fill == "mask":
         assert (filled[hidden] == 4).all()
@@ -194,6 +286,19 @@ def test_a_position_never_sees_itself_or_padding_and_always_sees_special_tokens(
     special = present & (word < 0)
     seen = visible | diagonal
     assert seen.transpose(0, 2, 1)[special].all()
+
+
+def test_each_position_looks_past_its_own_draw_and_padding_at_all_tokens() -> None:
+    word = random_words(16, 40)
+    present = present_of(word)
+    visible = sampled_visibility(word, present, 0.5, KEYS[:16], "visible")
+    lengths = present.sum(1)
+    hidden = draw_words_often(word, lengths, 0.5, noise(KEYS[:16], "visible:draws", 40))
+    apart = ~np.eye(40, dtype=bool)
+    assert (visible == (~hidden & present[:, None] & apart)).all()
+    for row, length in enumerate(lengths.tolist()):
+        assert_whole_words(hidden[row, :length], np.tile(word[row], (length, 1)))
+        assert not hidden[row, length:].any()
 
 
 def test_each_position_hides_whole_words_of_about_the_rate_and_its_own_draw() -> None:
