@@ -102,7 +102,7 @@ def word_sizes(word: Ints) -> Ints:
     rows, length = word.shape
     words = int(word.max(initial=0)) + 2
     flat = word + np.arange(1, rows * words, words)[:, None]
-    sizes = np.bincount(flat.reshape(-1), minlength=rows * words)
+    sizes: Ints = np.bincount(flat.reshape(-1), minlength=rows * words)
     sizes[::words] = length + 1
     return sizes[flat]
 

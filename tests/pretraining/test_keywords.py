@@ -57,6 +57,17 @@ def test_weights_are_those_of_plain_counting(kind: str) -> None:
         assert not weights[row, len(words) :].any()
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 1000])
+def test_words_are_found_where_halving_finds_them(count: int) -> None:
+    generator = np.random.default_rng(count)
+    words = np.unique(generator.integers(0, 2**64, size=count, dtype=np.uint64))
+    none = np.zeros(len(words), dtype=np.int64)
+    given = np.concatenate([words, words + np.uint64(1), generator.integers(0, 2**64, size=500, dtype=np.uint64)])
+    given = np.concatenate([given, np.array([0, 2**64 - 1], dtype=np.uint64)])
+    expected = np.searchsorted(words, given).clip(max=len(words) - 1)
+    assert Keywords(words, none, none, 1).find(given).tolist() == expected.tolist()
+
+
 def test_a_word_of_every_passage_can_still_be_drawn() -> None:
     texts = [np.array([5, 6 + row % 3], dtype=np.int32) for row in range(9)]
     weights = Keywords.of(texts, VOCABULARY).weigh("keywords:tfidf", *padded([texts[0].tolist()]))
