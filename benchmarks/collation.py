@@ -3,7 +3,8 @@
     python benchmarks/collation.py [--steps 20] [--output benchmarks/results/collation.json]
 
 The shape is the demo's: 2 layers x 128, 8,000 tokens, texts of up to 64 tokens, batches of 64, on synthetic token ids.
-Collation and training steps alternate in one process, so that whatever else the machine does weighs on both.
+Collation and training steps alternate in one process, so that whatever else the machine does weighs on both. Last,
+how many passages of up to 144 tokens each method's collator makes in a second of one core.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from torch.utils.data import DataLoader
 from hf_dense.methods import METHODS
 from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.pretraining.collator import ViewCollator
+from hf_dense.pretraining.keywords import Keywords
 from hf_dense.pretraining.masking import draw_words, noise, row_keys, sampled_visibility, word_index
 from hf_dense.pretraining.sampler import LengthGroupedSampler
 from hf_dense.pretraining.vocabulary import Vocabulary
@@ -34,6 +36,7 @@ from hf_dense.storage.files import write_text
 from hf_dense.storage.provenance import describe_commit, describe_hardware
 
 VOCAB, LENGTH, BATCH, SEED = 8000, 64, 64, 0
+PASSAGE, PASSAGE_BATCH = 144, 32  # tokens of the longest passage, and passages of a batch, where rates are measured
 BACKBONE = {
     "vocab_size": VOCAB,
     "hidden_size": 128,
@@ -165,7 +168,7 @@ def measure_masking(rows: Dataset, vocabulary: Vocabulary, repeats: int = 5) -> 
 
     def labels() -> Any:
         keys, word = keys_and_words()
-        hidden = draw_words(word, 0.3, noise(keys, "select", 1, width))[:, 0]
+        hidden = draw_words(word, 0.3, noise(keys, "select"))
         return torch.from_numpy(np.where(hidden, ids, IGNORED))
 
     def visible() -> Any:
@@ -187,7 +190,35 @@ def measure_masking(rows: Dataset, vocabulary: Vocabulary, repeats: int = 5) -> 
     return results
 
 
-def print_tables(methods: dict[str, dict[str, float]], masking: dict[str, dict[str, float]]) -> None:
+def measure_rates(vocabulary: Vocabulary, repeats: int = 20) -> dict[str, int]:
+    """Passages collated per second of processor time by every method, at passages of up to 144 tokens (100 on average).
+
+    Columns other than queries and titles are as long as the passages. The methods take turns, batch by batch.
+    """
+    rng = np.random.default_rng(SEED)
+
+    def draw(tokens: int) -> Any:
+        return rng.integers(5, VOCAB, size=tokens).astype(np.int32)
+
+    rows = []
+    for _ in range(PASSAGE_BATCH * repeats):
+        passages = ("text", "neighbour", "continuation")
+        row = {name: draw(int(8 + (PASSAGE - 9) * rng.beta(2.2, 1.0))) for name in passages}
+        rows.append({**row, "title": draw(6), "queries": [draw(8) for _ in range(5)]})
+    keywords = Keywords.of([row["text"] for row in rows], vocabulary)
+    collators = {
+        name: ViewCollator(method.config(), vocabulary, PASSAGE, SEED, keywords) for name, method in METHODS.items()
+    }
+    times: dict[str, list[float]] = {name: [] for name in METHODS}
+    for start in range(0, len(rows), PASSAGE_BATCH):
+        for name, collator in collators.items():
+            times[name].append(seconds(collator, rows[start : start + PASSAGE_BATCH])[1])
+    return {name: round(PASSAGE_BATCH / statistics.median(spent)) for name, spent in times.items()}
+
+
+def print_tables(
+    methods: dict[str, dict[str, float]], masking: dict[str, dict[str, float]], rates: dict[str, int]
+) -> None:
     """What was measured, in milliseconds."""
     print(f"{'method':<34}{'collate':>10}{'train':>10}{'share':>10}{'processor':>12}")
     for name, row in methods.items():
@@ -197,6 +228,9 @@ def print_tables(methods: dict[str, dict[str, float]], masking: dict[str, dict[s
     print(f"\n{'masking of a batch':<34}{'arrays':>10}{'loop':>10}{'ratio':>10}")
     for name, row in masking.items():
         print(f"{name:<34}{row['arrays_ms']:>10.1f}{row['loop_ms']:>10.1f}{row['ratio']:>9.0f}x")
+    print(f"\n{f'passages/s per core, {PASSAGE} tokens':<34}{'collated':>10}")
+    for name, rate in rates.items():
+        print(f"{name:<34}{rate:>10,}")
 
 
 def main() -> None:
@@ -208,9 +242,14 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     vocabulary, rows = make_vocabulary(), make_rows(BATCH * (options.steps + 4))
-    methods = {name: measure_method(name, rows, vocabulary, options.steps, options.bf16) for name in METHODS}
+    methods = {
+        name: measure_method(name, rows, vocabulary, options.steps, options.bf16)
+        for name, method in METHODS.items()
+        if set(method.config().sources) <= set(rows.column_names) and not method.config.has_generator
+    }
     masking = measure_masking(rows, vocabulary)
-    print_tables(methods, masking)
+    rates = measure_rates(vocabulary)
+    print_tables(methods, masking, rates)
     shape = {
         "batch": BATCH,
         "length": LENGTH,
@@ -220,7 +259,9 @@ def main() -> None:
     result = {
         "methods": methods,
         "masking": masking,
+        "passages_per_second": rates,
         "shape": shape,
+        "passages": {"longest": PASSAGE, "batch": PASSAGE_BATCH},
         "steps": options.steps,
         "threads": options.threads,
         "precision": "bf16 autocast" if options.bf16 else "fp32",
