@@ -121,7 +121,7 @@ class Keywords:
         Hashes are even, so that a part holds a word or two: much faster than halving millions of words.
         """
         shift, starts = self._parts
-        at = np.minimum(starts[hashes >> shift], len(self.words) - 1).astype(np.int64)
+        at: Ints = np.minimum(starts[hashes >> shift], len(self.words) - 1).astype(np.int64)
         late = np.arange(len(hashes))
         while len(late):
             late = late[(self.words[at[late]] < hashes[late]) & (at[late] < len(self.words) - 1)]

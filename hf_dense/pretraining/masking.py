@@ -16,9 +16,10 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Bits = NDArray[np.uint64]
 Halves = NDArray[np.uint32]
+Counts = NDArray[np.int32]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
-_LAST = np.uint32(0xFFFFFFFF)  # the number of no word: -1, and last in every order
+_LAST = np.uint32(0xFFFFFFFF)  # the number of no word, last in every order
 
 
 def _mix(bits: Bits) -> Bits:
@@ -97,41 +98,47 @@ def word_index(ids: Ints, maskable: Bools, continues: Bools) -> Ints:
     return np.where(maskable, starts.cumsum(1) - 1, -1)
 
 
-def word_sizes(word: Ints) -> Ints:
+def word_sizes(word: Ints) -> Counts:
     """(rows, length) tokens of the word that each token belongs to; more than a row has where it is not maskable."""
     rows, length = word.shape
     words = int(word.max(initial=0)) + 2
     flat = word + np.arange(1, rows * words, words)[:, None]
-    sizes: Ints = np.bincount(flat.reshape(-1), minlength=rows * words)
+    sizes = np.bincount(flat.reshape(-1), minlength=rows * words).astype(np.int32)
     sizes[::words] = length + 1
-    return sizes[flat]
+    of_tokens: Counts = sizes[flat]
+    return of_tokens
 
 
-def budgets(word: Ints, rate: float) -> Ints:
+def budgets(word: Ints, rate: float) -> Counts:
     """(rows,) tokens to hide of each row: the rate of those that are maskable, at least one."""
-    return np.maximum(1, np.rint(rate * (word >= 0).sum(1))).astype(np.int64)
+    return np.maximum(1, np.rint(rate * (word >= 0).sum(1))).astype(np.int32)
 
 
-def word_orders(word: Halves, bits: Bits) -> Halves:
+def word_orders(numbers: Halves, none: Halves, bits: Bits) -> Halves:
     """A random order of the words of each row, or many of one row.
 
     Args:
-        word: (rows, length) or (length,) `word_index`.
+        numbers, none: (rows, length) or (length,) from `word_numbers`.
         bits: (rows,) random bits.
 
     Returns:
         (rows, length) random numbers, equal within a word and never between the words of a row, as each step is a
         bijection (the factors are odd); the greatest number where a token belongs to no word.
     """
-    order = _mix_halves(word) ^ bits.astype(np.uint32)[:, None]
+    order = numbers ^ bits.astype(np.uint32)[:, None]
     order *= (bits >> np.uint64(32)).astype(np.uint32)[:, None] | np.uint32(1)
     order ^= order >> np.uint32(15)
     order *= np.uint32(0x846CA68B)
-    order |= np.where(word == _LAST, _LAST, np.uint32(0))
+    order |= none
     return order
 
 
-def first_misfit(order: Halves, budget: Ints) -> tuple[Halves, Bools]:
+def word_numbers(word: Ints) -> tuple[Halves, Halves]:
+    """(rows, length) a scattered number per word; and the greatest number where a token belongs to none, 0 elsewhere."""
+    return _mix_halves(word.astype(np.uint32)), np.where(word < 0, _LAST, np.uint32(0))
+
+
+def first_misfit(order: Halves, budget: Counts) -> tuple[Halves, Bools]:
     """Where going through the words in order comes to the end of a budget.
 
     Args:
@@ -149,14 +156,14 @@ def first_misfit(order: Halves, budget: Ints) -> tuple[Halves, Bools]:
     return misfit, (ranked[row, at - 1] == misfit) | (budget > at)
 
 
-def fill_rest(order: Halves, misfit: Halves, sizes: Ints, budget: Ints) -> Bools:
+def fill_rest(order: Halves, misfit: Halves, sizes: Counts, budget: Counts) -> Bools:
     """(rows, length) True for the tokens before the first misfit and for those after it that still fit.
 
     Each round takes, of every row, the first word that fits; one that does not fit now never will. What is left of the
     budget is less than the misfit's tokens, so that there are few rounds. `sizes` are from `word_sizes`.
     """
     taken = order < misfit[:, None]
-    rows, left, offered = np.arange(len(order)), budget - taken.sum(1), order | taken * _LAST
+    rows, left, offered = np.arange(len(order)), budget - taken.sum(1, dtype=np.int32), order | taken * _LAST
     while len(rows):
         offered |= (sizes > left[:, None]) * _LAST
         row, at = np.arange(len(rows)), offered.argmin(1)
@@ -170,7 +177,7 @@ def fill_rest(order: Halves, misfit: Halves, sizes: Ints, budget: Ints) -> Bools
     return taken
 
 
-def fill_budget(order: Halves, sizes: Ints, budget: Ints) -> Bools:
+def fill_budget(order: Halves, sizes: Counts, budget: Counts) -> Bools:
     """Take words in the given order, skipping any that would exceed what is left of the budget.
 
     Args:
@@ -181,8 +188,8 @@ def fill_budget(order: Halves, sizes: Ints, budget: Ints) -> Bools:
     Returns:
         (rows, length) True where a token is taken. Equal to going through the words one by one.
 
-    >>> order, sizes = np.array([[10, 10, 20, 20, 20, 30, 40]], np.uint32), np.array([[2, 2, 3, 3, 3, 1, 1]])
-    >>> fill_budget(order, sizes, np.array([4])).astype(int)
+    >>> order, sizes = np.array([[10, 10, 20, 20, 20, 30, 40]], np.uint32), np.array([[2, 2, 3, 3, 3, 1, 1]], np.int32)
+    >>> fill_budget(order, sizes, np.array([4], np.int32)).astype(int)
     array([[1, 1, 0, 0, 0, 1, 1]])
     """
     misfit, more = first_misfit(order, budget)
@@ -205,7 +212,7 @@ def draw_words(word: Ints, rate: float, bits: Bits) -> Bools:
     Source: the whole-word masking of BERT and of all the methods' released code. RetroMAE's code counts [CLS] and
     [SEP] into the budget, CoT-MAE's does not; here special tokens are not counted.
     """
-    return fill_budget(word_orders(word.astype(np.uint32), bits), word_sizes(word), budgets(word, rate))
+    return fill_budget(word_orders(*word_numbers(word), bits), word_sizes(word), budgets(word, rate))
 
 
 def draw_words_often(word: Ints, lengths: Ints, rate: float, bits: Bits) -> Bools:
@@ -221,11 +228,11 @@ def draw_words_often(word: Ints, lengths: Ints, rate: float, bits: Bits) -> Bool
         (rows, draws, length) True where a token is hidden.
     """
     rows, draws = bits.shape
-    sizes, budget, numbers = word_sizes(word), budgets(word, rate), word.astype(np.uint32)
+    sizes, budget, (numbers, none) = word_sizes(word), budgets(word, rate), word_numbers(word)
     hidden = np.zeros((rows, draws, word.shape[1]), dtype=bool)
     places, orders, misfits = [], [], []
     for row, length in enumerate(lengths.tolist()):  # a row at a time stays in the processor's cache
-        order = word_orders(numbers[row, :length], bits[row, :length])
+        order = word_orders(numbers[row, :length], none[row, :length], bits[row, :length])
         misfit, more = first_misfit(order, budget[row])
         np.less(order, misfit[:, None], out=hidden[row, : len(order), :length])
         places.append(more.nonzero()[0])
