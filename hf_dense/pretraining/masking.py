@@ -111,7 +111,8 @@ def word_sizes(word: Ints) -> Counts:
 
 def budgets(word: Ints, rate: float) -> Counts:
     """(rows,) tokens to hide of each row: the rate of those that are maskable, at least one."""
-    return np.maximum(1, np.rint(rate * (word >= 0).sum(1))).astype(np.int32)
+    tokens: Counts = np.maximum(1, np.rint(rate * (word >= 0).sum(1))).astype(np.int32)
+    return tokens
 
 
 def word_orders(numbers: Halves, none: Halves, bits: Bits) -> Halves:
@@ -134,7 +135,7 @@ def word_orders(numbers: Halves, none: Halves, bits: Bits) -> Halves:
 
 
 def word_numbers(word: Ints) -> tuple[Halves, Halves]:
-    """(rows, length) a scattered number per word; and the greatest number where a token belongs to none, 0 elsewhere."""
+    """(rows, length) a scattered number per word; and the greatest number where a token is of no word, 0 elsewhere."""
     return _mix_halves(word.astype(np.uint32)), np.where(word < 0, _LAST, np.uint32(0))
 
 

@@ -87,7 +87,7 @@ def assert_whole_words(hidden: NDArray[np.bool_], word: NDArray[np.int64]) -> No
 @pytest.mark.parametrize("seed", range(20))
 def test_filling_a_budget_is_going_through_the_words_one_by_one(seed: int) -> None:
     word = random_words(15, int(np.random.default_rng(seed).integers(6, 40)), seed, longest=1 + seed % 7)
-    budget = np.random.default_rng(seed).integers(1, 45, size=15)
+    budget = np.random.default_rng(seed).integers(1, 45, size=15, dtype=np.int32)
     order = word_orders(*word_numbers(word), noise(KEYS[:15], "select"))
     taken = fill_budget(order, word_sizes(word), budget)
     for row in range(15):
@@ -100,7 +100,7 @@ def test_filling_a_budget_is_going_through_the_words_one_by_one(seed: int) -> No
 def test_a_budget_of_the_whole_text_takes_it_without_special_tokens_too() -> None:
     word = np.array([[0, 0, 1, 2, 2]])
     order = word_orders(*word_numbers(word), KEYS[:1])
-    assert fill_budget(order, word_sizes(word), np.array([5])).all()
+    assert fill_budget(order, word_sizes(word), np.array([5], np.int32)).all()
 
 
 def test_the_words_of_a_row_have_different_numbers_and_no_word_comes_last() -> None:
