@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -50,11 +51,15 @@ def make_views(model: SimLMForPreTraining, count: int = 40) -> dict[str, dict[st
 def read_ids(model: SimLMForPreTraining, views: dict[str, dict[str, torch.Tensor]]) -> torch.Tensor:
     """What the encoder was given."""
     seen: list[torch.Tensor] = []
-    handle = model.encoder.register_forward_pre_hook(
-        lambda _module, _inputs, named: seen.append(named["input_ids"]), with_kwargs=True
-    )
-    model(views)
-    handle.remove()
+    plain = model.encode
+
+    def encode(views: dict[str, dict[str, torch.Tensor]]) -> Any:
+        seen.append(views["encoder"]["input_ids"])
+        return plain(views)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "encode", encode)
+        model(views)
     return seen[0]
 
 

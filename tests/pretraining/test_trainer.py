@@ -179,14 +179,21 @@ def test_chunks_give_the_gradients_of_the_whole_batch(tmp_path: Path, method: st
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-8, atol=1e-11, msg=name)
 
 
-def test_both_passes_of_a_chunk_drop_the_same_states(tmp_path: Path) -> None:
+def test_both_passes_of_a_chunk_drop_the_same_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = make_trainer(tmp_path, "cocondenser", chunk=4)
     model = trainer.model.train()
-    for module in model.encoder.modules():
+    for module in (*model.encoder.modules(), *model.runner.block.modules()):
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.3
     seen: list[torch.Tensor] = []
-    model.encoder.register_forward_hook(lambda _module, _inputs, output: seen.append(output.pooler_output.detach()))
+    plain = model.encode
+
+    def encode(views: Any) -> Any:
+        encoded = plain(views)
+        seen.append(encoded["encoder"].bottleneck.detach())
+        return encoded
+
+    monkeypatch.setattr(model, "encode", encode)
     trainer.compute_loss(model, trainer.collator(token_rows(12, seed=4)))
     assert len(seen) == 6
     for first, second in zip(seen[:3], seen[3:], strict=True):
