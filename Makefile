@@ -28,6 +28,7 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/corpora.py
 	$(BIN)/python benchmarks/mining.py
 	$(BIN)/python benchmarks/evaluation.py
+	$(BIN)/python benchmarks/pretraining.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

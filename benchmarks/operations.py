@@ -44,7 +44,8 @@ def needed_operations(config: BottleneckConfig, views: Mapping[str, Mapping[str,
     """Of a pre-training step on BERT (forward and backward), whoever computes it and however it is padded.
 
     Counted are the matrix products on real tokens: layers with attention within a text, and the vocabulary at scored
-    positions (at all where a bag of words reads them). A frozen generator has the forward pass alone.
+    positions (at all where a bag of words reads them). A frozen generator, an ELECTRA, has the forward pass alone.
+    SEED-Encoder's cross-attention, one vector for a whole text, is next to nothing and left out.
     """
     sizes, vocabulary, total = config.backbone, config.vocab_size, 0.0
     bags = {encoder for encoder, _ in config.bags.values()}
@@ -61,8 +62,9 @@ def needed_operations(config: BottleneckConfig, views: Mapping[str, Mapping[str,
     frozen = getattr(config, "generator_config", None)
     for view in views.values():
         if frozen is not None and "uniform" in view:
-            hidden, words = frozen.hidden_size, frozen.embedding_size
-            total += 2 * _layers(_lengths(view), frozen.num_hidden_layers, hidden, frozen.intermediate_size)
+            hidden, words, lengths = frozen.hidden_size, frozen.embedding_size, _lengths(view)
+            total += 2 * _layers(lengths, frozen.num_hidden_layers, hidden, frozen.intermediate_size)
+            total += 2 * float(lengths.sum()) * words * (hidden if words != hidden else 0)
             total += 2 * float((view["uniform"] >= 0).sum()) * words * (hidden + vocabulary)
     return total
 

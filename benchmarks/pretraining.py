@@ -4,13 +4,15 @@
         [--precision fp32 bf16] [--steps 20] [--threads 1] [--peak_tflops 0.1]
 
 A row of the results is a method at a shape, with lengths and a precision; a row that is measured again takes the place
-of the one before it. Both sides (`plain_pretraining.py` is the other) start from the same weights and read the same
-batches of synthetic token ids, made beforehand by our collator in the order of our sampler; what collation costs is
-measured by `collation.py`. Nothing is timed unless, without dropout, both losses and both gradients' norms agree.
+of the one before it, so that runs of parts add up (the whole takes hours on one core). Both sides, ours and that of
+`plain_pretraining.py`, start from the same weights and read the same batches of synthetic token ids, made beforehand by
+our collator in the order of our sampler; what collation costs is measured by `collation.py`. Nothing is timed unless,
+without dropout, both losses and both gradients' norms agree.
 
 - time: a step is forward, backward and AdamW, fused in ours (the Trainer's default) and a loop over the parameters in
   the plain one. Steps of both alternate in one process, on one batch after the other. Seconds are medians, with both
-  quartiles; the speed-up is the median over batches of plain seconds over ours.
+  quartiles; the speed-up is the median over batches of plain seconds over ours, and the same by processor time, which
+  is the fairer figure of one thread on a busy machine.
 - tokens are those that the encoders read, padding not counted; passages the texts of the first encoder's view. A batch
   holds as many texts for every method, so a method that reads pairs has half as many rows.
 - memory: the peak of resident memory (VmHWM) beyond what the imports took, in a process of its own for each side, over
@@ -137,10 +139,11 @@ class Case(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Seconds of the two halves of a step."""
+    """Seconds of the two halves of a step, and processor time (of all threads) of both."""
 
     passes: float  # forward and backward
     optimizer: float
+    processor: float
 
     @property
     def total(self) -> float:
@@ -167,13 +170,13 @@ class Side:
 
     def step(self, at: int) -> Step:
         """Train on a batch."""
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.process_time()
         self.passes(at)
         passed = time.perf_counter()
         self.optimizer.step()
-        done = time.perf_counter()
+        done, processor = time.perf_counter(), time.process_time() - worked
         self.optimizer.zero_grad()
-        return Step(passed - started, done - passed)
+        return Step(passed - started, done - passed, processor)
 
 
 def make_vocabulary(size: int) -> Vocabulary:
@@ -294,6 +297,7 @@ def measure_times(case: Case, steps: int, fixed: bool, peak: float | None, show:
         figures[name] = {
             "seconds": statistics.median(seconds),
             "quartiles": np.quantile(seconds, (0.25, 0.75)).tolist(),
+            "processor_seconds": statistics.median(step.processor for step in taken),
             "tokens_per_second": median_rate(tokens, seconds),
             "passages_per_second": median_rate(passages, seconds),
             "parts": {part: share * passes for part, share in parts[name].items()}
@@ -301,11 +305,13 @@ def measure_times(case: Case, steps: int, fixed: bool, peak: float | None, show:
             "padding": 1 - sum(tokens) / slots[name],
             "mfu": median_rate(needed, seconds) / (peak * 1e12) if peak else None,
         }
-    ratios = [plain.total / ours.total for ours, plain in zip(timed["ours"], timed["plain"], strict=True)]
+    pairs = [*zip(timed["ours"], timed["plain"], strict=True)]
+    ratios = [plain.total / ours.total for ours, plain in pairs]
     return {
         **figures,
         "speedup": statistics.median(ratios),
         "speedup_range": [min(ratios), max(ratios)],
+        "processor_speedup": statistics.median(plain.processor / ours.processor for ours, plain in pairs),
         "tokens": statistics.mean(tokens),
         "needed_gflop": statistics.mean(needed) / 1e9,
         "loss_difference": difference,
@@ -353,7 +359,8 @@ def clock_passes(side: Side, at: int, vocabulary: int, repeats: int) -> tuple[fl
 class Clock(TorchDispatchMode):
     """Seconds of all operations under it, of those that read a tensor with a side as long as the vocabulary apart.
 
-    Looking up word vectors, and that look-up's backward pass, is no such operation.
+    Looking up word vectors, and that look-up's backward pass, is no such operation. Seconds are processor time of the
+    calling thread, which works as long as any other: interruptions do not count.
     """
 
     def __init__(self, vocabulary: int) -> None:
@@ -362,9 +369,9 @@ class Clock(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation."""
-        started = time.perf_counter()
+        started = time.thread_time()
         result = func(*args, **(kwargs or {}))
-        taken = time.perf_counter() - started
+        taken = time.thread_time() - started
         read = [part.shape for part in tree_leaves((args, kwargs)) if isinstance(part, Tensor)]
         if any(self.vocabulary in shape for shape in read) and "embedding" not in str(func):
             self.scores += taken
@@ -432,9 +439,10 @@ def check(options: argparse.Namespace) -> None:
     rows = []
     cases = [Case(*names, "fp32") for names in product(options.methods, ("toy",), options.lengths)]
     for case in (*cases, cases[0]._replace(precision="bf16")):
-        measured = measure_times(case, 2, case.method in options.fixed, peak=1.0, show=False)
-        for name in SIDES:
-            measured[name]["peak_gb"] = 0.0 if rows else run_apart(case, name, options.threads)["peak_gb"]
+        fixed = case.method in options.fixed
+        measured = measure_times(case, 1, fixed, peak=1.0, show=False)
+        measured["ours"] |= {"peak_gb": 0.0} if rows else run_apart(case, "ours", options.threads)
+        measured["plain"] |= measure_memory(case, "plain", 1, fixed)
         rows.append({**case._asdict(), **measured})
         print(f"{' '.join(case)}: the losses agree within {measured['loss_difference']:.0e}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -482,7 +490,8 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     shapes = [name for name in SHAPES if any(row["shape"] == name for row in shown)]
     if not shapes:
         return
-    figure = Figure(figsize=(5.6 * len(shapes), 1.4 + 0.5 * len(METHODS)), layout="constrained")
+    most = max(sum(row["shape"] == name for row in shown) for name in shapes)
+    figure = Figure(figsize=(5.6 * len(shapes), 1.6 + 0.5 * most), layout="constrained")
     for axes, shape in zip(figure.subplots(1, len(shapes), squeeze=False).flat, shapes, strict=True):
         part = [row for row in shown if row["shape"] == shape][::-1]
         places = np.arange(len(part))
