@@ -1,21 +1,24 @@
-"""Token cross-entropy, in-batch contrastive loss and bag-of-words loss, as pure functions."""
+"""Token cross-entropy and in-batch contrastive loss, as pure functions."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 IGNORED = -100  # label of a position that is not scored
-_BAG_POSITIONS = 2048  # positions whose scores over the whole vocabulary are held at once
-_CHUNK = 512  # positions per chunk of logits on CPU; 256 to 1,024 are equally fast
+_ROWS = {"cpu": 512}  # positions whose scores are held at once; 256 to 1,024 are equally fast on a CPU
+_ROWS_OF_A_GPU = 2048  # more, as every chunk reads and writes the gradient of the word matrix
 
 
 def token_loss(features: Tensor, targets: Tensor, words: Tensor, bias: Tensor | None) -> Tensor:
     """Summed cross-entropy of token scores `features @ words.T + bias`.
 
-    On CPU the scores are made and used chunk by chunk, never held whole. On a GPU the projection stays in the autocast
-    precision, which the chunked path of PyTorch does not keep.
+    The scores are made chunk by chunk, never held whole, and so is their gradient, which is worked out together with
+    the loss. Under autocast the projection runs in its precision; loss and sums over chunks are in float32 at least.
 
     Args:
         features: (n, dim) what the vocabulary projection reads, at scored positions only.
@@ -24,17 +27,79 @@ def token_loss(features: Tensor, targets: Tensor, words: Tensor, bias: Tensor | 
         bias: (vocabulary,) or None.
 
     Returns:
-        Scalar, in float32 at least; 0 for n = 0.
+        Scalar, in float32 at least; 0 for n = 0. It has no second derivative.
     """
-    single = features.dtype if features.dtype == torch.float64 else torch.float32
-    if features.device.type == "cpu" and len(features) > _CHUNK and hasattr(F, "linear_cross_entropy"):
-        options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=_CHUNK, chunking_method=None)
-        loss: Tensor = F.linear_cross_entropy(
-            features.to(single), words.to(single), targets, linear_bias=bias, reduction="sum", options=options
+    loss: Tensor = _TokenLoss.apply(  # type: ignore[no-untyped-call]
+        features, targets, words, bias, torch.is_grad_enabled()
+    )
+    return loss
+
+
+def projection_dtype(features: Tensor) -> torch.dtype:
+    """The precision in which `features` are projected on the vocabulary: autocast's, where it is on, or their own."""
+    device = features.device.type
+    if features.dtype == torch.float64 or not torch.is_autocast_enabled(device):
+        return features.dtype
+    return torch.get_autocast_dtype(device)
+
+
+def single_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The precision of losses and sums of what is in `dtype`: float64 stays, all else is float32."""
+    return dtype if dtype == torch.float64 else torch.float32
+
+
+class _TokenLoss(torch.autograd.Function):
+    """`token_loss`, of which the gradient is the softmax of the scores, minus one at the target, times the factors."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, features: Tensor, targets: Tensor, words: Tensor, bias: Tensor | None, trained: bool
+    ) -> Tensor:
+        read, _, by_words, by_bias, _ = (trained and needed for needed in ctx.needs_input_grad)
+        dtype = projection_dtype(features)
+        single = single_dtype(dtype)
+        of_features = torch.empty_like(features) if read else None
+        of_words = torch.zeros_like(words, dtype=single) if by_words else None
+        of_bias = torch.zeros_like(words[:, 0], dtype=single) if by_bias else None
+        projected, matrix = features.to(dtype), words.to(dtype)
+        rows = min(_ROWS.get(features.device.type, _ROWS_OF_A_GPU), len(features))
+        buffer = projected.new_empty(rows, len(words))
+        total = projected.new_zeros((), dtype=single)
+        for at in range(0, len(features), rows or 1):
+            part, wanted = projected[at : at + rows], targets[at : at + rows, None]
+            scores = torch.mm(part, matrix.T, out=buffer[: len(part)]).to(single)
+            if bias is not None:
+                scores += bias
+            scores -= scores.amax(dim=1, keepdim=True)
+            total -= scores.gather(1, wanted).sum()
+            likely = scores.exp_()
+            sums = likely.sum(dim=1, keepdim=True)
+            total += sums.log().sum()
+            if not any((read, by_words, by_bias)):
+                continue
+            likely /= sums
+            likely.scatter_add_(1, wanted, likely.new_full((), -1.0).expand_as(wanted))
+            if of_bias is not None:
+                of_bias += likely.sum(dim=0)
+            change = likely.to(dtype)
+            if of_features is not None:
+                of_features[at : at + rows] = torch.mm(change, matrix)
+            if of_words is not None and dtype == single:
+                of_words.addmm_(change.T, part)
+            elif of_words is not None:
+                of_words += torch.mm(change.T, part)
+        ctx.save_for_backward(of_features, of_words, of_bias)
+        ctx.dtypes = features.dtype, words.dtype, words.dtype if bias is None else bias.dtype
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
+        of_features, of_words, of_bias = (
+            gradient if gradient is None else (gradient * scale).to(dtype)
+            for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         )
-        return loss
-    scores = F.linear(features, words, bias)
-    return F.cross_entropy(scores.to(single), targets, reduction="sum")
+        return of_features, None, of_words, of_bias, None
 
 
 def pair_loss(vectors: Tensor, valid: Tensor, candidates: Tensor, candidates_valid: Tensor, offset: int) -> Tensor:
@@ -58,63 +123,10 @@ def pair_loss(vectors: Tensor, valid: Tensor, candidates: Tensor, candidates_val
     >>> round(float(pair_loss(vectors, valid, vectors, valid, offset=0)) / 4, 4)  # log(1 + 2 / e^4)
     0.036
     """
-    single = vectors.dtype if vectors.dtype == torch.float64 else torch.float32
+    single = single_dtype(vectors.dtype)
     with torch.autocast(vectors.device.type, enabled=False):
         scores = vectors.to(single) @ candidates.to(single).T
     rows = torch.arange(offset, offset + len(vectors), device=vectors.device)
     columns = torch.arange(len(candidates), device=vectors.device)
     scores = scores.masked_fill((columns == rows[:, None]) | ~candidates_valid, float("-inf"))
     return F.cross_entropy(scores[valid], (rows ^ 1)[valid], reduction="sum")
-
-
-def word_scores(features: Tensor, readable: Tensor, words: Tensor, bias: Tensor | None) -> Tensor:
-    """The score of every token of the vocabulary, its greatest over the readable positions of a text.
-
-    Args:
-        features: (batch, length, dim) what the vocabulary projection reads.
-        readable: (batch, length) bool, positions that score.
-        words: (vocabulary, dim) word matrix.
-        bias: (vocabulary,) or None.
-
-    Returns:
-        (batch, vocabulary). Source: DupMAE, equation 7.
-    """
-    scores = F.linear(features, words, bias)
-    return scores.masked_fill(~readable[:, :, None], torch.finfo(scores.dtype).min).max(dim=1).values
-
-
-def bag_loss(
-    features: Tensor, readable: Tensor, ids: Tensor, counted: Tensor, words: Tensor, bias: Tensor | None, mean: bool
-) -> Tensor:
-    """Summed bag-of-words loss: the distinct tokens of each text from its states, whatever their order.
-
-    A token's score is its greatest over the readable positions; the loss of a text is the sum over its distinct tokens
-    of minus the log-softmax of their scores, over its number of tokens if `mean`. Source: DupMAE (Xiao, Liu, Shao and
-    Cao 2023), equations 7 and 8, and its released code (`mean`).
-
-    Args:
-        features: (batch, length, dim) what the vocabulary projection reads.
-        readable: (batch, length) bool, positions that score.
-        ids: (batch, length) the tokens of the whole text.
-        counted: (batch, length) bool, tokens to be found.
-        words: (vocabulary, dim) word matrix.
-        bias: (vocabulary,) or None.
-        mean: whether each text's sum is divided by its number of tokens, repetitions included.
-
-    Returns:
-        Scalar, in float32 at least. Scores are made for a few texts at a time and not kept.
-    """
-    single = features.dtype if features.dtype == torch.float64 else torch.float32
-    total = features.new_zeros((), dtype=single)
-    step = max(1, _BAG_POSITIONS // features.shape[1])
-    for at in range(0, len(features), step):
-        part = slice(at, at + step)
-        likelihood = F.log_softmax(word_scores(features[part], readable[part], words, bias).to(single), dim=-1)
-        present = counted[part]
-        found = torch.zeros_like(likelihood)
-        found.scatter_add_(1, ids[part], present.to(single))
-        weights = (found > 0).to(single)
-        if mean:
-            weights = weights / present.sum(dim=1, keepdim=True).clamp(min=1)
-        total = total - (weights * likelihood).sum()
-    return total

@@ -18,12 +18,13 @@ from transformers.utils import logging
 from transformers.utils.generic import ModelOutput
 
 from .bottleneck_backbones import Backbone, build_backbone, family_of, has_token_types, same_vocabulary
+from .bottleneck_bag import bag_loss
 from .bottleneck_declaration import Bag, Decoder
 from .bottleneck_decoder import DecoderStack, ResidualLinear, VocabularyHead
 from .bottleneck_encoder import LayerRunner, layer_masks
 from .bottleneck_gather import gather_rows
 from .bottleneck_layout import FlatRows, Rows, counted, join_views, pool, take_rows
-from .bottleneck_losses import IGNORED, bag_loss, pair_loss, token_loss
+from .bottleneck_losses import IGNORED, pair_loss, token_loss
 from .configuration_bottleneck import BottleneckConfig
 
 logger = logging.get_logger(__name__)
@@ -428,22 +429,24 @@ class BottleneckForPreTraining(PreTrainedModel):
     def score_bag(self, name: str, bag: Bag, encoded: Encoded, view: Mapping[str, Tensor]) -> Tensor:
         """Summed bag-of-words loss of an encoder's view; a scalar."""
         layout, labels = FlatRows(view), view["labels"]
-        scored = labels != IGNORED
-        readable = layout.where > 0
-        readable[:, 0] = False
+        targets = layout.flatten(labels)
+        readable = layout.positions > 0
         if not bag.masked:
-            readable &= ~scored
-        at = layout.where.clamp(min=0)
-        hidden = encoded.states(layout)[at]
-        counts = layout.inner()[at] & (layout.where >= 0) & counted(view)[:, None]
-        text = torch.where(scored, labels, view["input_ids"])
+            readable &= targets == IGNORED
+        read = readable.nonzero().squeeze(1)
+        features = take_rows(encoded.states(layout), read)
         if bag.head == "own":
             head = self.bag_heads[name]
             assert isinstance(head, nn.Linear)
-            return bag_loss(hidden, readable, text, counts, head.weight, head.bias, bag.target == "mean")
-        words = self.get_input_embeddings().weight
-        assert isinstance(words, Tensor)
-        return bag_loss(self.head(hidden), readable, text, counts, words, self.head.bias, bag.target == "mean")
+            words, bias = head.weight, head.bias
+        else:
+            matrix = self.get_input_embeddings().weight
+            assert isinstance(matrix, Tensor)
+            features, words, bias = self.head(features), matrix, self.head.bias
+        sought = layout.inner() & counted(view)[layout.text]
+        tokens = torch.where(targets == IGNORED, layout.input_ids, targets)[sought]
+        number = layout.order.argsort()[layout.text]  # texts in the order of their rows
+        return bag_loss(features, number[read], tokens, number[sought], len(labels), words, bias, bag.target == "mean")
 
 
 def model_classes(config: type[BottleneckConfig]) -> tuple[type[BottleneckModel], type[BottleneckForPreTraining]]:

@@ -4,13 +4,16 @@ import math
 
 import pytest
 import torch
+from recorded_operations import Operations
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
+from hf_dense.modeling import bottleneck_losses
 from hf_dense.modeling.bottleneck_losses import pair_loss, token_loss
 
-DIM, VOCABULARY = 8, 11
-FEW, MANY = 30, 1300  # below and above the number of positions from which the scores are made in chunks
+DIM, VOCABULARY = 8, 40
+FEW, MANY = 30, 1300  # below and above the number of positions whose scores are held at once
 
 
 def operands(count: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -22,17 +25,71 @@ def operands(count: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Te
     return features, torch.randint(VOCABULARY, (count,), generator=generator), words, bias
 
 
+def plain_token_loss(features: Tensor, targets: Tensor, words: Tensor, bias: Tensor | None) -> Tensor:
+    return F.cross_entropy(features @ words.T + (0 if bias is None else bias), targets, reduction="sum")
+
+
+def assert_same_gradients(ours: Tensor, plain: Tensor, inputs: list[Tensor]) -> None:
+    torch.testing.assert_close(torch.autograd.grad(ours, inputs), torch.autograd.grad(plain, inputs))
+
+
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_equals_cross_entropy_and_its_gradients(count: int, with_bias: bool) -> None:
     features, targets, words, bias = operands(count)
     inputs = [features, words, bias] if with_bias else [features, words]
     total = token_loss(features, targets, words, bias if with_bias else None)
-    scores = features @ words.T + (bias if with_bias else 0)
-    expected = F.cross_entropy(scores, targets, reduction="sum")
+    expected = plain_token_loss(features, targets, words, bias if with_bias else None)
     torch.testing.assert_close(total, expected)
-    for ours, plain in zip(torch.autograd.grad(total, inputs), torch.autograd.grad(expected, inputs), strict=True):
-        torch.testing.assert_close(ours, plain)
+    assert_same_gradients(total, expected, inputs)
+
+
+def test_the_gradient_is_that_of_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bottleneck_losses, "_ROWS", {"cpu": 4})
+    features, targets, words, bias = operands(9)
+    assert torch.autograd.gradcheck(lambda f, w, b: 0.3 * token_loss(f, targets, w, b), (features, words, bias))
+
+
+@pytest.mark.parametrize("trained", [0, 1, 2])
+def test_one_factor_alone_can_be_trained(trained: int) -> None:
+    features, targets, words, bias = operands(FEW)
+    factors = [features, words, bias]
+    for at, factor in enumerate(factors):
+        factor.requires_grad_(at == trained)
+    total, expected = (loss(features, targets, words, bias) for loss in (token_loss, plain_token_loss))
+    assert_same_gradients(total, expected, [factors[trained]])
+
+
+def test_words_that_are_embeddings_too_get_both_gradients() -> None:
+    _, targets, words, bias = operands(FEW)
+    total, expected = (
+        loss(words[targets.flip(0)].tanh(), targets, words, bias) for loss in (token_loss, plain_token_loss)
+    )
+    assert_same_gradients(total, expected, [words])
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_the_gradient_survives_a_checkpoint(reentrant: bool) -> None:
+    features, targets, words, bias = operands(MANY)
+    inputs = [features, words, bias]
+    expected = torch.autograd.grad(plain_token_loss(features, targets, words, bias), inputs)
+    checkpoint(token_loss, features, targets, words, bias, use_reentrant=reentrant).backward()
+    torch.testing.assert_close(tuple(factor.grad for factor in inputs), expected)
+
+
+def test_scores_are_never_held_whole() -> None:
+    features, targets, words, bias = operands(MANY)
+    with Operations() as operations:
+        token_loss(features, targets, words, bias).backward()
+    assert operations.largest < MANY * VOCABULARY / 2
+
+
+def test_evaluation_does_no_work_for_a_gradient() -> None:
+    features, targets, words, bias = operands(FEW)
+    with torch.no_grad(), Operations() as operations:
+        total = token_loss(features, targets, words, bias)
+    assert len(operations.products) == 1
+    torch.testing.assert_close(total, plain_token_loss(features, targets, words, bias).detach())
 
 
 def test_nothing_scored_is_zero_with_a_gradient_of_zero() -> None:
@@ -54,6 +111,20 @@ def test_bfloat16_features_are_summed_in_single_precision(count: int, autocast: 
         total = token_loss(features, targets, words, bias)
     assert total.dtype == torch.float32
     assert total.item() == pytest.approx(exact.item(), rel=2e-3)
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+def test_autocast_projects_in_its_precision_and_stays_close(count: int) -> None:
+    features, targets, words, bias = operands(count, torch.float32)
+    inputs = [features, words, bias]
+    with torch.autocast("cpu", torch.bfloat16), Operations() as operations:
+        total = token_loss(features, targets, words, bias)
+    assert set(operations.products) == {torch.bfloat16}
+    expected = plain_token_loss(features, targets, words, bias)
+    assert total.item() == pytest.approx(expected.item(), rel=2e-3)
+    for ours, plain in zip(torch.autograd.grad(total, inputs), torch.autograd.grad(expected, inputs), strict=True):
+        assert ours.dtype == torch.float32
+        assert (ours - plain).norm() < 0.01 * plain.norm()
 
 
 def plain_pair_loss(vectors: Tensor, rows: list[int]) -> float:
