@@ -17,14 +17,14 @@ class Operations(TorchDispatchMode):
     Args:
         largest: elements of the largest tensor that was made.
         shapes: of every tensor that was made.
-        products: type of the factors of every matrix product.
+        products: the two factors of every matrix product.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.largest = 0
         self.shapes: list[tuple[int, ...]] = []
-        self.products: list[torch.dtype] = []
+        self.products: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = function(*args, **(kwargs or {}))
@@ -34,5 +34,10 @@ class Operations(TorchDispatchMode):
             self.largest, *(tensor.untyped_storage().nbytes() // tensor.itemsize for tensor in tensors), 0
         )
         if function.overloadpacket in _PRODUCTS:
-            self.products.append(args[-1].dtype)
+            self.products.append(args[-2:])
         return made
+
+    @property
+    def precisions(self) -> set[torch.dtype]:
+        """The types of the factors of matrix products."""
+        return {factor.dtype for product in self.products for factor in product}

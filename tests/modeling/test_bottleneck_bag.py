@@ -126,7 +126,7 @@ def test_autocast_projects_in_its_precision_and_stays_close() -> None:
     inputs = [features, words, bias]
     with torch.autocast("cpu", torch.bfloat16), Operations() as operations:
         total = bag_loss(features, texts, *sought(), len(LENGTHS), words, bias, True)
-    assert set(operations.products) == {torch.bfloat16}
+    assert operations.precisions == {torch.bfloat16}
     expected = plain_bag_loss(features, texts, len(LENGTHS), words, bias, True)
     assert total.dtype == torch.float32
     assert total.item() == pytest.approx(expected.item(), rel=5e-3)

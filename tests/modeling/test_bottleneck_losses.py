@@ -119,7 +119,7 @@ def test_autocast_projects_in_its_precision_and_stays_close(count: int) -> None:
     inputs = [features, words, bias]
     with torch.autocast("cpu", torch.bfloat16), Operations() as operations:
         total = token_loss(features, targets, words, bias)
-    assert set(operations.products) == {torch.bfloat16}
+    assert operations.precisions == {torch.bfloat16}
     expected = plain_token_loss(features, targets, words, bias)
     assert total.item() == pytest.approx(expected.item(), rel=2e-3)
     for ours, plain in zip(torch.autograd.grad(total, inputs), torch.autograd.grad(expected, inputs), strict=True):
