@@ -15,8 +15,10 @@ from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
 
-from .bottleneck_backbones import Shape, has_token_types
+from .bottleneck_backbones import Shape
 from .bottleneck_declaration import Decoder, Encoder, View
+from .bottleneck_generator import Predictions, predict
+from .bottleneck_losses import single_dtype
 from .configuration_bottleneck import BottleneckConfig, Json, build_config, resolved
 from .modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput, model_classes
 
@@ -155,13 +157,14 @@ class SimLMForPreTraining(BottleneckForPreTraining):
             ValueError: there is no generator to draw with.
         """
         counts = self.count_scored(views) if counts is None else counts
-        scores = {name: self.generate(view) for name, view in views.items() if "uniform" in view}
-        filled = {name: _filled(view, scores[name]) if name in scores else view for name, view in views.items()}
+        predicted = {name: self.generate(view) for name, view in views.items() if "uniform" in view}
+        filled = {name: _filled(view, predicted[name]) if name in predicted else view for name, view in views.items()}
         output = super().forward(filled, counts)
-        if self.config.generator_weight and "encoder" in scores:
+        if self.config.generator_weight and "encoder" in predicted:
             assert output.loss is not None
             assert output.losses is not None
-            loss = self.score_generator(views["encoder"], scores["encoder"]) / counts["generator"].clamp(min=1e-6)
+            targets = views["encoder"]["labels"][_drawn(views["encoder"])]
+            loss = predicted["encoder"].loss(targets) / counts["generator"].clamp(min=1e-6)
             output.losses["generator"] = loss
             output.loss = output.loss + self.config.generator_weight * loss
         return output
@@ -179,36 +182,30 @@ class SimLMForPreTraining(BottleneckForPreTraining):
         if self.detector is None or self.config.views[name].labels != "replaced":
             return super().score_view(name, hidden, targets, shown, head)
         odds = self.detector(hidden)
-        single = odds.dtype if odds.dtype == torch.float64 else torch.float32
+        single = single_dtype(odds.dtype)
         return F.binary_cross_entropy_with_logits(odds.to(single), (shown != targets).to(single), reduction="sum")
 
-    def generate(self, view: Mapping[str, Tensor]) -> Tensor:
-        """The generator's scores (masked tokens, vocabulary) at the positions of `view` where it is to draw."""
+    def generate(self, view: Mapping[str, Tensor]) -> Predictions:
+        """What the generator predicts at the positions of `view` where it is to draw."""
         if self.generator is None:
             raise ValueError("SimLM replaces tokens by what a generator draws, and none was given.")
-        keys = ("input_ids", "attention_mask", "token_type_ids")[: 3 if has_token_types(self.generator.config) else 2]
-        read = {key: view[key] for key in keys if key in view}
         with torch.set_grad_enabled(self.config.generator_weight > 0 and torch.is_grad_enabled()):
-            scores: Tensor = self.generator(**read).logits[view["uniform"] > _KEPT]
-        return scores.float() if scores.dtype != torch.float64 else scores
-
-    def score_generator(self, view: Mapping[str, Tensor], scores: Tensor) -> Tensor:
-        """The generator's own summed loss at the tokens it was to draw; a scalar."""
-        targets = view["labels"][view["uniform"] > _KEPT]
-        return F.cross_entropy(scores, targets, reduction="sum")
+            return predict(self.generator, view, _drawn(view))
 
     def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
         """What each summed loss is a mean over (scalars, float32, by loss name)."""
         counts = super().count_scored(views)
         if self.config.generator_weight and "uniform" in views["encoder"]:
-            counts["generator"] = (views["encoder"]["uniform"] > _KEPT).sum().float()
+            counts["generator"] = _drawn(views["encoder"]).sum().float()
         return counts
 
 
-def _filled(view: Mapping[str, Tensor], scores: Tensor) -> dict[str, Tensor]:
-    """`view` with a token drawn wherever the generator scored; the same uniform number draws the same token."""
-    masked = view["uniform"] > _KEPT
-    cumulative = scores.detach().softmax(dim=-1).cumsum(dim=-1)
-    threshold = view["uniform"][masked].to(cumulative)[:, None] * cumulative[:, -1:]
-    drawn = torch.searchsorted(cumulative, threshold, right=True).squeeze(-1).clamp(max=scores.shape[-1] - 1)
-    return {**view, "input_ids": view["input_ids"].masked_scatter(masked, drawn)}
+def _drawn(view: Mapping[str, Tensor]) -> Tensor:
+    """Where the generator is to draw; (batch, length) bool."""
+    return view["uniform"] > _KEPT
+
+
+def _filled(view: Mapping[str, Tensor], predicted: Predictions) -> dict[str, Tensor]:
+    """`view` with a token drawn wherever the generator predicted; the same uniform number draws the same token."""
+    drawn = _drawn(view)
+    return {**view, "input_ids": view["input_ids"].masked_scatter(drawn, predicted.draw(view["uniform"][drawn]))}

@@ -241,7 +241,9 @@ def drawing(model: SimLMForPreTraining, view: dict[str, Tensor], drawn: Tensor) 
     masked = view["labels"] != -100
     view = {**view, "uniform": torch.where(masked, 0.0, -1.0).double()}
     with torch.no_grad():
-        upper = model.generate(view).double().softmax(-1).cumsum(-1)
+        predicted = model.generate(view)
+        scores = torch.nn.functional.linear(predicted.features, predicted.words, predicted.bias)
+        upper = scores.double().softmax(-1).cumsum(-1)
     tokens = drawn[masked][:, None]
     lower = torch.where(tokens > 0, upper.gather(1, (tokens - 1).clamp(min=0)), 0.0)
     view["uniform"][masked] = ((lower + upper.gather(1, tokens)) / 2).squeeze(1)

@@ -20,6 +20,7 @@ from tiny_pretraining import (
 from transformers import AutoModelForPreTraining
 
 from hf_dense.errors import InputError
+from hf_dense.modeling.bottleneck_generator import Predictions
 from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.pretrain import pretrain
@@ -87,7 +88,7 @@ def test_tokens_are_drawn_with_the_generators_probabilities() -> None:
     scores = torch.log(torch.tensor([0.5, 0.3, 0.2] + [1e-12] * (VOCABULARY.size - 3)))
     views = make_views(model, count=1500)
     uniform = views["encoder"]["uniform"]
-    model.generate = lambda view: scores.expand(int((view["uniform"] >= 0).sum()), -1)
+    model.generate = lambda view: Predictions(scores.expand(int((view["uniform"] >= 0).sum()), -1))
     drawn = read_ids(model, views)[uniform >= 0]
     shares = torch.bincount(drawn, minlength=3)[:3] / len(drawn)
     torch.testing.assert_close(shares, torch.tensor([0.5, 0.3, 0.2]), atol=0.03, rtol=0)
