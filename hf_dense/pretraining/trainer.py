@@ -23,6 +23,7 @@ from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.sampler import LengthGroupedSampler, SiblingSampler
 from hf_dense.pretraining.soundness import STEP_FILE, Soundness, check_weights, write_step
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
+from hf_dense.pretraining.throughput import Throughput
 from hf_dense.storage.batch_size import is_auto
 
 Views = dict[str, dict[str, Tensor]]
@@ -87,7 +88,9 @@ class PreTrainer(Trainer):
         self._evaluated: defaultdict[str, Tensor] = defaultdict(lambda: torch.zeros(2, device=args.device))
         self._logged_step = 0
         self._soundness = Soundness(args.device)
+        self._throughput = Throughput(list(model.config.encoder_specs), args.device)
         self.add_callback(_EpochCallback(self))
+        self.add_callback(self._throughput)
 
     def create_optimizer(self, *given: Any) -> Optimizer:
         """The Trainer's, with a rate of its own for what is not the encoder, where one was chosen."""
@@ -198,6 +201,8 @@ class PreTrainer(Trainer):
     ) -> Any:
         """The loss of a batch; its parts are kept for the log."""
         views: Views = inputs["views"]
+        if model.training:
+            self._throughput.read(views)
         if model.training and self.chunk is not None and len(next(iter(views.values()))["labels"]) > self.chunk:
             return self._chunked_loss(model, views, num_items_in_batch)
         output = model(views, counts=num_items_in_batch)
@@ -299,13 +304,14 @@ class PreTrainer(Trainer):
         return views
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add every loss on its own, averaged over processes and the steps since the last log."""
+        """Add every loss on its own, averaged over processes and the steps since the last log, and their speed."""
         self._end_unless_sound()
         if "loss" in logs:
             steps = max(self.state.global_step - self._logged_step, 1)
             for name in sorted(self._shares):
                 share = torch.as_tensor(self._shares[name], device=self.args.device)
                 logs[f"{name}_loss"] = self.accelerator.reduce(share, "mean").item() / steps
+            logs |= self._throughput.rates(self.accelerator)
             self._shares.clear()
             self._logged_step = self.state.global_step
         if "eval_loss" in logs:
