@@ -80,6 +80,7 @@ class PreTrainer(Trainer):
             eval_dataset=eval_dataset,
             **kwargs,
         )
+        check_sharding(self)
         self.collator = collator
         self.chunk = chunk
         self.decoder_learning_rate = decoder_learning_rate
@@ -352,6 +353,18 @@ def check_arguments(
         raise InputError(f"chunk is {chunk}: it is an even number of texts, for methods that contrast them{which}.")
     if streaming:
         _check_streaming(model, args)
+
+
+def check_sharding(trainer: Trainer) -> None:
+    """Raise `InputError` where single layers are cut up over processes: they are put together when a layer is called as
+    a whole, and a backbone's are not (see `LayerRunner`)."""
+    state: Any = trainer.accelerator.state
+    layers = trainer.is_fsdp_enabled and state.fsdp_plugin.auto_wrap_policy is not None
+    if layers or (trainer.is_deepspeed_enabled and state.deepspeed_plugin.zero_stage == 3):
+        raise InputError(
+            "Pre-training reads the weights of single layers, which are cut up over processes here; set FSDP's "
+            "auto_wrap_policy to NO_WRAP, or a ZeRO stage of DeepSpeed below 3."
+        )
 
 
 def _check_streaming(model: BottleneckForPreTraining, args: TrainingArguments) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from hf_dense.errors import InputError
 from hf_dense.methods import get_method
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.trainer import PreTrainer
+from hf_dense.pretraining.trainer import PreTrainer, check_sharding
 
 VOCABULARY = tiny_vocabulary()
 
@@ -206,6 +208,29 @@ def test_chunks_that_cannot_be_are_refused(tmp_path: Path) -> None:
         make_trainer(tmp_path, chunk=4)
     with pytest.raises(InputError, match="chunk is 3: it is an even number of texts"):
         make_trainer(tmp_path, "cocondenser", chunk=3)
+
+
+@pytest.mark.parametrize(
+    ("fsdp", "policy", "deepspeed", "stage", "refused"),
+    [
+        (False, None, False, 0, False),
+        (True, None, False, 0, False),
+        (True, "by layer", False, 0, True),
+        (False, None, True, 2, False),
+        (False, None, True, 3, True),
+    ],
+)
+def test_layers_that_are_cut_up_are_refused(
+    fsdp: bool, policy: str | None, deepspeed: bool, stage: int, refused: bool
+) -> None:
+    plugins = {
+        "fsdp_plugin": SimpleNamespace(auto_wrap_policy=policy),
+        "deepspeed_plugin": SimpleNamespace(zero_stage=stage),
+    }
+    state = SimpleNamespace(state=SimpleNamespace(**plugins))
+    trainer: Any = SimpleNamespace(accelerator=state, is_fsdp_enabled=fsdp, is_deepspeed_enabled=deepspeed)
+    with pytest.raises(InputError, match="auto_wrap_policy to NO_WRAP") if refused else nullcontext():
+        check_sharding(trainer)
 
 
 def test_worker_processes_see_the_epoch(tmp_path: Path) -> None:
