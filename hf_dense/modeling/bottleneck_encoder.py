@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import cast
 
 import torch
@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedConfig
 
-from .bottleneck_backbones import Backbone, Family
+from .bottleneck_backbones import Backbone, Family, has_token_types
 from .bottleneck_declaration import Decoder
 from .bottleneck_decoder import Block, Masks
 from .bottleneck_layout import FlatRows, LayerMask, Rows, take_rows
@@ -34,14 +34,19 @@ class LayerRunner:
         self.first.attention_norm = cast(nn.LayerNorm, nn.Identity())
 
     def run(
-        self, backbone: Backbone, hidden: Tensor, masks: Masks, read: Rows | None, kept: Collection[int]
+        self,
+        backbone: Backbone,
+        layout: FlatRows,
+        types: Tensor | None = None,
+        read: Rows | None = None,
+        kept: Collection[int] = (),
     ) -> tuple[Tensor, dict[int, Tensor]]:
-        """All layers, the last one at the rows that are read.
+        """Embeddings and all layers, the last one at the rows that are read.
 
         Args:
-            backbone: whose layers these are.
-            hidden: (rows, dim) embeddings.
-            masks: what a layer sees.
+            backbone: whose these are.
+            layout: of the texts.
+            types: (rows,) token types; for backbones that have them.
             read: rows of the last layer; all when absent.
             kept: numbers of inner layers (0 = embeddings) whose states are wanted.
 
@@ -49,6 +54,8 @@ class LayerRunner:
             (read rows, dim) last states, after the norm that a pre-norm backbone ends with; (rows, dim) by number of
             the inner layer.
         """
+        hidden = self.family.embed(backbone, layout.positions, layout.input_ids, types=types)
+        masks = layer_masks(self.family, backbone, layout, hidden)
         inner = {}
         layers = self.family.layers(backbone)
         for at, (layer, kind) in enumerate(zip(layers, self.kinds, strict=True)):
@@ -74,6 +81,12 @@ class LayerRunner:
             recomputed: Tensor = checkpoint(run, queries, memory, use_reentrant=False)
             return recomputed
         return run(queries, memory)
+
+
+def token_types(config: PreTrainedConfig, view: Mapping[str, Tensor], layout: FlatRows) -> Tensor | None:
+    """(rows,) token types of a view, where it has them and the backbone tells them apart."""
+    types = view.get("token_type_ids") if has_token_types(config) else None
+    return None if types is None else layout.flatten(types)
 
 
 def layer_masks(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,9 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 from transformers.activations import ACT2FN
 
-from .bottleneck_backbones import FAMILIES, has_token_types
+from .bottleneck_backbones import FAMILIES, Backbone, has_token_types
+from .bottleneck_encoder import LayerRunner, token_types
+from .bottleneck_layout import FlatRows, take_rows
 from .bottleneck_losses import single_dtype, token_loss
 
 _ROWS = 512  # positions whose scores over the whole vocabulary are held at once
@@ -51,25 +54,38 @@ class Predictions:
         return F.cross_entropy(scores, targets, reduction="sum")
 
 
-def predict(generator: PreTrainedModel, view: Mapping[str, Tensor], chosen: Tensor) -> Predictions:
-    """What `generator` predicts at the `chosen` positions (batch, length) of a view; its head reads no others.
+def runner_of(generator: PreTrainedModel) -> LayerRunner | None:
+    """What runs a generator's layers; None where its family is not known here."""
+    family = FAMILIES.get(generator.config.model_type)
+    return None if family is None else LayerRunner(family, generator.config)
 
-    Of a family that is not known here the head cannot be told apart, so it reads all positions.
+
+def predict(
+    generator: PreTrainedModel, runner: LayerRunner | None, view: Mapping[str, Tensor], chosen: Tensor
+) -> Predictions:
+    """What `generator` predicts at the `chosen` positions (batch, length) of a view.
+
+    Its head, and its last layer's queries, are of these positions alone; of a family that is not known here the parts
+    cannot be told apart, so all positions are read.
 
     Args:
         generator: a masked language model, as `AutoModelForMaskedLM` builds it.
+        runner: of its layers, from `runner_of`.
         view: `input_ids`, `attention_mask` and maybe `token_type_ids` (batch, length).
     """
-    keys = ("input_ids", "attention_mask", "token_type_ids")[: 3 if has_token_types(generator.config) else 2]
-    read = {key: view[key] for key in keys if key in view}
-    family = FAMILIES.get(generator.config.model_type)
-    if family is None:
-        return Predictions(generator(**read).logits[chosen])
+    if runner is None:
+        keys = ("input_ids", "attention_mask", "token_type_ids")[: 3 if has_token_types(generator.config) else 2]
+        return Predictions(generator(**{key: view[key] for key in keys if key in view}).logits[chosen])
+    family = runner.family
     dense, norm = (
         generator.get_submodule(family.head[f"{part}.weight"].removesuffix(".weight")) for part in ("dense", "norm")
     )
     activation = ACT2FN[family.shape(generator.config).head_activation]
-    states = generator.base_model(**read).last_hidden_state[chosen]
+    layout = FlatRows(view)
+    wanted = layout.flatten(chosen)
+    types = token_types(generator.config, view, layout)
+    last, _ = runner.run(cast(Backbone, generator.base_model), layout, types, layout.rows(wanted))
+    states = take_rows(last, (wanted.cumsum(0) - 1)[layout.where[chosen]])
     projection = generator.get_output_embeddings()
     assert isinstance(projection, nn.Linear)
     return Predictions(norm(activation(dense(states))), projection.weight, projection.bias)

@@ -17,11 +17,11 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import logging
 from transformers.utils.generic import ModelOutput
 
-from .bottleneck_backbones import Backbone, build_backbone, family_of, has_token_types, same_vocabulary
+from .bottleneck_backbones import Backbone, build_backbone, family_of, same_vocabulary
 from .bottleneck_bag import bag_loss
 from .bottleneck_declaration import Bag, Decoder
 from .bottleneck_decoder import DecoderStack, ResidualLinear, VocabularyHead
-from .bottleneck_encoder import LayerRunner, layer_masks
+from .bottleneck_encoder import LayerRunner, layer_masks, token_types
 from .bottleneck_gather import gather_rows
 from .bottleneck_layout import FlatRows, Rows, counted, join_views, pool, take_rows
 from .bottleneck_losses import IGNORED, pair_loss, token_loss
@@ -287,11 +287,8 @@ class BottleneckForPreTraining(PreTrainedModel):
         layout = FlatRows(read)
         wanted = layout.flatten(torch.cat([self._wanted(name, views[name], layout, every) for name in names]))
         rows = None if wanted.all() else layout.rows(wanted)
-        types = read.get("token_type_ids") if has_token_types(self.config.backbone) else None
-        flat_types = None if types is None else layout.flatten(types)
-        hidden = self.family.embed(self.backbone, layout.positions, layout.input_ids, types=flat_types)
-        masks = layer_masks(self.family, self.backbone, layout, hidden)
-        last, inner = self.runner.run(self.backbone, hidden, masks, rows, set(self.config.hidden_layers.values()))
+        types = token_types(self.config.backbone, read, layout)
+        last, inner = self.runner.run(self.backbone, layout, types, rows, set(self.config.hidden_layers.values()))
         at = (wanted.cumsum(0) - 1)[layout.where]
         encoded, start = {}, 0
         for name in names:

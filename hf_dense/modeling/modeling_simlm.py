@@ -17,7 +17,7 @@ from transformers.activations import ACT2FN
 
 from .bottleneck_backbones import Shape
 from .bottleneck_declaration import Decoder, Encoder, View
-from .bottleneck_generator import Predictions, predict
+from .bottleneck_generator import Predictions, predict, runner_of
 from .bottleneck_losses import single_dtype
 from .configuration_bottleneck import BottleneckConfig, Json, build_config, resolved
 from .modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput, model_classes
@@ -129,6 +129,7 @@ class SimLMForPreTraining(BottleneckForPreTraining):
             )
         self.config.generator_config = generator.config
         self.generator = generator
+        self.generator_runner = runner_of(generator)
         generator.requires_grad_(self.config.generator_weight > 0)
         self.head.requires_grad_(any(view.labels != "replaced" for view in self.config.views.values()))
         self.train(self.training)
@@ -190,7 +191,7 @@ class SimLMForPreTraining(BottleneckForPreTraining):
         if self.generator is None:
             raise ValueError("SimLM replaces tokens by what a generator draws, and none was given.")
         with torch.set_grad_enabled(self.config.generator_weight > 0 and torch.is_grad_enabled()):
-            return predict(self.generator, view, _drawn(view))
+            return predict(self.generator, self.generator_runner, view, _drawn(view))
 
     def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
         """What each summed loss is a mean over (scalars, float32, by loss name)."""

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from transformers import AlbertConfig, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
 
 from hf_dense.modeling import bottleneck_generator
-from hf_dense.modeling.bottleneck_generator import Predictions, predict
+from hf_dense.modeling.bottleneck_generator import Predictions, predict, runner_of
 
 UNKNOWN = "albert"
 FAMILIES = [*BACKBONES, UNKNOWN]
@@ -64,7 +64,7 @@ def scores_of(predicted: Predictions) -> Tensor:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_predictions_are_the_logits_at_the_chosen_positions(name: str) -> None:
     generator, (view, chosen) = make_generator(name), make_view()
-    predicted = predict(generator, view, chosen)
+    predicted = predict(generator, runner_of(generator), view, chosen)
     assert (predicted.words is None) is (name == UNKNOWN)
     expected = plain_scores(generator, view, chosen)
     assert expected.std() > 0.1
@@ -76,7 +76,7 @@ def test_loss_and_gradients_are_those_of_the_logits(name: str) -> None:
     generator, (view, chosen) = make_generator(name).double(), make_view()
     targets = view["input_ids"][chosen]
     parameters = list(generator.parameters())
-    total = predict(generator, view, chosen).loss(targets)
+    total = predict(generator, runner_of(generator), view, chosen).loss(targets)
     expected = F.cross_entropy(plain_scores(generator, view, chosen), targets, reduction="sum")
     torch.testing.assert_close(total, expected)
     ours, plain = (torch.autograd.grad(loss, parameters, allow_unused=True) for loss in (total, expected))
@@ -91,7 +91,7 @@ def test_no_scores_are_made_at_other_positions(name: str) -> None:
     generator, (view, chosen) = make_generator(name), make_view()
     count = int(chosen.sum())
     with Operations() as operations:
-        predicted = predict(generator, view, chosen)
+        predicted = predict(generator, runner_of(generator), view, chosen)
         predicted.draw(torch.rand(count))
         predicted.loss(view["input_ids"][chosen]).backward()
     made = operations.shapes
