@@ -17,6 +17,7 @@ from hf_dense import METHODS
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
+@pytest.mark.slow
 def test_it_measures_every_method_at_toy_size() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (BENCHMARKS.parent, *sys.path)))}
     command = [sys.executable, BENCHMARKS / "pretraining.py", "--check"]

@@ -78,11 +78,14 @@ def test_loss_and_gradients_are_those_of_the_logits(name: str) -> None:
     parameters = list(generator.parameters())
     total = predict(generator, runner_of(generator), view, chosen).loss(targets)
     expected = F.cross_entropy(plain_scores(generator, view, chosen), targets, reduction="sum")
-    torch.testing.assert_close(total, expected)
+    # transformers rotates ModernBERT's queries and keys in float32
+    close = {"atol": 1e-5, "rtol": 1e-5} if name == "modernbert" else {"atol": 1e-12, "rtol": 1e-9}
+    torch.testing.assert_close(total, expected, **close)
     ours, plain = (torch.autograd.grad(loss, parameters, allow_unused=True) for loss in (total, expected))
     torch.testing.assert_close(
         [gradient for gradient in ours if gradient is not None],
         [gradient for gradient in plain if gradient is not None],
+        **close,
     )
 
 
