@@ -145,7 +145,7 @@ def _files(place: Path, manifest: Manifest) -> dict[str, Path]:
     listed = {name: size for name, size in manifest.files.items() if not name.startswith(_OF_TRAINING)}
     for name, size in listed.items():
         file = place / name
-        if not file.is_file() or (file.stat().st_size != size and name != _CARD):
+        if not _is_inside(file, place) or (file.stat().st_size != size and name != _CARD):
             raise InputError(f"{file} is not as hf_dense wrote it; give the command that writes {place} again.")
     files = {name: place / name for name in listed}
     if manifest.kind == _WITH_PARTS:
@@ -155,3 +155,8 @@ def _files(place: Path, manifest: Manifest) -> dict[str, Path]:
             files |= {f"{prefix}/{name}": path for name, path in _files(*part).items()}
             files[f"{prefix}/{MANIFEST}"] = inner
     return files
+
+
+def _is_inside(file: Path, place: Path) -> bool:
+    """Whether a file is there, below `place`: a manifest that somebody else wrote may name any file of this machine."""
+    return file.is_file() and file.resolve().is_relative_to(place.resolve())

@@ -218,6 +218,22 @@ def test_what_is_not_ours_or_not_whole(hub_here: HfApi, tmp_path: Path) -> None:
     assert not hub_here.repo_exists("someone/broken")
 
 
+@pytest.mark.parametrize("name", ["../secret", "{tmp_path}/secret", "link", "folder/secret"])
+def test_a_manifest_of_somebody_elses_publishes_nothing_of_this_machine(
+    name: str, hub_here: HfApi, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("a token")
+    report = tmp_path / "report"
+    report.mkdir()
+    (report / "link").symlink_to(tmp_path / "secret")
+    (report / "folder").symlink_to(tmp_path)
+    named = name.format(tmp_path=tmp_path)
+    Manifest("report", "complete", files={named: (tmp_path / "secret").stat().st_size}).save(report)
+    with pytest.raises(InputError, match="is not as hf_dense wrote it"):
+        publish(report, "someone/leaked")
+    assert not hub_here.repo_exists("someone/leaked", repo_type="dataset")
+
+
 def test_a_token_that_does_not_say_what_it_may(
     hub_here: HfApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
