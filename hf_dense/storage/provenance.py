@@ -47,10 +47,16 @@ def provenance(seed: int, data: str | Path, content_hash: str) -> dict[str, Any]
 def describe_run() -> dict[str, Any]:
     """Commit, hardware and date of the run that is under way, ready for JSON."""
     return {
-        "commit": describe_commit(Path(__file__).parent),
+        "commit": _own_commit(),
         "hardware": describe_hardware(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def _own_commit() -> dict[str, Any] | None:
+    """The commit of hf_dense; None where it is installed, perhaps within the git tree of another project."""
+    here = Path(__file__)
+    return describe_commit(here.parent) if _git(here.parent, "ls-files", "--error-unmatch", here.name) else None
 
 
 def describe_commit(directory: Path) -> dict[str, Any] | None:

@@ -10,8 +10,9 @@ import pytest
 import torch
 from tiny_retriever import write_dataset
 
+import hf_dense.storage.provenance
 from hf_dense.data.collections import content_hash
-from hf_dense.storage.provenance import describe_commit, provenance
+from hf_dense.storage.provenance import describe_commit, describe_run, provenance
 
 
 def test_provenance_names_seed_data_versions_and_day(tmp_path: Path) -> None:
@@ -47,6 +48,24 @@ def test_commit_and_dirty_flag(tmp_path: Path) -> None:
     assert describe_commit(tmp_path) == {"id": git("rev-parse", "HEAD"), "dirty": False}
     (tmp_path / "file").write_text("two")
     assert describe_commit(tmp_path) == {"id": git("rev-parse", "HEAD"), "dirty": True}
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_the_repository_around_an_installed_package_is_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / ".venv" / "provenance.py"
+    installed.parent.mkdir()
+    shutil.copy(hf_dense.storage.provenance.__file__, installed)
+    (tmp_path / "notes").write_text("of another project")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for command in (["init"], ["add", "notes"], ["commit", "-m", "first"]):
+        subprocess.run([*git, *command], check=True, capture_output=True)
+    monkeypatch.setattr("hf_dense.storage.provenance.__file__", str(installed))
+    assert describe_commit(installed.parent) is not None
+    assert describe_run()["commit"] is None
+    subprocess.run([*git, "add", str(installed)], check=True)
+    assert describe_run()["commit"] == describe_commit(tmp_path)
 
 
 def test_no_commit_outside_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
