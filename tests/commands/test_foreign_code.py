@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
-from tiny_retriever import write_dataset
+from tiny_retriever import write_dataset, write_embedder
 
 from hf_dense.commands.main import main
 
@@ -79,3 +80,20 @@ def test_no_verb_runs_it(
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("error: ")
     assert "stranger" in last or "code" in last
+
+
+@pytest.mark.parametrize("named", ["strange.StrangeModule", "this.StrangeModule"])
+def test_no_module_of_an_embedder_is_imported(named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`modules.json` names classes: those of Sentence-Transformers, a file beside it, or any installed package."""
+    model = write_embedder(tmp_path / "stranger")
+    modules = json.loads((model / "modules.json").read_text())
+    modules[-1]["type"] = named
+    (model / "modules.json").write_text(json.dumps(modules))
+    (model / "strange.py").write_text(CODE.format(marker=str(tmp_path / "ran")))
+    (tmp_path / "corpus.jsonl").write_text('{"id": "1", "title": "a", "text": "one two three four five six"}\n')
+    with pytest.raises(SystemExit) as raised:
+        main(["search", str(model), "one", "--corpus", str(tmp_path / "corpus.jsonl")])
+    assert raised.value.code == 2
+    assert "Cannot load a retriever" in capsys.readouterr().err
+    assert not (tmp_path / "ran").exists()
+    assert "this" not in sys.modules
