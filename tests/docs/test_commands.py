@@ -18,7 +18,9 @@ from hf_dense.commands.main import build_parser, main
 from hf_dense.commands.recipes import find_config, read_configs
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")), *(ROOT / "docs").rglob("*.md")]
+)
 FILES = sorted([*(ROOT / "hf_dense" / "recipes").glob("*.yaml"), *(ROOT / "examples").glob("*.py")])
 LAUNCHED = {"examples/pretrain.py": "pretrain", "examples/finetune.py": "finetune"}
 
