@@ -47,7 +47,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from operations import needed_operations
+from needed_operations import needed_operations
 from plain_pretraining import PlainPretraining, pad_views
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -210,8 +210,12 @@ def make_rows(shape: Shape, lengths: str) -> list[dict[str, Any]]:
 
 def make_batches(case: Case, config: BottleneckConfig, count: int) -> list[Views]:
     """The views of the first batches of an epoch, in the order in which the trainer's sampler reads the rows."""
-    shape = case.sizes
-    rows, vocabulary = make_rows(shape, case.lengths), make_vocabulary(shape.vocab_size)
+    return make_views(config, case.sizes, make_rows(case.sizes, case.lengths), count)
+
+
+def make_views(config: BottleneckConfig, shape: Shape, rows: Sequence[Mapping[str, Any]], count: int) -> list[Views]:
+    """The views of the first batches of an epoch over some rows, in the order of the trainer's sampler."""
+    vocabulary = make_vocabulary(shape.vocab_size)
     size = shape.batch // max(len(encoder.view.sources) for encoder in config.encoder_specs.values())
     tokens = [sum(np.size(np.concatenate([*row[name]], axis=None)) for name in config.sources) for row in rows]
     sampler = LengthGroupedSampler(tokens, size, SEED)
