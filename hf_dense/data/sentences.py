@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from sentencex import segment
-
 
 def split_sentences(text: str) -> list[str]:
     """Sentences of one English paragraph, stripped, none empty; dotted names (`binascii.Error`) stay whole.
@@ -11,6 +9,8 @@ def split_sentences(text: str) -> list[str]:
     >>> split_sentences("Raises binascii.Error, e.g. for odd padding. See b64encode.")
     ['Raises binascii.Error, e.g. for odd padding.', 'See b64encode.']
     """
+    from sentencex import segment  # here, so that who splits no sentences can do without it
+
     sentences: list[str] = []
     for piece in segment("en", text):
         if sentences and not sentences[-1][-1].isspace():

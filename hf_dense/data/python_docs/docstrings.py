@@ -179,13 +179,22 @@ def read_module(code: bytes, module: str) -> list[Document]:
     Raises:
         SyntaxError, ValueError: `code` does not decode or parse.
     """
+    return [Document(name, module, read_prose(docstring)) for name, docstring in read_docstrings(code, module)]
+
+
+def read_docstrings(code: bytes, module: str) -> list[tuple[str, str]]:
+    """What `read_module` makes documents of: dotted names, and docstrings as they stand in the code.
+
+    Raises:
+        SyntaxError, ValueError: `code` does not decode or parse.
+    """
     tree = _parse(code)
-    documents = []
+    found = []
     for name, node in [(module, tree), *_public_definitions(tree.body, module)]:
         docstring = ast.get_docstring(node, clean=False)
         if docstring and docstring.strip():
-            documents.append(Document(name, module, read_prose(docstring)))
-    return documents
+            found.append((name, docstring))
+    return found
 
 
 def _parse(code: bytes) -> ast.Module:
