@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tiny_backbones import BACKBONES
+from without_packages import BLOCK, MISSING
 
 import hf_dense
 
@@ -89,3 +90,12 @@ def test_the_import_hook_removes_itself() -> None:
     hooked, path = run(f"{before}{after}assert not {hooks}\ndone = {kept}")
     assert not hooked
     assert path.endswith("modeling_layers.py")
+
+
+def test_models_and_what_collates_for_them_need_no_package_of_data_or_evaluation() -> None:
+    folder = Path(hf_dense.__file__).parent
+    names = [f"modeling.{path.stem}" for path in sorted((folder / "modeling").glob("[!_]*.py"))]
+    names += [f"pretraining.{name}" for name in ("collator", "keywords", "masking", "sampler", "vocabulary")]
+    names += ["data.tokenizers", "data.python_docs.docstrings", "hub.convert", "storage.provenance"]
+    imports = "\n".join(f"import hf_dense.{name}" for name in names)
+    assert run(f"{BLOCK}\n{imports}\ndone = [name for name in {MISSING} if name in sys.modules]") == []
