@@ -92,8 +92,9 @@ def chat_server() -> Iterator[ChatServer]:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 failure = server.take(body, self.headers.get("authorization", ""))
                 time.sleep(failure.seconds if failure else server.pause)
-                prompt = body["messages"][0]["content"]
-                self.answer(failure or Failure(200, json.dumps(completion(f'"{question_about(prompt)}"'))))
+            # Outside: who has its answer may ask again before this thread goes on.
+            prompt = body["messages"][0]["content"]
+            self.answer(failure or Failure(200, json.dumps(completion(f'"{question_about(prompt)}"'))))
 
         def answer(self, given: Failure) -> None:
             data = given.body.encode()
