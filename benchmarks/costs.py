@@ -3,7 +3,7 @@
 python benchmarks/costs.py      # writes the tables and the figures of docs/reproduction.md
 
 Nothing is run. Texts count as long as the recipe lets them be, which is more than most are; operations are those that
-training needs (`operations.py`), and are done at an assumed rate.
+training needs (`needed_operations.py`), and are done at an assumed rate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from operations import needed_operations
+from needed_operations import needed_operations
 from torch import Tensor
 
 from hf_dense.commands.recipes import FOLDER, describe, read_configs
