@@ -51,6 +51,7 @@ from hf_dense.storage.markdown import markdown_table  # noqa: E402
 
 SHARES = {"correctness": 0.12, "speed": 0.29, "long": 0.07, "curves": 0.25, "small": 0.14, "compile": 0.13}
 START, GRACE = 5.0, 15.0  # seconds: before the first stage, and after a stage's end before it is stopped
+NO_GPU = 4  # exit code of the process that does the work
 TINY_MINUTES = 20.0  # so slow a machine may be; at toy size nothing uses up its share
 
 
@@ -150,10 +151,15 @@ def failures(data: Mapping[str, Any]) -> list[str]:
 
 def work(options: argparse.Namespace) -> None:
     """What the process that does the work does: the stages that are asked for, one after the other."""
+    import torch
+
+    if not options.tiny and not torch.cuda.is_available():
+        os._exit(NO_GPU)  # before results of earlier runs are touched
+    if options.fresh:
+        options.output.unlink(missing_ok=True)
     report = Report(options.output)
     try:
         import gpu_stages as stages
-        import torch
 
         device = torch.device("cpu" if options.tiny else "cuda")
         torch.zeros(1, device=device)
@@ -189,8 +195,14 @@ def supervise(options: argparse.Namespace, started: float) -> None:
     while asked:
         command = [sys.executable, __file__, "--worker", "--output", str(options.output), "--stages", *asked]
         command += ["--until", *(str(ends[name]) for name in asked), "--minutes", str(options.minutes)]
-        process = subprocess.Popen([*command, *(["--tiny"] if options.tiny else [])], process_group=0)
+        command += [f"--{name}" for name in ("tiny", "fresh") if getattr(options, name)]
+        process = subprocess.Popen(command, process_group=0)
         reason = watch(process, options.output, ends)
+        if process.returncode == NO_GPU:
+            sys.exit("PyTorch finds no GPU here; --tiny runs all of it at toy size on the CPU.")
+        if options.output.is_file() and options.output.stat().st_mtime < started:
+            options.output.unlink()
+        options.fresh = False
         report = Report(options.output)
         done = [name for name in asked if "seconds" in report.data["stages"].get(name, {})]
         asked = asked[len(done) :]
@@ -228,6 +240,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="everything at toy size, on the CPU")
     parser.add_argument("--output", type=Path, help="default: benchmarks/results/gpu.json, with --tiny one in build/")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--fresh", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--until", nargs="+", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ |= {"TOKENIZERS_PARALLELISM": "false" if options.tiny else "true", "HF_HUB_OFFLINE": "1"}
@@ -238,7 +251,7 @@ def main() -> None:
         options.minutes = TINY_MINUTES
         options.output = options.output or ROOT / "build" / "gpu_tiny.json"
     options.output = options.output or ROOT / "benchmarks" / "results" / "gpu.json"
-    options.output.unlink(missing_ok=True)
+    options.fresh = True
     supervise(options, started)
     report = Report(options.output)
     report.write(seconds=round(time.time() - started, 1), failures=failures(report.data))

@@ -79,7 +79,7 @@ for stage in stages:
     monkeypatch.setattr(gpu, "__file__", str(worker))
     monkeypatch.setattr(gpu, "GRACE", 0.5)
     path = tmp_path / "gpu.json"
-    options = type("Options", (), {"stages": STAGES, "minutes": 1.0, "output": path, "tiny": True})
+    options = type("Options", (), {"stages": STAGES, "minutes": 1.0, "output": path, "tiny": True, "fresh": True})
     gpu.supervise(options, gpu.time.time())
     stages = json.loads(path.read_text())["stages"]
     assert {name: part["error"] for name, part in stages.items()} == {
@@ -106,3 +106,14 @@ def test_operations_are_counted_within_windows_and_gates(monkeypatch: pytest.Mon
     pairs = length**2 + sum(abs(i - j) <= 2 for i in range(length) for j in range(length))
     layers = hidden * (2 * length * (4 * hidden + 3 * inner) + 2 * pairs)
     assert found == 6 * (layers + 3 * hidden * (hidden + vocabulary))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so_and_leaves_earlier_results_alone(tmp_path: Path) -> None:
+    kept = tmp_path / "gpu.json"
+    kept.write_text("{}")
+    command = [sys.executable, BENCHMARKS / "gpu.py", "--output", kept]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "PyTorch finds no GPU here; --tiny runs all of it at toy size on the CPU."
+    assert kept.read_text() == "{}"
