@@ -23,7 +23,7 @@ from .bottleneck_declaration import Bag, Decoder
 from .bottleneck_decoder import DecoderStack, ResidualLinear, VocabularyHead
 from .bottleneck_encoder import LayerRunner, layer_masks, token_types
 from .bottleneck_gather import gather_rows
-from .bottleneck_layout import FlatRows, Rows, counted, join_views, pool, take_rows
+from .bottleneck_layout import FlatRows, Rows, counted, join_views, pool, take_rows, tokens_of
 from .bottleneck_losses import IGNORED, pair_loss, token_loss
 from .configuration_bottleneck import BottleneckConfig
 
@@ -266,7 +266,7 @@ class BottleneckForPreTraining(PreTrainedModel):
     def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
         """What each summed loss is a mean over (scalars, float32, by loss name): scored tokens, or texts."""
         self._check(views)
-        tokens = {name: (views[view]["labels"] != IGNORED).sum() for name, view in self.config.scored.items()}
+        tokens = {name: scored_tokens(views[view]).sum() for name, view in self.config.scored.items()}
         over_texts = self.config.contrasts | {name: encoder for name, (encoder, _) in self.config.bags.items()}
         texts = {name: counted(views[encoder]).sum() for name, encoder in over_texts.items()}
         return {name: count.float() for name, count in (tokens | texts).items()}
@@ -303,7 +303,7 @@ class BottleneckForPreTraining(PreTrainedModel):
         if every or self.config.bottleneck == "mean" or self.encoder_specs[name].bag is not None:
             wanted = torch.ones_like(view["input_ids"], dtype=torch.bool)
         else:
-            wanted = view["labels"] != IGNORED
+            wanted = scored_tokens(view)
             wanted[:, 0] = True
         return nn.functional.pad(wanted, (0, layout.where.shape[1] - wanted.shape[1]))
 
@@ -361,7 +361,7 @@ class BottleneckForPreTraining(PreTrainedModel):
 
     def _score_encoder(self, name: str, encoded: Encoded, view: Mapping[str, Tensor]) -> Tensor:
         """Summed token loss of an encoder's view; a scalar."""
-        scored = view["labels"] != IGNORED
+        scored = scored_tokens(view)
         hidden = take_rows(encoded.last, encoded.at[scored])
         return self.score_view(name, hidden, view["labels"][scored], view["input_ids"][scored], "mlm")
 
@@ -460,6 +460,11 @@ def model_classes(config: type[BottleneckConfig]) -> tuple[type[BottleneckModel]
         type(f"{method}Model", (BottleneckModel,), encoder),
         type(f"{method}ForPreTraining", (BottleneckForPreTraining,), pretraining),
     )
+
+
+def scored_tokens(view: Mapping[str, Tensor]) -> Tensor:
+    """(batch, length) bool: where a view has a label; at padding nothing is scored, whatever stands there."""
+    return (view["labels"] != IGNORED) & tokens_of(view).bool()
 
 
 def _resized(old: Tensor, size: int) -> nn.Parameter:

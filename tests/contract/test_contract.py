@@ -369,6 +369,7 @@ class TestPadding:
         before = model(views).losses
         for view in views.values():
             view["input_ids"] = view["input_ids"].masked_fill(view["attention_mask"] == 0, 77)
+            view["labels"] = view["labels"].masked_fill(view["attention_mask"] == 0, 77)
         assert_same(model(views).losses, before)
 
     def test_a_batch_is_its_texts_alone_weighted_by_their_scored_tokens(self, case: Case) -> None:
