@@ -18,7 +18,7 @@ from hf_dense.methods import METHODS
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-STEPS = 200
+STEPS, CONTRASTED = 100, 200  # a contrast falls slowly
 LAUNCH = {
     1: ["--num_processes", "1", "--cpu"],
     2: ["--multi_gpu", "--num_processes", "2", "--main_process_port", "0"],
@@ -42,7 +42,6 @@ def train(method: str, corpus: Path, output: Path, processes: int, **more: Any) 
     options = {
         "corpus": corpus,
         "out": output,
-        "max_steps": STEPS,
         "per_device_train_batch_size": demo["per_device_train_batch_size"] // processes,
         "backbone_config": without_dropout(demo["backbone_config"]),
         "logging_steps": 10,
@@ -65,15 +64,17 @@ def train(method: str, corpus: Path, output: Path, processes: int, **more: Any) 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_loss_falls_and_two_processes_do_what_one_does(method: str, corpus: Path, tmp_path: Path) -> None:
-    one, two = (train(method, corpus, tmp_path / str(processes), processes) for processes in (1, 2))
-    assert [entry["step"] for entry in one] == [entry["step"] for entry in two] == list(range(10, STEPS + 1, 10))
+    steps = CONTRASTED if METHODS[method].config().contrasts else STEPS
+    one, two = (train(method, corpus, tmp_path / str(processes), processes, max_steps=steps) for processes in (1, 2))
+    assert [entry["step"] for entry in one] == [entry["step"] for entry in two] == list(range(10, steps + 1, 10))
     losses = [name for name in one[0] if name.endswith("loss")]
     assert len(losses) > 1
     for name in losses:
         first, last = one[0][name], sum(entry[name] for entry in one[-3:]) / 3
         assert last < 0.99 * first, f"{name}: {first} -> {last}"
-    # A generator's draw turns over with the last bit of a probability, and the runs part by one token then.
-    tolerance = 0.05 if method == "simlm" else 1e-3
+    # A generator's draw turns over with the last bit of a probability, and with that of a score the position to which a
+    # bag sends its gradient: the runs part by one token then.
+    tolerance = {"simlm": 0.05, "dupmae": 0.1}.get(method, 1e-3)
     for alone, together in zip(one, two, strict=True):
         for name in losses:
             assert together[name] == pytest.approx(alone[name], abs=tolerance), f"{name} at step {alone['step']}"
