@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "extending.md"
 BLOCK = re.compile(r"(?:<!-- (file|row): (\S+) -->\n)?```(python|bash)\n(.*?)```", re.DOTALL)
-COPIED = ("hf_dense", "tests/contract", "tests/conftest.py", "tests/tiny_backbones.py", "tests/test_methods.py")
+TESTS = ("contract", "conftest.py", "recorded_operations.py", "tiny_backbones.py", "test_methods.py")
+COPIED = ("hf_dense", *(f"tests/{name}" for name in TESTS))
 
 
 def copy(directory: Path) -> None:
