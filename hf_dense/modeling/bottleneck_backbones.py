@@ -179,12 +179,25 @@ class Family:
         Returns:
             (rows, dim).
         """
-        more = {"position_ids": positions + self.first_position(backbone.config), "token_type_ids": types}
-        return _embedded(backbone, ids, words, **more)
+        more = {"position_ids": self.table_rows(backbone.config, positions), "token_type_ids": types}
+        given = {name: rows[None] for name, rows in more.items() if rows is not None}  # the block takes texts: one text
+        read = {
+            "input_ids": None if ids is None else ids[None],
+            "inputs_embeds": None if words is None else words[None],
+        }
+        return self.project(backbone, backbone.embeddings(**read, **given)[0])
 
     def position_vectors(self, backbone: Backbone, positions: Tensor) -> Tensor | None:
         """(rows,) positions -> (rows, dim) of the position table; None without one."""
-        vectors: Tensor = backbone.embeddings.position_embeddings(positions + self.first_position(backbone.config))
+        rows = self.table_rows(backbone.config, positions)
+        return None if rows is None else self.project(backbone, backbone.embeddings.position_embeddings(rows))
+
+    def table_rows(self, config: PreTrainedConfig, positions: Tensor) -> Tensor | None:
+        """(rows,) positions -> (rows,) rows of the position table; None without one."""
+        return positions + self.first_position(config)
+
+    def project(self, backbone: Backbone, vectors: Tensor) -> Tensor:
+        """Embeddings (rows, any length) at the length of hidden states (rows, dim)."""
         return vectors
 
     def position_bias(self, backbone: Backbone, hidden: Tensor, length: int) -> Tensor | None:
@@ -241,22 +254,11 @@ class MPNetFamily(RobertaFamily):
 class ElectraFamily(Family):
     """ELECTRA: word vectors may be shorter than hidden states, and the head goes back to their length."""
 
-    def embed(
-        self,
-        backbone: Backbone,
-        positions: Tensor,
-        ids: Tensor | None = None,
-        words: Tensor | None = None,
-        types: Tensor | None = None,
-    ) -> Tensor:
-        """The embedding block and the projection to hidden states where there is one; (rows, dim)."""
-        return _projected(backbone, super().embed(backbone, positions, ids, words, types))
-
-    def position_vectors(self, backbone: Backbone, positions: Tensor) -> Tensor | None:
-        """Rows of the position table (rows, dim), projected to hidden states where there is a projection."""
-        vectors = super().position_vectors(backbone, positions)
-        assert vectors is not None
-        return _projected(backbone, vectors)
+    def project(self, backbone: Backbone, vectors: Tensor) -> Tensor:
+        """Embeddings at the length of hidden states, projected where they are shorter; (rows, dim)."""
+        projection = getattr(backbone, "embeddings_project", None)
+        projected: Tensor = vectors if projection is None else projection(vectors)
+        return projected
 
 
 class ModernBertFamily(Family):
@@ -265,18 +267,7 @@ class ModernBertFamily(Family):
     A decoder's new layers see everywhere; those copied from the backbone see what the copied layer sees.
     """
 
-    def embed(
-        self,
-        backbone: Backbone,
-        positions: Tensor,
-        ids: Tensor | None = None,
-        words: Tensor | None = None,
-        types: Tensor | None = None,
-    ) -> Tensor:
-        """The embedding block (layer norm and dropout, no positions) of ids or vectors; (rows, dim)."""
-        return _embedded(backbone, ids, words)
-
-    def position_vectors(self, backbone: Backbone, positions: Tensor) -> Tensor | None:
+    def table_rows(self, config: PreTrainedConfig, positions: Tensor) -> Tensor | None:
         """None: positions are rotations of queries and keys."""
         return None
 
@@ -305,22 +296,6 @@ class ModernBertFamily(Family):
     def final_norm(self, backbone: Backbone) -> nn.Module | None:
         """The norm after the last layer."""
         return backbone.final_norm
-
-
-def _embedded(backbone: Backbone, ids: Tensor | None, words: Tensor | None, **more: Tensor | None) -> Tensor:
-    """Flat ids or words through an embedding block, which takes texts: as one text; (rows, dim)."""
-    given = {name: rows[None] for name, rows in more.items() if rows is not None}
-    vectors = backbone.embeddings(
-        input_ids=None if ids is None else ids[None], inputs_embeds=None if words is None else words[None], **given
-    )
-    return vectors[0]
-
-
-def _projected(backbone: Backbone, vectors: Tensor) -> Tensor:
-    """Vectors of ELECTRA's embedding length at the length of its hidden states."""
-    projection = getattr(backbone, "embeddings_project", None)
-    projected: Tensor = vectors if projection is None else projection(vectors)
-    return projected
 
 
 _ROBERTA = RobertaFamily(head=_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"), fixed=_GELU_HEAD)

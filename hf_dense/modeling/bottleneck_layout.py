@@ -177,9 +177,11 @@ class FlatRows:
 
     Args:
         view: `input_ids` (batch, length), `attention_mask` (batch, length; 1 = token, 0 = padding, which comes after
-            the tokens), and for a decoder with sampled attention `visible` (batch, length, length; True = may look).
+            the tokens; no text is empty), and for a decoder with sampled attention `visible` (batch, length, length;
+            True = may look).
 
     Attributes:
+        order: (batch,) the texts, longest first.
         text: (rows,) the text of each row, by its number in the batch.
         positions: (rows,) its position in that text, from 0.
         where: (batch, length) the row of each token; at padding, -1.
@@ -188,16 +190,17 @@ class FlatRows:
     def __init__(self, view: Mapping[str, Tensor]) -> None:
         present = tokens_of(view).bool()
         self.visible = view.get("visible")
-        self.order = present.sum(dim=1).argsort(descending=True, stable=True)
-        self.lengths = present.sum(dim=1)[self.order]
+        self._tokens = present.sum(dim=1)
+        self.order = self._tokens.argsort(descending=True, stable=True)
+        self._lengths = self._tokens[self.order]
         batch, width = present.shape
         columns = torch.arange(width, device=present.device)
-        self._place = (self.order[:, None] * width + columns)[columns < self.lengths[:, None]]
+        self._place = (self.order[:, None] * width + columns)[columns < self._lengths[:, None]]
         self.text, self.positions = self._place // width, self._place % width
         rows = torch.arange(len(self._place), device=present.device)
         unplaced = torch.full((batch * width,), -1, device=present.device)
         self.where = unplaced.index_copy(0, self._place, rows).view(batch, width)
-        self._counts: list[int] = self.lengths.tolist()
+        self._counts: list[int] = self._lengths.tolist()
         self._cuts = list(_similar(self._counts))
         self.groups = self._group(self._counts)
         self.input_ids = self.flatten(view["input_ids"])
@@ -216,7 +219,7 @@ class FlatRows:
         single = hidden.dtype if hidden.dtype == torch.float64 else torch.float32
         total = hidden.new_zeros(len(self.order), hidden.shape[1], dtype=single)
         total = total.index_add(0, self.text, hidden.to(single))
-        return (total / self.lengths[self.order.argsort()][:, None]).to(hidden.dtype)
+        return (total / self._tokens[:, None]).to(hidden.dtype)
 
     def replace_first(self, hidden: Tensor, vectors: Tensor) -> Tensor:
         """(rows, dim) states with the (batch, dim) `vectors` at the first position of every text."""
@@ -224,12 +227,11 @@ class FlatRows:
 
     def inner(self) -> Tensor:
         """(rows,) bool: the tokens of every text without its first and last, which are [CLS] and [SEP]."""
-        last = self.lengths[self.order.argsort()] - 1
-        return (self.positions > 0) & (self.positions < last[self.text])
+        return (self.positions > 0) & (self.positions < self._tokens[self.text] - 1)
 
     def rows(self, read: Tensor) -> Rows:
         """The rows where (rows,) bool is True."""
-        ends = F.pad(read.cumsum(0), (1, 0))[F.pad(self.lengths.cumsum(0), (1, 0))].tolist()
+        ends = F.pad(read.cumsum(0), (1, 0))[F.pad(self._lengths.cumsum(0), (1, 0))].tolist()
         return Rows(read.nonzero().squeeze(1), [after - before for before, after in pairwise(ends)])
 
     def mask(
@@ -269,7 +271,7 @@ class FlatRows:
     ) -> Tensor | None:
         """(texts or 1, 1, queries or 1, keys) bool of a group whose queries stand `at` (texts or 1, queries)."""
         columns = self._columns(keys.length)[0]
-        mask = None if keys.places is None else (columns < self.lengths[texts, None])[:, None]
+        mask = None if keys.places is None else (columns < self._lengths[texts, None])[:, None]
         kind = "full" if decoder is None else decoder.attention_kind
         if kind == "full" and window is None:
             return None if mask is None else mask[:, None]

@@ -325,7 +325,8 @@ class PreTrainer(Trainer):
         super().log(logs, start_time)
 
     def floating_point_ops(self, inputs: Batch) -> int:
-        """Estimated operations of a step: 6 per encoder parameter and token read by an encoder."""
+        """Operations of a step, at most: 6 per encoder parameter and position of its views, padding among them, as to
+        leave it out a GPU would have to be waited for."""
         parameters: int = self.model.encoder.num_parameters(exclude_embeddings=True)
         tokens: int = sum(inputs["views"][name]["input_ids"].numel() for name in self.model.config.encoder_specs)
         return 6 * tokens * parameters
