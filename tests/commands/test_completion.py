@@ -11,6 +11,7 @@ import pytest
 
 from hf_dense.commands.data import DATA_VERBS
 from hf_dense.commands.main import VERBS, main
+from hf_dense.commands.recipes import FOLDER
 
 HEAVY = ("torch", "transformers", "datasets", "sentence_transformers", "numpy", "accelerate")
 LIGHT = f"""
@@ -53,7 +54,7 @@ def test_it_names_all_verbs_and_the_shell_accepts_it(
         (["fine"], {"finetune"}),
         (["data", "pas"], {"passages"}),
         (["data", "passages", "x", "--repeats", "ne"], {"near"}),
-        (["pretrain", "--config", "retro"], {"retromae", "retromae_beir", "retromae_msmarco", "retro.yaml"}),
+        (["pretrain", "--config", "cot"], {path.stem for path in FOLDER.glob("cot*.yaml")} | {"cot.yaml"}),
         (["search", "mod"], {"model"}),
         (["export", "model", "--out", "mod"], {"model"}),
         (["finetune", "--coll"], {"--collection"}),
@@ -69,7 +70,7 @@ def test_bash_completes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "script").write_text(script("bash", capsys))
-    (tmp_path / "retro.yaml").touch()
+    (tmp_path / "cot.yaml").touch()
     (tmp_path / "model").mkdir()
     asked = ["bash", "-c", ASKED, "bash", "./script", "hf-dense", *words]
     done = subprocess.run(asked, capture_output=True, text=True, check=True)
