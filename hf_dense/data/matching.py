@@ -10,7 +10,7 @@ from hashlib import blake2b
 import pyarrow as pa
 
 from hf_dense.data.labels import Labels
-from hf_dense.data.splits import Shares, common_split, split_of
+from hf_dense.data.splits import Shares, common_split, divide_documents
 from hf_dense.errors import InputError
 
 
@@ -120,16 +120,19 @@ def divide(labels: Labels, found: Found, shares: Shares, seed: int) -> dict[str,
         InputError: a split gets no query.
     """
     divided = {split: Labels(passages=labels.passages) for split, share in shares.items() if share > 0}
+    asked = {
+        query: {found.documents[name] for name, grade in labels.grades.get(query, {}).items() if grade > 0} or {query}
+        for query in labels.queries
+    }
+    splits = divide_documents((document for documents in asked.values() for document in documents), shares, seed)
     several = Counter[str]()
     for query, text in labels.queries.items():
-        graded = labels.grades.get(query, {})
-        documents = {found.documents[name] for name, grade in graded.items() if grade > 0}
-        split = common_split(documents, shares, seed) if documents else split_of(query, shares, seed)
+        split = common_split(asked[query], splits)
         if split is None:
             several["queries left out, of documents in several splits"] += 1
             continue
         part = divided[split]
-        part.queries[query], part.grades[query] = text, graded
+        part.queries[query], part.grades[query] = text, labels.grades.get(query, {})
         part.negatives[query] = labels.negatives.get(query, [])
         if query in labels.answers:
             part.answers[query] = labels.answers[query]

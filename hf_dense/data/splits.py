@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
 from hf_dense.data.schemas import SPLITS
@@ -30,28 +31,49 @@ def parse_shares(text: str) -> Shares:
     return {name: number / 100 for name, number in zip(SPLITS, numbers, strict=True)}
 
 
-def split_of(document: str, shares: Shares, seed: int = 0) -> str:
-    """The split of a document: by a hash of its id, so that none moves when others are added.
+def divide_documents(documents: Iterable[str], shares: Shares, seed: int = 0) -> dict[str, str]:
+    """The split of each document: drawn by a hash of its id, so that those of many stay when others are added.
+
+    A split that none is drawn for, as happens among few documents, gets those whose draws are nearest to it.
 
     Args:
-        document: its id.
+        documents: their ids.
         shares: see `parse_shares`.
         seed: of the draw.
 
-    >>> [split_of(name, {"train": 0.5, "dev": 0.5, "test": 0.0}) for name in ("e", "f", "g", "h")]
-    ['dev', 'dev', 'train', 'train']
+    Returns:
+        The name of its split for each document. No split with a share above 0 is empty where there are as many
+        documents as splits; of fewer documents, the first splits get one each.
+
+    >>> divide_documents(["one", "two", "three"], {"train": 0.8, "dev": 0.1, "test": 0.1})
+    {'one': 'train', 'three': 'dev', 'two': 'test'}
     """
-    digest = hashlib.blake2b(f"{seed}\0{document}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    drawn, last = int.from_bytes(digest, "big") / 2**64, ""
-    for name, share in shares.items():
-        if share > 0:
-            drawn, last = drawn - share, name
-            if drawn < 0:
-                break
-    return last
+    drawn = sorted((_draw(document, seed), document) for document in set(documents))
+    names = [name for name, share in shares.items() if share > 0]
+    found, start, reached = dict[str, str](), 0, 0.0
+    for number, name in enumerate(names, start=1):
+        reached += shares[name]
+        after = len(names) - number  # splits, which need a document each
+        end = len(drawn) - after
+        if after:
+            end = max(min(bisect_left(drawn, (reached, "")), end), start + 1)
+        found |= {document: name for _, document in drawn[start:end]}
+        start = end
+    return found
 
 
-def common_split(documents: Iterable[str], shares: Shares, seed: int = 0) -> str | None:
-    """The split of a query that several documents answer: theirs, or None where they are of different ones."""
-    found = {split_of(document, shares, seed) for document in documents}
+def common_split(documents: Iterable[str], splits: Mapping[str, str]) -> str | None:
+    """The split of a query that several documents answer: theirs, or None where they are of different ones.
+
+    Args:
+        documents: their ids.
+        splits: of all documents, as `divide_documents` divides them.
+    """
+    found = {splits[document] for document in documents}
     return found.pop() if len(found) == 1 else None
+
+
+def _draw(document: str, seed: int) -> float:
+    """From 0 to 1, evenly."""
+    digest = hashlib.blake2b(f"{seed}\0{document}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64

@@ -295,7 +295,9 @@ def test_splits_share_no_document(tmp_path: Path) -> None:
 
 def test_shares_that_cannot_be(tmp_path: Path) -> None:
     source = write_pairs(tmp_path / "pairs.jsonl")
-    with pytest.raises(InputError, match="The split dev gets none of the 2 queries"):
+    with pytest.raises(
+        InputError, match="The split train gets none of the 2 queries, of 2 the documents are in several splits"
+    ):
         build_collection(source, tmp_path / "out", split="98/1/1", seed=1)
     with pytest.raises(InputError, match="'80/30' are not three percentages"):
         build_collection(source, tmp_path / "out", split="80/30")

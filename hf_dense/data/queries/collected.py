@@ -10,7 +10,7 @@ from hf_dense.data.labels import Labels
 from hf_dense.data.passages import pretoken_counter
 from hf_dense.data.queries.passages import Document, Query
 from hf_dense.data.queries.prompts import LONGEST
-from hf_dense.data.splits import Shares, split_of
+from hf_dense.data.splits import Shares, divide_documents
 
 _FEWEST, _MOST = 2, 48  # words and punctuation marks of a query
 _OTHERS: Final = {"neighbours": sys.maxsize, **{f"generated:{style}": most for style, most in LONGEST.items()}}
@@ -60,10 +60,12 @@ class Collected:
     def labels(self, shares: Shares, seed: int) -> dict[str, Labels]:
         """The queries of each split that has any; all of a document are of one."""
         found: dict[str, Labels] = {name: Labels() for name in shares}
+        asked = (document for key, (document, *_) in self._found.items() if key not in self._several)
+        splits = divide_documents(asked, shares, seed)
         for key, (document, name, text, grades) in self._found.items():
             if key in self._several:
                 self.counts["left out: made of several documents"] += 1
                 continue
-            labels = found[split_of(document, shares, seed)]
+            labels = found[splits[document]]
             labels.queries[name], labels.grades[name] = text, grades
         return {name: labels for name, labels in found.items() if labels.queries}
