@@ -58,7 +58,8 @@ _FIGURE = re.compile(r"`([\w:]+)` (?:[\d,.]+|\?) h\b")
 def recipes(use: str) -> list[str]:
     """Names of the recipes of papers, for `pretrain` or `finetune`."""
     names = [path.stem for path in sorted(FOLDER.glob("*.yaml")) if path.stem not in ("demo", "one_gpu", "own")]
-    return [name for name in names if (_method(name) is None) == (use == "finetune") and name != "msmarco"]
+    trained = [name for name in names if name != "msmarco" and "variants" not in read_configs([name])]
+    return [name for name in trained if (_method(name) is None) == (use == "finetune")]
 
 
 @cache

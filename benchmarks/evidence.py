@@ -138,7 +138,7 @@ def report(
 ) -> None:
     """Means over seeds, paired tests over queries (each query's mean over seeds), plots and one JSON file."""
     names = list(dict.fromkeys(name for name, _ in results))
-    per_query = {name: mean_per_query([results[name, seed] for seed in SEEDS]) for name in names}
+    per_query = {name: mean_per_query([results[name, seed].retrieval for seed in SEEDS]) for name in names}
     per_query["BM25"] = bm25.retrieval.per_query
     means = {
         name: {metric: sum(values[metric].values()) / len(values[metric]) for metric in METRICS}

@@ -5,6 +5,7 @@ Beside options a file may hold
 - `extends`: the recipe or file that it goes on from;
 - `by_method`: options for single pre-training methods, which win over the others of the file;
 - `retriever`: what the stages retriever1, retriever2 and distilled have in common;
+- `variants`, `pretraining` and `finetuning`: of an ablation (`hf-dense sweep`);
 - `{method}` in `out`, for the name of the method.
 """
 
@@ -23,11 +24,12 @@ from hf_dense.errors import InputError
 SUMMARY: Final = "List the recipes, or print one."
 FOLDER: Final = Path(__file__).parents[1] / "recipes"
 STAGES: Final = ("bm25", "retriever1", "mined", "retriever2", "reranker", "distilled")
-_SECTIONS: Final = (*STAGES, "retriever")
+_SECTIONS: Final = (*STAGES, "retriever", "pretraining", "finetuning")
 _USES: Final = {
     "pretrain": "Pre-training: hf-dense pretrain --config NAME",
     "overlay": "On top of any pre-training: hf-dense pretrain --config NAME --config OVERLAY",
     "finetune": "Fine-tuning: hf-dense finetune --config NAME",
+    "sweep": "Ablations, pre-training, fine-tuning and measuring: hf-dense sweep --config NAME",
 }
 
 
@@ -59,12 +61,15 @@ def describe(path: Path) -> dict[str, str]:
     return {"what": lines[0], **{key: named.get(key, "not said") for key in ("source", "cost")}}
 
 
-def read_configs(names: Iterable[str], method: str | None = None) -> dict[str, Any]:
-    """The options of recipes and YAML files, later ones winning: of a stage's section each option, else the whole.
+def read_configs(
+    names: Iterable[str], method: str | None = None, others: Iterable[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """The options of recipes and YAML files, later ones winning: of a section each option, else the whole.
 
     Args:
         names: paths, or names of recipes.
         method: pre-training method, where the files do not say it or another is wanted.
+        others: options as a file holds them, which win over the files; later ones win.
 
     Returns:
         The options; those that a later file sets to nothing are left out.
@@ -72,7 +77,7 @@ def read_configs(names: Iterable[str], method: str | None = None) -> dict[str, A
     Raises:
         InputError: a file or recipe that is not there, or one that holds no options.
     """
-    files = [values for name in names for values in _with_bases(name)]
+    files = [*(values for name in names for values in _with_bases(name)), *map(dict, others)]
     method = method or next((values["method"] for values in reversed(files) if values.get("method")), "")
     values: dict[str, Any] = {}
     for file in files:
@@ -150,11 +155,14 @@ def _merge(before: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any
     merged = dict(before)
     for key, value in later.items():
         by_option = key in _SECTIONS and isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = {**merged[key], **value} if by_option else value
+        merged[key] = _merge(merged[key], value) if by_option else value
     return merged
 
 
 def _use(path: Path) -> str:
-    if "by_method" in read_yaml(path):
+    values = read_yaml(path)
+    if "by_method" in values:
         return "overlay"
+    if "variants" in values:
+        return "sweep"
     return "finetune" if set(STAGES) & set(read_configs([str(path)])) else "pretrain"

@@ -219,12 +219,12 @@ def make_start(settings: Settings, variant: Variant, out: Path | Output) -> str 
     return _pretrain(settings, variant, tokenizer, output.at("start"))
 
 
-def mean_per_query(results: Sequence[VariantResult]) -> dict[str, dict[str, float]]:
+def mean_per_query(results: Sequence[RetrievalResult]) -> dict[str, dict[str, float]]:
     """Metric -> query -> mean over the results, which differ in their seeds."""
     return {
         metric: {
-            query: sum(result.retrieval.per_query[metric][query] for result in results) / len(results)
-            for query in results[0].retrieval.per_query[metric]
+            query: sum(result.per_query[metric][query] for result in results) / len(results)
+            for query in results[0].per_query[metric]
         }
         for metric in METRICS
     }

@@ -52,3 +52,17 @@ class SweepOptions:
     seeds: list[int] = field(default_factory=lambda: [0], metadata={"help": "every value is run with each"})
     side_by_side: int = field(default=1, metadata={"help": "runs at once, in processes of one thread each"})
     overwrite: bool = field(default=False, metadata={"help": "replace what was made from other inputs or settings"})
+
+
+@dataclass
+class AblationOptions:
+    """What an ablation takes beside its variants, and what all of them share."""
+
+    out: str = field(metadata={"help": "receives sweep.md, sweep.png and sweep.json; goes on where it stopped"})
+    collection: str = field(
+        default="", metadata={"help": "that all are fine-tuned and measured on (default: the fine-tuning's)"}
+    )
+    split: str = field(default="dev", metadata={"help": "queries that are measured"})
+    metric: str = field(default="mrr@10", metadata={"help": "that is tested: ndcg@10, mrr@10 or recall@100"})
+    seeds: list[int] = field(default_factory=lambda: [0], metadata={"help": "every variant is run with each"})
+    overwrite: bool = field(default=False, metadata={"help": "replace what was made from other inputs or settings"})

@@ -53,7 +53,7 @@ def make_rows(options: SweepOptions, runs: Mapping[str, Run], results: Mapping[s
     own: dict[tuple[str, float], list[VariantResult]] = {}
     for name, result in results.items():
         own.setdefault((runs[name].curve, runs[name].value or 0.0), []).append(result)
-    scores = {place: mean_per_query(of_seeds) for place, of_seeds in own.items()}
+    scores = {place: mean_per_query([one.retrieval for one in of_seeds]) for place, of_seeds in own.items()}
     metric, rows = options.metric, []
     for curve in dict.fromkeys(curve for curve, _ in own):
         for value in options.values:
@@ -108,11 +108,12 @@ def format_rows(rows: Sequence[Row], options: SweepOptions) -> str:
     for row in rows:
         compared = [row.against_first, row.against_untrained][: 1 + pairs]
         metrics = [f"{row.metrics[metric]:.4f}" for metric in METRICS]
-        lines.append([row.point.curve, shown(row.point.x), *metrics, *map(_compared, compared)])
+        lines.append([row.point.curve, shown(row.point.x), *metrics, *map(format_comparison, compared)])
     return markdown_table(head, lines, range(1, 5))
 
 
-def _compared(found: Comparison | None) -> str:
+def format_comparison(found: Comparison | None) -> str:
+    """A difference with its interval and p-value, or a dash."""
     if found is None:
         return "-"
     return f"{found.difference:+.4f} ({found.low:+.4f} to {found.high:+.4f}, p = {found.p_value:.4f})"

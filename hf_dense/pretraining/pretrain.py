@@ -201,8 +201,9 @@ def _sources(options: PretrainingOptions, corpus: Dataset | IterableDataset, sta
         found["backbone"] = Source(options.backbone, fingerprint_weights(taken))
     if start.keywords is not None and options.keywords is not None:
         found["keywords"] = Source(options.keywords, fingerprint_path(table_of(options.keywords)))
-    if isinstance(options.generator, str) and (generator := getattr(start.model, "generator", None)):
-        found["generator"] = Source(options.generator, fingerprint_weights(generator))
+    named_generator = _generator(options.generator)
+    if isinstance(named_generator, str) and (generator := getattr(start.model, "generator", None)):
+        found["generator"] = Source(named_generator, fingerprint_weights(generator))
     if start.pool is not None:  # what is logged is a part of the result
         found["probe"] = Source(str(start.pool.collection), content_hash(start.pool.collection))
     return found

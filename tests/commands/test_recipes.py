@@ -21,7 +21,8 @@ RECIPES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 OVERLAYS = ("one_gpu", "demo")
 OTHERS = ("simlm_wiki", "master_wiki", "master_paper", "dupmae_paper", "retromae_stage2", "dupmae_stage2")
 PRETRAINING = (*METHODS, *OTHERS)  # of other corpora, stages and settings than the method's own recipe
-FINETUNING = [name for name in RECIPES if name not in (*PRETRAINING, *OVERLAYS, "msmarco")]
+ABLATIONS = [name for name in RECIPES if "variants" in read_configs([name])]
+FINETUNING = [name for name in RECIPES if name not in (*PRETRAINING, *OVERLAYS, *ABLATIONS, "msmarco")]
 
 
 def pretraining(*names: str) -> tuple[PretrainingOptions, Any]:

@@ -1,0 +1,185 @@
+"""An ablation: retrievers that differ in one thing, each pre-trained, fine-tuned in stages and measured alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from transformers import TrainingArguments
+
+from hf_dense.data.collections import content_hash
+from hf_dense.errors import InputError
+from hf_dense.evaluation.measures import METRICS, title
+from hf_dense.evaluation.plots import plot_metrics
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.retrieval import build_task, evaluate_retriever
+from hf_dense.evaluation.significance import Comparison, compare_paired
+from hf_dense.experiments.comparison import mean_per_query
+from hf_dense.experiments.sweep_options import AblationOptions
+from hf_dense.experiments.sweep_results import format_comparison
+from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
+from hf_dense.methods import get_method
+from hf_dense.pretraining.options import PretrainingOptions
+from hf_dense.pretraining.pretrain import pretrain
+from hf_dense.storage.files import write_text
+from hf_dense.storage.markdown import markdown_table
+from hf_dense.storage.output import Output
+from hf_dense.storage.process_group import alone, is_main_process, wait_for_everyone
+from hf_dense.storage.provenance import provenance
+
+_TABLE, _PICTURE, _FACTS = "sweep.md", "sweep.png", "sweep.json"
+_RETRIEVERS: Final = ("distilled", "retriever2", "retriever1")  # of which the first that there is is measured
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One variant with one seed.
+
+    Args:
+        variant: its name.
+        place: name of the directory in which it is fine-tuned and measured.
+        pretraining: what and how; None where fine-tuning starts from a model that is there already. Trials whose
+            pre-training has the same directory share it.
+        pipeline: the stages of fine-tuning, from that.
+    """
+
+    variant: str
+    place: str
+    pretraining: tuple[PretrainingOptions, TrainingArguments] | None
+    pipeline: Pipeline
+
+
+@dataclass(frozen=True)
+class VariantRow:
+    """What one variant gave.
+
+    Attributes:
+        name: of the variant.
+        metrics: means over queries and seeds.
+        by_seed: the tested metric, in the order of the seeds.
+        against_first: its difference to the first variant, each query's score being its mean over the seeds.
+    """
+
+    name: str
+    metrics: dict[str, float]
+    by_seed: list[float]
+    against_first: Comparison | None
+
+
+def run_ablation(options: AblationOptions, trials: Sequence[Trial], command: str = "") -> list[VariantRow]:
+    """Train and measure every trial, and write `sweep.md`, `sweep.png` and `sweep.json`.
+
+    Args:
+        options: see the fields; what is complete in `out` is read back.
+        trials: of all variants and seeds. All of a variant measure the last retriever of its pipeline, on one
+            collection.
+        command: that starts it, for people.
+
+    Returns:
+        One row for each variant, in the order given.
+
+    Raises:
+        InputError: something given cannot work; what can be known of all trials is known before the first is trained.
+    """
+    _check(options, trials)
+    output, results = Output(Path(options.out), options.overwrite, command), dict[str, list[RetrievalResult]]()
+    with output.occupy("ablation", {}, claims=(_TABLE, _PICTURE, _FACTS), again=True) as work:
+        for trial in trials:
+            if trial.pretraining is not None:
+                pretrain(*trial.pretraining, command)
+            models = run_pipeline(trial.pipeline, command)
+            model = next(models[name] for name in _RETRIEVERS if name in models)
+            if is_main_process():
+                with alone():
+                    place = output.at(trial.place, f"evaluation-{options.split}")
+                    collection, name = trial.pipeline.collection, trial.variant
+                    found = evaluate_retriever(model, collection, options.split, name=name, out=place)
+                results.setdefault(name, []).append(found)
+            wait_for_everyone()
+        rows = make_rows(results, options.metric)
+        if is_main_process():
+            _write(options, trials, rows, output)
+        work.complete()
+    return rows
+
+
+def make_rows(results: Mapping[str, Sequence[RetrievalResult]], metric: str) -> list[VariantRow]:
+    """Means over seeds of each variant, and paired tests against the first.
+
+    Args:
+        results: by variant, one for each seed.
+        metric: that is tested.
+    """
+    rows: list[VariantRow] = []
+    first: dict[str, float] | None = None
+    for name, of_seeds in results.items():
+        scores = mean_per_query(of_seeds)
+        rows.append(
+            VariantRow(
+                name,
+                {metric: sum(values.values()) / len(values) for metric, values in scores.items()},
+                [result.metrics[metric] for result in of_seeds],
+                None if first is None else compare_paired(scores[metric], first),
+            )
+        )
+        first = scores[metric] if first is None else first
+    return rows
+
+
+def format_variants(rows: Sequence[VariantRow], metric: str) -> str:
+    """The rows as a Markdown table."""
+    several = any(len(row.by_seed) > 1 for row in rows)
+    head = ["", *map(title, METRICS), f"{title(metric)}: difference to the first"]
+    head += [f"{title(metric)} by seed"] * several
+    lines = []
+    for row in rows:
+        metrics = [f"{row.metrics[name]:.4f}" for name in METRICS]
+        seeds = [" / ".join(f"{value:.4f}" for value in row.by_seed)] * several
+        lines.append([row.name, *metrics, format_comparison(row.against_first), *seeds])
+    return markdown_table(head, lines, range(1, len(METRICS) + 1))
+
+
+def _check(options: AblationOptions, trials: Sequence[Trial]) -> None:
+    """Raise `InputError` where a later trial would fail by what is known already."""
+    if options.metric not in METRICS:
+        raise InputError(f"metric is {options.metric!r}; it must be one of: {', '.join(METRICS)}.")
+    for trial in trials:
+        if options.split == trial.pipeline.split:
+            raise InputError(f"The split {options.split!r} is trained on; measure on another (--split).")
+        if trial.pretraining is not None:
+            given, _ = trial.pretraining
+            try:
+                declared: dict[str, Any] = {"encoders": given.encoders, "decoders": given.decoders}
+                read = {key: json.loads(value) if isinstance(value, str) else value for key, value in declared.items()}
+                get_method(given.method).config(backbone_config=None, **read)
+            except (TypeError, ValueError) as error:
+                raise InputError(f"The variant {trial.variant!r} cannot be pre-trained: {error}") from error
+    for collection in dict.fromkeys(trial.pipeline.collection for trial in trials):
+        build_task(collection, options.split)
+
+
+def _write(options: AblationOptions, trials: Sequence[Trial], rows: Sequence[VariantRow], output: Output) -> None:
+    collection = trials[0].pipeline.collection
+    facts = {
+        "rows": [asdict(row) for row in rows],
+        "options": asdict(options),
+        "variants": {trial.variant: _described(trial) for trial in trials},
+        **provenance(options.seeds[0], collection, content_hash(collection)),
+        "seeds": options.seeds,
+    }
+    write_text(output.path / _FACTS, json.dumps(facts, indent=1))
+    plot_metrics([{"name": row.name, **row.metrics} for row in rows], output.path / _PICTURE)
+    about = (
+        f"Split {options.split!r} of {collection}; seeds: {', '.join(map(str, options.seeds))}. Differences with 95 % "
+        "bootstrap intervals over the queries and p-values of the two-sided paired randomisation test; each query's "
+        "score is its mean over the seeds."
+    )
+    write_text(output.path / _TABLE, f"{format_variants(rows, options.metric)}\n\n{about}\n")
+
+
+def _described(trial: Trial) -> dict[str, Any]:
+    options = None if trial.pretraining is None else asdict(trial.pretraining[0])
+    return {"pretraining": options, "finetuning": asdict(trial.pipeline)}

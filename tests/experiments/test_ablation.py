@@ -1,0 +1,62 @@
+"""Ablations: what their rows say, and what is refused before anything is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny_retriever import write_dataset
+
+from hf_dense.errors import InputError
+from hf_dense.evaluation.measures import METRICS
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.experiments.ablation import Trial, format_variants, make_rows, run_ablation
+from hf_dense.experiments.sweep_options import AblationOptions
+from hf_dense.finetuning.pipeline import Pipeline
+from hf_dense.pretraining.options import PretrainingOptions
+
+
+def result(name: str, *scores: float) -> RetrievalResult:
+    per_query = {metric: {f"q{at}": score for at, score in enumerate(scores)} for metric in METRICS}
+    return RetrievalResult(name, "dev", dict.fromkeys(METRICS, sum(scores) / len(scores)), per_query, 1.0)
+
+
+def test_rows_are_means_over_seeds_compared_with_the_first() -> None:
+    found = {
+        "all": [result("all", 0.2, 0.4, 0.6), result("all", 0.4, 0.6, 0.8)],
+        "less": [result("less", 0.1, 0.3, 0.5), result("less", 0.1, 0.3, 0.5)],
+    }
+    first, second = make_rows(found, "mrr@10")
+    assert first.metrics["ndcg@10"] == pytest.approx(0.5)
+    assert first.by_seed == pytest.approx([0.4, 0.6])
+    assert first.against_first is None
+    assert second.against_first is not None
+    assert second.against_first.difference == pytest.approx(-0.2)
+    assert second.against_first.queries == 3
+    table = format_variants([first, second], "mrr@10").splitlines()
+    assert table[0].endswith("| MRR@10: difference to the first | MRR@10 by seed |")
+    assert table[2] == "| all | 0.5000 | 0.5000 | 0.5000 | - | 0.4000 / 0.6000 |"
+    assert "| -0.2000 (" in table[3]
+
+
+def test_one_seed_has_no_column_of_its_own() -> None:
+    rows = make_rows({"all": [result("all", 0.2, 0.3)], "less": [result("less", 0.1, 0.3)]}, "mrr@10")
+    assert "by seed" not in format_variants(rows, "mrr@10")
+
+
+def test_a_later_variants_fault_is_known_before_the_first_is_trained(tmp_path: Path) -> None:
+    data = str(write_dataset(tmp_path / "data"))
+    pipeline = Pipeline(data, "anything", str(tmp_path / "out" / "x" / "finetuned"))
+    wrong = PretrainingOptions("simlm", "anything", decoders='{"decoder": {"layers": -1}}')
+    trials = [Trial("good", "good", None, pipeline), Trial("wrong", "wrong", (wrong, None), pipeline)]  # type: ignore[arg-type]
+    options = AblationOptions(str(tmp_path / "out"), split="test")
+    with pytest.raises(InputError, match=r"The variant 'wrong' cannot be pre-trained: .*layers"):
+        run_ablation(options, trials)
+    for changed, message in (
+        (AblationOptions(str(tmp_path / "out"), split="train"), "The split 'train' is trained on"),
+        (AblationOptions(str(tmp_path / "out"), split="test", metric="map"), "metric is 'map'"),
+        (AblationOptions(str(tmp_path / "out"), split="none"), "none"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run_ablation(changed, trials[:1])
+    assert not (tmp_path / "out").exists()
