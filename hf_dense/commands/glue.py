@@ -15,6 +15,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="encoder or pre-training checkpoint: a directory or Hub id")
     parser.add_argument("--tasks", nargs="+", metavar="TASK", help="of cola, mrpc, stsb, qqp, mnli, qnli, sst2 (all)")
     parser.add_argument("--data_dir", metavar="DIR", help="<task>/train.parquet ... (default: the Hub's)")
+    parser.add_argument(
+        "--learning_rates",
+        nargs="+",
+        type=float,
+        default=[2e-5],
+        metavar="RATE",
+        help="each is tried, the best on the validation set reported; BERT's are 5e-5 4e-5 3e-5 2e-5 (default: 2e-5)",
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="figures are means over them (default: 0)")
     parser.add_argument("--max_length", type=int, default=128, help="tokens of an example (default: 128)")
     add_output_arguments(parser)
 
@@ -35,5 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
         out=output_of(arguments),
         data_dir=arguments.data_dir,
         max_length=arguments.max_length,
+        learning_rates=arguments.learning_rates,
+        seeds=arguments.seeds,
     )
     print(format_glue(result))

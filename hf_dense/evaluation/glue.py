@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
@@ -9,13 +10,12 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
+from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from datasets import Dataset, Value, load_dataset
-from scipy.stats import pearsonr, spearmanr
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 from transformers import (
     AutoModelForSequenceClassification,
     DataCollatorWithPadding,
@@ -25,6 +25,7 @@ from transformers import (
 )
 
 from hf_dense.errors import InputError
+from hf_dense.evaluation.glue_metrics import score_task
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.evaluation.runner import measure_once
 from hf_dense.hub.fingerprints import encoder_fingerprint
@@ -38,13 +39,11 @@ from hf_dense.storage.staged import Staged
 
 HUB_NAME: Final = "nyu-mll/glue"
 SCHEDULE: Final[dict[str, Any]] = {
-    "learning_rate": 2e-5,
     "num_train_epochs": 3,
     "per_device_train_batch_size": 32,
     "per_device_eval_batch_size": 64,
     "warmup_steps": 0.1,  # of all
     "weight_decay": 0.01,
-    "seed": 0,
     "save_strategy": "no",
     "report_to": "none",
 }
@@ -76,6 +75,21 @@ TASKS: Final = {
 }
 
 
+@dataclass(frozen=True)
+class Run:
+    """One training on a task.
+
+    Args:
+        rate: its learning rate.
+        seed: its seed.
+        result: metrics on the validation set.
+    """
+
+    rate: float
+    seed: int
+    result: RetrievalResult
+
+
 def evaluate_glue(
     checkpoint: str | Path,
     tasks: Sequence[str],
@@ -84,26 +98,31 @@ def evaluate_glue(
     out: str | os.PathLike[str] | Output,
     data_dir: str | Path | None = None,
     max_length: int = 128,
+    learning_rates: Sequence[float] = (2e-5,),
+    seeds: Sequence[int] = (0,),
     arguments: Mapping[str, Any] | None = None,
 ) -> RetrievalResult:
     """Fine-tune an encoder on tasks of GLUE, each from the same start, and measure it on their validation sets.
 
-    Source: SEED-Encoder, appendix A.2, on the schedule of BERT (Devlin et al., 2019): `SCHEDULE`. BERT's best learning
-    rate of four on the validation set is the caller's to look for.
+    Source: SEED-Encoder, appendix A.2, on the schedule of BERT (Devlin et al., 2019): `SCHEDULE`, and of several
+    learning rates (BERT's are 5e-5, 4e-5, 3e-5 and 2e-5) the best on the validation set, which is that reported.
 
     Args:
         checkpoint: directory or Hub id of an hf_dense checkpoint, or of a plain encoder; its tokenizer is beside it.
         tasks: of `TASKS`.
         name: of the encoder, in results and tables.
-        out: receives `<task>/result.json` as soon as a task is done, complete or not at all, and `result.json` with
-            all that were asked for; the error of a task that failed is `<task>-error.txt`.
+        out: receives `<task>/<learning rate>-seed<seed>/result.json` of each training, complete or not at all, and
+            `result.json` of all tasks that were asked for; the error of a task that failed is `<task>-error.txt`.
         data_dir: where the Hub's data cannot be had: a folder `<task>` with `train` and `validation` (of MNLI
             `validation_matched` and `validation_mismatched`), `.parquet` or `.jsonl`, columns as GLUE names them.
         max_length: longest input in tokens; longer ones are cut.
+        learning_rates: peak ones, of which each task takes that whose first metric is best, as the mean over seeds.
+        seeds: of the head's weights and the order of the examples.
         arguments: of `TrainingArguments`, in place of the schedule's.
 
     Returns:
-        `<task>/<metric>` on the split `validation`. Most of these are no means over examples: `per_query` is empty.
+        `<task>/<metric>` on the split `validation`, means over the seeds; `origin["runs"]` has every training by task.
+        Most of these are no means over examples: `per_query` is empty.
 
     Raises:
         InputError: an unknown task or argument, nothing to load, `out` is not ours or is of another encoder or of other
@@ -114,22 +133,31 @@ def evaluate_glue(
     output, encoder, tokenizer = Output.of(out), load_encoder(checkpoint), load_tokenizer(checkpoint)
     _check_length(encoder.config, max_length)
     schedule = {**SCHEDULE, **(arguments or {})}
+    _check_grid(learning_rates, seeds, schedule)
     settings = {"max_length": max_length, "arguments": schedule}
     source = Source(str(checkpoint), encoder_fingerprint(encoder, tokenizer))
     with tempfile.TemporaryDirectory() as scratch:
-        training = _training_arguments(f"{scratch}/training", schedule)
+        place = f"{scratch}/training"
+        trainings = {
+            run: _training_arguments(place, {**schedule, "learning_rate": run[0], "seed": run[1]})
+            for run in product(learning_rates, seeds)
+        }
         start = Path(scratch) / "encoder"
         encoder.save_pretrained(start)
         tokenizer.save_pretrained(start)
         del encoder
 
-        def measure(task: str) -> RetrievalResult:
+        def measure(task: str) -> list[Run]:
             data = load_task(task, data_dir)
             content = {split: fingerprint_rows(rows, rows.column_names) for split, rows in data.items()}
             sources = {"encoder": source, "data": Source(str(data_dir or HUB_NAME), fingerprint_values(content))}
-            given = {"protocol": "glue", "task": task, **settings}
-            run = partial(_run_task, start, task, name, data, max_length, training)
-            return measure_once(output.at(task), given, sources, name, run, resumable=False)
+            runs = []
+            for (rate, seed), training in trainings.items():
+                given = {"protocol": "glue", "task": task, **settings, "learning_rate": rate, "seed": seed}
+                run = partial(_run_task, start, task, name, data, max_length, training)
+                place = output.at(task, f"{rate:g}-seed{seed}")
+                runs.append(Run(rate, seed, measure_once(place, given, sources, name, run, resumable=False)))
+            return runs
 
         claims = [RESULT_FILE, *(f"{task}-error.txt" for task in TASKS)]
         with output.occupy("glue", settings, {"encoder": source}, claims=claims, again=True) as folder:
@@ -138,11 +166,9 @@ def evaluate_glue(
     return result
 
 
-def _measure_all(
-    tasks: Sequence[str], measure: Callable[[str], RetrievalResult], name: str, target: Path
-) -> RetrievalResult:
+def _measure_all(tasks: Sequence[str], measure: Callable[[str], list[Run]], name: str, target: Path) -> RetrievalResult:
     """Measure every task, whichever fails, and write what all of them found."""
-    done: dict[str, RetrievalResult] = {}
+    done: dict[str, list[Run]] = {}
     failed: dict[str, str] = {}
     (target / RESULT_FILE).unlink(missing_ok=True)
     for task in dict.fromkeys(tasks):
@@ -156,10 +182,31 @@ def _measure_all(
     if failed:
         reasons = "; ".join(f"{task} ({reason})" for task, reason in failed.items())
         raise InputError(f"{len(failed)} of {len(failed) + len(done)} tasks failed, what is done is kept: {reasons}.")
-    metrics = {f"{task}/{metric}": value for task, result in done.items() for metric, value in result.metrics.items()}
-    result = RetrievalResult(name, "validation", metrics, {}, sum(result.seconds for result in done.values()))
+    metrics = {f"{task}/{metric}": value for task, runs in done.items() for metric, value in best(runs).items()}
+    described = {
+        task: [{"learning_rate": run.rate, "seed": run.seed, **run.result.metrics} for run in runs]
+        for task, runs in done.items()
+    }
+    seconds = sum(run.result.seconds for runs in done.values() for run in runs)
+    result = RetrievalResult(name, "validation", metrics, {}, seconds, {"runs": described})
     result.save(target)
     return result
+
+
+def best(runs: Sequence[Run]) -> dict[str, float]:
+    """The metrics, means over seeds, of the learning rate whose first metric is greatest; one that is no number loses.
+
+    Args:
+        runs: of one task, every learning rate with the same seeds.
+    """
+    by_rate: dict[float, list[RetrievalResult]] = {}
+    for run in runs:
+        by_rate.setdefault(run.rate, []).append(run.result)
+    means = [
+        {metric: fmean(result.metrics[metric] for result in results) for metric in results[0].metrics}
+        for results in by_rate.values()
+    ]
+    return max(means, key=lambda found: -math.inf if math.isnan(first := next(iter(found.values()))) else first)
 
 
 def load_task(task: str, data_dir: str | Path | None = None) -> dict[str, Dataset]:
@@ -183,35 +230,6 @@ def load_task(task: str, data_dir: str | Path | None = None) -> dict[str, Datase
         if missing := [column for column in (*spec.texts, "label") if column not in rows.column_names]:
             raise InputError(f"The {split} split of {task} has no column {missing[0]!r}.")
     return data
-
-
-def score_task(task: str, predictions: Sequence[float], references: Sequence[float]) -> dict[str, float]:
-    """GLUE's metrics of a task: those of the library `evaluate` where it can be had, else the same figures.
-
-    Args:
-        predictions: classes, or numbers where the task has one for each example.
-        references: labels.
-
-    Returns:
-        `matthews_correlation` (CoLA), `accuracy` and `f1` (MRPC, QQP), `pearson` and `spearmanr` (STS-B), or
-        `accuracy`.
-    """
-    metric = _published_metric(task)
-    if metric is not None:
-        return {
-            name: float(value) for name, value in metric.compute(predictions=predictions, references=references).items()
-        }
-    if task == "cola":
-        return {"matthews_correlation": float(matthews_corrcoef(references, predictions))}
-    if task == "stsb":
-        return {
-            "pearson": float(pearsonr(predictions, references).statistic),
-            "spearmanr": float(spearmanr(predictions, references).statistic),
-        }
-    scores = {"accuracy": float(accuracy_score(references, predictions))}
-    if task in ("mrpc", "qqp"):
-        scores["f1"] = float(f1_score(references, predictions))
-    return scores
 
 
 def _run_task(
@@ -270,19 +288,21 @@ def _read_split(task: str, split: str, data_dir: str | Path) -> Dataset:
     raise InputError(f"{Path(data_dir) / task} has no {split}.parquet or {split}.jsonl.")
 
 
-def _published_metric(task: str) -> Any:
-    """The metric of a task as the library `evaluate` has it; None where that or its code cannot be had."""
-    try:
-        return import_module("evaluate").load("glue", task)
-    except Exception:  # of a library that runs code from the Hub
-        return None
-
-
 def _training_arguments(output_dir: str, schedule: Mapping[str, Any]) -> TrainingArguments:
     try:
         return TrainingArguments(output_dir, **schedule)
     except (TypeError, ValueError) as error:
         raise InputError(f"The arguments cannot be used: {str(error).splitlines()[0].rstrip('.')}.") from error
+
+
+def _check_grid(rates: Sequence[float], seeds: Sequence[int], schedule: Mapping[str, Any]) -> None:
+    for given, values in (("learning_rates", rates), ("seeds", seeds)):
+        if not values or len({*values}) < len(values):
+            raise InputError(f"The {given} are {', '.join(map(str, values)) or 'none'}; name some, each once.")
+    if not all(0 < rate < math.inf for rate in rates):
+        raise InputError(f"A learning rate is {min(rates)}; it must be above 0.")
+    if named := next((name for name in ("learning_rate", "seed") if name in schedule), None):
+        raise InputError(f"{named} is no argument of one training here; give {named}s.")
 
 
 def _check_length(config: Any, max_length: int) -> None:

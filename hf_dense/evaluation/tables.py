@@ -45,7 +45,10 @@ def format_results(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
 
 
 def format_glue(result: RetrievalResult) -> str:
-    """A Markdown table of what `evaluate_glue` found, with what papers published in the first row of a task."""
+    """A Markdown table of what `evaluate_glue` found, with what papers published in the first row of a task.
+
+    Below it every training, where there are several of a task.
+    """
     said: dict[str, list[str]] = {}
     for row in load_published():
         for task, values in row["values"].items():
@@ -55,7 +58,16 @@ def format_glue(result: RetrievalResult) -> str:
     for name, value in result.metrics.items():
         task, _, metric = name.partition("/")
         rows.append([task, metric, f"{value:.4f}", "; ".join(said.pop(task, ["-"]))])
-    return markdown_table(["", "", result.name, "published, the metric is not named"], rows, numbers=(2,))
+    table = markdown_table(["", "", result.name, "published, the metric is not named"], rows, numbers=(2,))
+    runs = [(task, run) for task, found in result.origin.get("runs", {}).items() for run in found]
+    if len(runs) == len(result.origin.get("runs", {})):
+        return table
+    lines = [
+        [task, f"{run['learning_rate']:g}", str(run["seed"]), ", ".join(f"{key} {value:.4f}" for key, value in scores)]
+        for task, run in runs
+        if (scores := [item for item in run.items() if item[0] not in ("learning_rate", "seed")])
+    ]
+    return f"{table}\n\n{markdown_table(['', 'learning rate', 'seed', 'validation'], lines, numbers=(1, 2))}"
 
 
 def summarise(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import random
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -19,12 +18,13 @@ from tiny_retriever import LETTERS, tiny_config, tiny_tokenizer, write_encoder
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.evaluation import glue
-from hf_dense.evaluation.glue import TASKS, evaluate_glue, load_task, score_task
+from hf_dense.evaluation.glue import TASKS, Run, best, evaluate_glue, load_task
 from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.tables import format_glue
 from hf_dense.storage.manifest import MANIFEST
 
 QUICK = {"max_steps": 1, "per_device_train_batch_size": 4, "disable_tqdm": True}
-LEARN = {"learning_rate": 3e-3, "num_train_epochs": 6, "per_device_train_batch_size": 16, "disable_tqdm": True}
+LEARN = {"num_train_epochs": 6, "per_device_train_batch_size": 16, "disable_tqdm": True}
 METRICS = {
     "cola/matthews_correlation",
     "mrpc/accuracy",
@@ -38,11 +38,6 @@ METRICS = {
     "qnli/accuracy",
     "sst2/accuracy",
 }
-
-
-@pytest.fixture(autouse=True)
-def without_evaluate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "evaluate", None)
 
 
 @pytest.fixture(scope="module")
@@ -80,45 +75,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_scores_by_hand() -> None:
-    predictions, references = (
-        [1, 1, 1, 0, 0, 0, 0, 1],
-        [1, 1, 0, 0, 0, 1, 0, 0],
-    )  # 2 true and 2 false of 1, 3 and 1 of 0
-    assert score_task("sst2", predictions, references) == {"accuracy": 5 / 8}
-    for task in ("mrpc", "qqp"):
-        assert score_task(task, predictions, references) == pytest.approx({"accuracy": 5 / 8, "f1": 4 / 7})
-    matthews = (2 * 3 - 2 * 1) / ((2 + 2) * (2 + 1) * (3 + 2) * (3 + 1)) ** 0.5
-    assert score_task("cola", predictions, references) == pytest.approx({"matthews_correlation": matthews})
-    assert score_task("mnli", [0, 1, 2, 2], [0, 2, 2, 1]) == {"accuracy": 0.5}
-    assert score_task("qnli", [0], [1]) == {"accuracy": 0}
-    # Deviations (-1.5, -0.5, -0.5, 2.5) and (-1.25, -1.25, 0.75, 1.75); ranks (1, 2.5, 2.5, 4) and (1.5, 1.5, 3, 4).
-    pearson = (1.875 + 0.625 - 0.375 + 4.375) / ((2.25 + 0.25 + 0.25 + 6.25) * (1.5625 * 2 + 0.5625 + 3.0625)) ** 0.5
-    spearman = (1.5 + 0 + 0 + 1.5 * 1.5) / ((2.25 + 2.25) * (1 + 1 + 0.25 + 2.25)) ** 0.5
-    found = score_task("stsb", [1.0, 2.0, 2.0, 5.0], [1.0, 1.0, 3.0, 4.0])
-    assert found == pytest.approx({"pearson": pearson, "spearmanr": spearman})
-
-
-def test_the_published_metric_is_used_where_it_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Metric:
-        def compute(self, *, predictions: list[int], references: list[int]) -> dict[str, Any]:
-            return {"matthews_correlation": torch.tensor(predictions[0] - references[0]).numpy()}
-
-    asked = []
-    fake = SimpleNamespace(load=lambda *names: asked.append(names) or Metric())
-    monkeypatch.setitem(sys.modules, "evaluate", fake)
-    assert score_task("cola", [7, 0], [3, 1]) == {"matthews_correlation": 4.0}
-    assert asked == [("glue", "cola")]
-
-
-def test_a_published_metric_that_cannot_be_had_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(*names: str) -> None:
-        raise FileNotFoundError("offline")
-
-    monkeypatch.setitem(sys.modules, "evaluate", SimpleNamespace(load=load))
-    assert score_task("sst2", [1, 0], [1, 1]) == {"accuracy": 0.5}
-
-
 def test_all_tasks_of_a_pretraining_checkpoint(data: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
     RetroMAEForPreTraining(RetroMAEConfig(backbone_config=tiny_config())).save_pretrained(tmp_path / "checkpoint")
@@ -137,7 +93,7 @@ def test_all_tasks_of_a_pretraining_checkpoint(data: Path, tmp_path: Path) -> No
     assert (found.name, found.split, found.per_query) == ("tiny", "validation", {})
     assert str(RetrievalResult.load(out)) == str(found)  # a correlation may be no number
     for task in TASKS:
-        alone = RetrievalResult.load(out / task)
+        alone = RetrievalResult.load(out / task / "2e-05-seed0")
         assert {f"{task}/{metric}" for metric in alone.metrics} <= METRICS
     assert {path.name for path in out.iterdir()} == {*TASKS, "result.json", MANIFEST}
 
@@ -152,6 +108,7 @@ def test_what_is_to_be_seen_is_learnt(encoder: Path, tmp_path: Path) -> None:
         out=tmp_path / "out",
         data_dir=tmp_path / "data",
         max_length=24,
+        learning_rates=[3e-3],
         arguments=LEARN,
     )
     assert found.metrics["mnli/accuracy_matched"] > 0.9
@@ -197,7 +154,7 @@ def test_failed_tasks_do_not_lose_the_others_and_finished_ones_are_not_run_again
     assert "\n" not in str(error.value)
     assert {path.name for path in out.iterdir()} == {"sst2", "cola-error.txt", "mrpc-error.txt", MANIFEST}
     assert "Traceback" in (out / "mrpc-error.txt").read_text()
-    before = RetrievalResult.load(out / "sst2")
+    before = RetrievalResult.load(out / "sst2" / "2e-05-seed0")
 
     started = []
     plain = glue._run_task
@@ -222,13 +179,13 @@ def test_an_error_of_training_is_one_of_its_task(
     monkeypatch.setattr(glue, "Trainer", Trainer)
     with pytest.raises(InputError, match=r"1 of 2 tasks failed, what is done is kept: mnli \(CUDA out of memory\)\.$"):
         run(encoder, ["mnli", "sst2"], tmp_path / "out", data)
-    assert (tmp_path / "out" / "sst2" / "result.json").is_file()
+    assert (tmp_path / "out" / "sst2" / "2e-05-seed0" / "result.json").is_file()
 
 
 def test_a_task_is_the_same_alone_and_after_others(encoder: Path, data: Path, tmp_path: Path) -> None:
-    arguments = {**QUICK, "max_steps": 6, "learning_rate": 1e-3}
-    together = run(encoder, ["mnli", "stsb"], tmp_path / "together", data, arguments=arguments)
-    alone = run(encoder, ["stsb"], tmp_path / "alone", data, arguments=arguments)
+    given = {"arguments": {**QUICK, "max_steps": 6}, "learning_rates": [1e-3]}
+    together = run(encoder, ["mnli", "stsb"], tmp_path / "together", data, **given)
+    alone = run(encoder, ["stsb"], tmp_path / "alone", data, **given)
     assert together.metrics["stsb/pearson"] == alone.metrics["stsb/pearson"]
 
 
@@ -237,7 +194,7 @@ def test_finished_tasks_of_other_settings_are_refused(encoder: Path, data: Path,
     run(encoder, ["sst2"], out, data)
     other = write_encoder(tmp_path / "other", seed=1)
     for changed, options, word in (
-        (encoder, {"arguments": {**QUICK, "seed": 1}}, "seed"),
+        (encoder, {"arguments": {**QUICK, "max_steps": 2}}, "max_steps"),
         (encoder, {"max_length": 20}, "max_length"),
         (other, {}, "encoder"),
     ):
@@ -246,7 +203,7 @@ def test_finished_tasks_of_other_settings_are_refused(encoder: Path, data: Path,
     write_task(tmp_path / "changed", "sst2", train=20)
     with pytest.raises(InputError, match=r"1 of 1 tasks failed.* was made from another data"):
         run(encoder, ["sst2"], out, tmp_path / "changed")
-    assert (out / "sst2" / "result.json").is_file()
+    assert (out / "sst2" / "2e-05-seed0" / "result.json").is_file()
 
 
 def test_the_hub_is_read_where_no_directory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,9 +226,34 @@ def test_data_that_cannot_be_had(data: Path, tmp_path: Path) -> None:
     assert load_task("cola", data)["validation"].num_rows == 12
 
 
+def test_the_best_learning_rate_by_the_mean_over_seeds(encoder: Path, data: Path, tmp_path: Path) -> None:
+    def result(first: float, second: float) -> RetrievalResult:
+        return RetrievalResult("tiny", "validation", {"accuracy": first, "f1": second}, {}, 1.0)
+
+    runs = [Run(1.0, 0, result(0.9, 0.1)), Run(1.0, 1, result(0.1, 0.1)), Run(2.0, 0, result(0.6, 0.4))]
+    runs += [Run(2.0, 1, result(0.5, 0.2)), Run(3.0, 0, result(math.nan, 1.0)), Run(3.0, 1, result(1.0, 1.0))]
+    assert best(runs) == pytest.approx({"accuracy": 0.55, "f1": 0.3})
+    rates = {"learning_rates": [3e-3, 1e-9], "seeds": [0, 1]}
+    found = run(encoder, ["sst2"], tmp_path / "out", data, arguments={**QUICK, "max_steps": 8}, **rates)
+    runs = found.origin["runs"]["sst2"]
+    assert [(one["learning_rate"], one["seed"]) for one in runs] == [(3e-3, 0), (3e-3, 1), (1e-9, 0), (1e-9, 1)]
+    means = [sum(one["accuracy"] for one in runs[at : at + 2]) / 2 for at in (0, 2)]
+    assert found.metrics["sst2/accuracy"] == pytest.approx(max(means))
+    table = format_glue(found)
+    assert table.count("| sst2 |") == 5
+    assert f"| sst2 | 0.003 | 1 | accuracy {runs[1]['accuracy']:.4f} |" in table
+    more = run(encoder, ["sst2"], tmp_path / "out", data, arguments={**QUICK, "max_steps": 8})
+    assert len(more.origin["runs"]["sst2"]) == 1, "another rate may be asked for in the same directory"
+    assert "learning rate" not in format_glue(more)
+
+
 def test_bad_input_leaves_nothing(encoder: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for tasks, options, message in (
+        (["sst2"], {"learning_rates": []}, "The learning_rates are none; name some"),
+        (["sst2"], {"seeds": [1, 1]}, "The seeds are 1, 1; name some, each once"),
+        (["sst2"], {"learning_rates": [1e-5, -1.0]}, "A learning rate is -1.0"),
+        (["sst2"], {"arguments": {"seed": 3}}, "seed is no argument of one training here; give seeds"),
         (["wnli"], {}, "The tasks are wnli; choose some of cola, mrpc"),
         ([], {}, "The tasks are none"),
         (["cola"], {"arguments": {"nosuch": 1}}, "arguments cannot be used"),
