@@ -24,6 +24,8 @@ def evaluate(
     rerank_depth: int | None = None,
     dimensions: Sequence[int] = (),
     batch_size: int | None = None,
+    precision: str | None = None,
+    max_length: int | None = None,
     no_bm25: bool = False,
     overwrite: bool = False,
 ) -> Evaluation:
@@ -38,6 +40,8 @@ def evaluate(
         rerank_depth: how many.
         dimensions: numbers of dimensions that vectors are also cut to.
         batch_size: texts encoded at once.
+        precision: that models compute in: `fp32`, `bf16` or `fp16`.
+        max_length: longest text of retrievers in tokens; None is their own.
         no_bm25: leaves BM25 out.
         overwrite: whether what was made from other inputs or settings is replaced.
 

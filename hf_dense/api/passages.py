@@ -183,6 +183,9 @@ def mine(
     margin: float | None = None,
     filter_by: Place | None = None,
     filter_margin: float | None = None,
+    precision: str | None = None,
+    max_length: int | None = None,
+    batch_size: int | None = None,
     overwrite: bool = False,
     license: str | None = None,
 ) -> Result:
@@ -199,6 +202,9 @@ def mine(
         margin: leaves out hits less than this below the best positive's score.
         filter_by: cross-encoder that takes false negatives out.
         filter_margin: keeps what it scores this much below the positive.
+        precision: that models compute in: `fp32`, `bf16` or `fp16`.
+        max_length: longest text of the retriever in tokens.
+        batch_size: texts encoded at once.
         overwrite: whether what was made from other inputs or settings is replaced.
         license: of the texts, for the card.
 

@@ -30,6 +30,7 @@ def adapt(
     teacher: Place | None = None,
     keep: Place | None = None,
     length: int | None = None,
+    precision: str | None = None,
     seed: int | None = None,
     overwrite: bool = False,
     license: str | None = None,
@@ -46,6 +47,7 @@ def adapt(
         teacher: that the better model is distilled from: a cross-encoder, or `bm25`.
         keep: COLLECTION[:SPLIT] that shows what is forgotten; `none` measures none.
         length: longest text in tokens.
+        precision: `fp32` or `bf16` of all; `auto` trains in bf16 where that is faster, and encodes in fp32.
         seed: of all draws.
         overwrite: whether what was made from other inputs or settings is replaced.
         license: of the weights, for the card.
@@ -93,6 +95,8 @@ def pretrain(
     probe_steps: int | None = None,
     probe_patience: int | None = None,
     probe_keep_best: bool | None = None,
+    precision: str | None = None,
+    float32_matmul_precision: str | None = None,
     overwrite: bool = False,
     license: str | None = None,
     **trainer: Any,
@@ -108,6 +112,7 @@ def pretrain(
         encoders, decoders, bottleneck, keywords, generator, generator_weight: changes to the method.
         decoder_learning_rate: peak rate of decoders and head; None takes `learning_rate`, the encoder's.
         probe, probe_steps, probe_patience, probe_keep_best: a collection that is searched while training.
+        precision, float32_matmul_precision: that it computes in; `auto` is bf16 where the machine is faster by it.
         streaming, max_length, held_out, chunk, overwrite, license: as the flags have them.
         **trainer: every other option of `transformers.TrainingArguments`, such as `max_steps`.
 

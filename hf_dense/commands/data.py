@@ -8,9 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hf_dense.commands.output import add_output_arguments, check_publishing, output_of, publish_output
+from hf_dense.commands.output import (
+    add_encoding_arguments,
+    add_output_arguments,
+    check_publishing,
+    output_of,
+    publish_output,
+)
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.process_group import is_main_process
+
+_ENCODING: Final = ("precision", "max_length", "batch_size")
 
 SUMMARY: Final = "Build corpora, contexts, queries, labels, generated texts and negatives."
 
@@ -158,6 +166,7 @@ def _add_negatives(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--filter_margin", type=float, default=0.0, help="keep what it scores this much below the positive (default: 0)"
     )
+    add_encoding_arguments(parser)
     _add_dataset(parser)
 
 
@@ -169,7 +178,7 @@ def _negatives(arguments: argparse.Namespace) -> None:
     if arguments.model is None:
         build_lexical_negatives(*where, arguments.depth)
     else:
-        names = ("depth", "skip", "kind", "margin", "filter_by", "filter_margin")
+        names = ("depth", "skip", "kind", "margin", "filter_by", "filter_margin", *_ENCODING)
         mine_negatives(arguments.model, *where, **_given(arguments, *names))
 
 
@@ -190,7 +199,7 @@ def _add_filter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--least", type=float, metavar="SCORE", help="keep what it gives this logit or more (default: 0)"
     )
-    parser.add_argument("--batch_size", type=int, default=64, help="texts or pairs read at once (default: 64)")
+    add_encoding_arguments(parser)
     _add_dataset(parser)
 
 
@@ -202,7 +211,7 @@ def _filter(arguments: argparse.Namespace) -> None:
         if getattr(arguments, name) is not None and getattr(arguments, needed) is None:
             raise InputError(f"--{name} says nothing without --{needed}; give both.")
     given = {name: getattr(arguments, name) for name in ("by", "least") if getattr(arguments, name) is not None}
-    options = _given(arguments, "splits", "within", "teacher", "batch_size")
+    options = _given(arguments, "splits", "within", "teacher", *_ENCODING)
     filter_collection(arguments.collection, output_of(arguments), **options, **given)
 
 
@@ -214,7 +223,7 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="cross-encoder: a directory or Hub id; or bm25")
     parser.add_argument("--split", default="train", help="of the lists (default: train)")
     parser.add_argument("--depth", type=int, default=200, help="negatives of a list that are scored (default: 200)")
-    parser.add_argument("--batch_size", type=int, default=64, help="pairs read at once (default: 64)")
+    add_encoding_arguments(parser, pairs=True)
     _add_dataset(parser)
 
 
@@ -222,7 +231,7 @@ def _scores(arguments: argparse.Namespace) -> None:
     from hf_dense.finetuning.scoring import score_lists
 
     where = (arguments.lists or arguments.collection, arguments.collection, output_of(arguments), arguments.split)
-    score_lists(arguments.model, *where, **_given(arguments, "batch_size", "depth"))
+    score_lists(arguments.model, *where, **_given(arguments, "precision", "batch_size", "depth"))
 
 
 def _add_generate(parser: argparse.ArgumentParser) -> None:

@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from hf_dense.commands.output import add_output_arguments, output_of
+from hf_dense.commands.output import add_encoding_arguments, add_output_arguments, output_of
 from hf_dense.errors import InputError
+from hf_dense.hub.precision import Reading
 
 SUMMARY = "Measure retrievers on tasks."
 
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="measure every model also with its vectors cut to the first N dimensions, a row for each",
     )
-    parser.add_argument("--batch_size", type=int, default=64, help="texts encoded at once (default: 64)")
+    add_encoding_arguments(parser)
     parser.add_argument(
         "--no_bm25", action="store_true", help="leave BM25 out, whose row stands beside every model's where it can"
     )
@@ -82,6 +83,7 @@ def measure(arguments: argparse.Namespace) -> str:
         "rerank_depth": arguments.rerank_depth,
         "dimensions": arguments.dimensions,
         "batch_size": arguments.batch_size,
+        "reading": Reading(arguments.precision, arguments.max_length),
         "baselines": ["bm25"] if added else [],
     }
     evaluate_tasks(models, arguments.tasks, output_of(arguments), **options)

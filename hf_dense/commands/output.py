@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from hf_dense.hub.precision import FP32, PRECISIONS
 from hf_dense.storage.output import Output
 
 
@@ -27,6 +28,31 @@ def add_output_arguments(parser: argparse.ArgumentParser, *, license_of: str | N
         parser.add_argument("--license", default="other", help=f"of {license_of}, for the card (default: other)")
     if push:
         parser.add_argument("--push_to_hub", metavar="REPO", help="also publish it under this name")
+
+
+def add_encoding_arguments(parser: argparse.ArgumentParser, *, kept: bool = False, pairs: bool = False) -> None:
+    """Add how texts are encoded: `--precision`, `--max_length` and `--batch_size`.
+
+    Args:
+        parser: of the verb.
+        kept: whether what is not given is that of an index that is there.
+        pairs: whether what is read are pairs alone, which `--max_length` does not cut.
+    """
+    index = "that of the index that is there, else " if kept else ""
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default=None if kept else FP32,
+        help=f"that models compute in; vectors are float32 in each (default: {index}{FP32}, the same on every machine)",
+    )
+    if not pairs:
+        parser.add_argument(
+            "--max_length",
+            type=int,
+            metavar="N",
+            help=f"longest text of a retriever in tokens (default: {index}the model's own)",
+        )
+    parser.add_argument("--batch_size", type=int, default=64, help="texts, or pairs, encoded at once (default: 64)")
 
 
 def output_of(arguments: argparse.Namespace) -> Output:

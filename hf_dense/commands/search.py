@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Final
 
-from hf_dense.commands.output import command_line
+from hf_dense.commands.output import add_encoding_arguments, command_line
 from hf_dense.errors import InputError
 from hf_dense.search.questions import check_questions, read_questions
 from hf_dense.storage.files import plain_errors, replaced_file
@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--update", action="store_true", help="encode what is new in CORPUS, drop what is gone")
     instead.add_argument("--overwrite", action="store_true", help="replace an index of another model or corpus")
+    add_encoding_arguments(parser, kept=True)
     parser.add_argument("--top_k", type=int, default=5, help="passages to show (default: 5)")
     parser.add_argument(
         "--queries", type=Path, metavar="FILE", help="many questions: one per line, or .jsonl with id and text"
@@ -102,8 +103,9 @@ def _check(arguments: argparse.Namespace, place: Path) -> None:
     """Raise `InputError` where the options cannot be followed, before anything is loaded."""
     asked = [] if arguments.question is None else [arguments.question]
     check_questions(asked, arguments.top_k, 1 if arguments.weight is None else arguments.weight)
-    if arguments.corpus is None and (arguments.update or arguments.kind):
-        option = "--update" if arguments.update else "--kind"
+    building = {"--update": arguments.update, "--kind": arguments.kind, "--max_length": arguments.max_length}
+    if arguments.corpus is None and any(building.values()):
+        option = next(name for name, given in building.items() if given)
         raise InputError(f"{option} is for building an index; name what it holds with --corpus CORPUS.")
     if not place.is_dir() and arguments.corpus is None:
         raise InputError(f"There is no index in {place}; name a corpus to build it from with --corpus CORPUS.")
@@ -130,7 +132,7 @@ def _open(arguments: argparse.Namespace, place: Path) -> SearchIndex:
     retriever = load_retriever(arguments.model)
     if arguments.corpus is not None:
         _build(arguments, place, retriever)
-    return SearchIndex.load(place, retriever)
+    return SearchIndex.load(place, retriever, arguments.precision)
 
 
 def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransformer) -> None:
@@ -140,7 +142,8 @@ def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransf
 
     corpus = arguments.corpus if table_files(Path(arguments.corpus)) else load_source(arguments.corpus, place)
     output = Output(place, arguments.overwrite, command_line(arguments))
-    given = {"kind": arguments.kind, "name": arguments.model}
+    given = {"name": arguments.model}
+    given |= {name: getattr(arguments, name) for name in ("kind", "precision", "max_length", "batch_size")}
     if arguments.update:
         made = update_index(retriever, corpus, output, weight=arguments.weight, **given)
         print(f"{made.kept:,} passages kept, {made.encoded:,} encoded, {made.removed:,} removed")

@@ -19,10 +19,11 @@ from hf_dense.evaluation.plots import plot_metrics
 from hf_dense.evaluation.reranking import RERANK_DEPTH, FirstPassages
 from hf_dense.evaluation.result import RANKINGS_FILE, RANKS_KEPT, RESULT_FILE, RetrievalResult
 from hf_dense.evaluation.retrieval import Passages
-from hf_dense.evaluation.runner import KIND, Protocol, run_protocol
+from hf_dense.evaluation.runner import AS_IT_IS, KIND, Protocol, run_protocol
 from hf_dense.evaluation.tables import beir, means, summarise
 from hf_dense.evaluation.tasks import expand, label, local_task, public_task
 from hf_dense.hub.dimensions import check_dimensions
+from hf_dense.hub.precision import Reading
 from hf_dense.search.candidates import load_ranker
 from hf_dense.search.first_stage import BM25
 from hf_dense.storage.files import write_text
@@ -56,6 +57,7 @@ def evaluate_tasks(
     rerank_depth: int = RERANK_DEPTH,
     dimensions: Sequence[int] = (),
     batch_size: int = 64,
+    reading: Reading = AS_IT_IS,
     baselines: Container[str] = (),
 ) -> Results:
     """Evaluate every model on every task; what is in `out` already is not done again.
@@ -74,6 +76,8 @@ def evaluate_tasks(
         rerank_depth: how many, 100 by default, at most the 1,000 that are kept; another number is named in the row.
         dimensions: numbers of first dimensions that vectors are cut to, for rows `model (N dimensions)`.
         batch_size: texts, or pairs, encoded at once.
+        reading: the precision that models compute in, and the longest text of retrievers. Rows that were read in other
+            ways are told apart below the table.
         baselines: names of models that nobody asked for: their first passages are not ordered anew, and where one fails
             that is only said.
 
@@ -91,7 +95,7 @@ def evaluate_tasks(
     reads = [*models.values(), *rerankers.values(), *(local_task(task)[0] or task for task in names)]
     claims = (FACTS_FILE, TABLE_FILE, PLOT_FILE, DIMENSIONS_FILE)
     with output.occupy("evaluations", {}, claims=claims, reads=reads, again=True) as folder:
-        table = _Table(folder, output, [*models], [*titles], batch_size, baselines)
+        table = _Table(folder, output, [*models], [*titles], batch_size, reading, baselines)
         for title, task in titles.items():
             searched = table.attempt([*models], title, partial(_load, task, protocol))
             if searched is not None:
@@ -150,9 +154,11 @@ class _Table:
         rows: Sequence[str],
         tasks: Sequence[str],
         batch_size: int,
+        reading: Reading,
         baselines: Container[str],
     ) -> None:
-        self.folder, self.output, self.batch_size, self.baselines = folder, output, batch_size, baselines
+        self.folder, self.output, self.baselines = folder, output, baselines
+        self.how: dict[str, Any] = {"batch_size": batch_size, "reading": reading}
         self.found: Results = {name: {} for name in rows}
         self.failed: dict[str, str] = {}
         self.passed_over: dict[str, str] = {}  # the same, of baselines
@@ -179,8 +185,8 @@ class _Table:
         """Fill a cell; whether that could be done."""
         logger.info("%s on %s", name, title)
         self.folder.facts["collections"][title] = protocol.sources["collection"].fingerprint
-        place, batch_size = self.output.at(name, title), self.batch_size
-        run = partial(run_protocol, protocol, model, place, name=name, batch_size=batch_size, dimensions=dimensions)
+        place = self.output.at(name, title)
+        run = partial(run_protocol, protocol, model, place, name=name, dimensions=dimensions, **self.how)
         result = self.attempt([name], title, run)
         if result is not None:
             self.found.setdefault(name, {})[title] = result
@@ -239,9 +245,9 @@ def _first_passages(first_stage: Path, searched: Protocol, depth: int) -> FirstP
 
 def _write_tables(folder: Occupied, failed: Mapping[str, str]) -> None:
     """The results of all that was measured in a directory, in this call or before."""
-    found, left_out = _collect(folder)
+    found, said = _collect(folder)
     write_text(folder.path / FACTS_FILE, json.dumps(_facts(found, failed), indent=1))
-    write_text(folder.path / TABLE_FILE, summarise(found) + "".join(f"- {line}\n" for line in left_out))
+    write_text(folder.path / TABLE_FILE, summarise(found) + "".join(f"- {line}\n" for line in said))
     values = {name: means(results) for name, results in found.items()}
     first = next(iter(values.values()), {})
     shown = [task for task in first if all(task in measured for measured in values.values())]
@@ -254,9 +260,9 @@ def _write_tables(folder: Occupied, failed: Mapping[str, str]) -> None:
 
 
 def _collect(folder: Occupied) -> tuple[Results, list[str]]:
-    """All results of a directory that belong together, and what is said of the others."""
+    """All results of a directory that belong together, and what is said of the others and of how these were read."""
     found: Results = {}
-    left_out, cut = [], folder.facts.get("cut", {})
+    said, cut = [], folder.facts.get("cut", {})
     for name in folder.facts["rows"]:
         for title, collection in folder.facts["collections"].items():
             place = folder.path / name / title
@@ -264,16 +270,18 @@ def _collect(folder: Occupied) -> tuple[Results, list[str]]:
             if manifest is None or manifest.kind != KIND or not (place / RESULT_FILE).is_file():
                 continue
             if manifest.made_from["collection"] != collection:
-                left_out.append(f"{name} on {title} was measured on another collection; measure it again")
+                said.append(f"{name} on {title} was measured on another collection; measure it again")
             elif _is_of_other_rankings(manifest):
-                left_out.append(f"{name} on {title} was measured on other first passages; measure it again")
+                said.append(f"{name} on {title} was measured on other first passages; measure it again")
             else:
                 result, whole = RetrievalResult.load(place), found.get(cut.get(name, name), {}).get(title)
                 if whole and not is_cut_of(result, whole):
-                    left_out.append(f"{name} on {title} was measured of another model; measure it again")
+                    said.append(f"{name} on {title} was measured of another model; measure it again")
                 else:
                     found.setdefault(name, {})[title] = result
-    return found, left_out
+                    if read := Reading.of(manifest.made_from).in_words:
+                        said.append(f"{name} on {title} was measured {read}")
+    return found, said
 
 
 def _is_of_other_rankings(manifest: Manifest) -> bool:

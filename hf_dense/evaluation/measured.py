@@ -8,6 +8,7 @@ from hf_dense.errors import InputError
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.runner import KIND
 from hf_dense.hub.cards import Measured
+from hf_dense.hub.precision import Reading
 from hf_dense.search.candidates import load_ranker
 from hf_dense.search.fingerprints import model_source
 from hf_dense.storage.manifest import COMPLETE, MANIFEST, Manifest
@@ -51,7 +52,8 @@ def _is_done(manifest: Manifest) -> bool:
 
 def _name(place: Path, manifest: Manifest) -> str:
     """The name of the task, as its directory has it, without the split, which stands beside it."""
-    name = place.resolve().name.removesuffix(f"-{manifest.made_from['split']}")
+    name, read = place.resolve().name.removesuffix(f"-{manifest.made_from['split']}"), Reading.of(manifest.made_from)
+    name += f", {read.in_words}" if read.in_words else ""
     if first := manifest.sources.get("first stage"):
         return f"{name}, the first {manifest.made_from['depth']} of {Path(first).parent.name}"
     protocol = manifest.made_from["protocol"]

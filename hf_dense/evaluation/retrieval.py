@@ -19,6 +19,7 @@ from hf_dense.evaluation.measures import score_queries
 from hf_dense.evaluation.mteb_model import Recorded, SearchingRetriever
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.runner import (
+    AS_IT_IS,
     Found,
     Protocol,
     Rankings,
@@ -27,6 +28,7 @@ from hf_dense.evaluation.runner import (
     relevant,
     run_protocol,
 )
+from hf_dense.hub.precision import Reading
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_values
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
@@ -97,9 +99,11 @@ def evaluate_retriever(
     name: str,
     out: str | os.PathLike[str] | Output,
     batch_size: int = 64,
+    reading: Reading = AS_IT_IS,
 ) -> RetrievalResult:
     """Measure how well a model finds passages, with `mteb.evaluate`: see `Passages` and `run_protocol`."""
-    return run_protocol(Passages.load(collection, split), model, out, name=name, batch_size=batch_size)
+    protocol = Passages.load(collection, split)
+    return run_protocol(protocol, model, out, name=name, batch_size=batch_size, reading=reading)
 
 
 def build_task(collection: str | os.PathLike[str], split: str) -> AbsTaskRetrieval:

@@ -19,6 +19,7 @@ from hf_dense.evaluation.costs import CostMeter
 from hf_dense.evaluation.measures import mean_metrics
 from hf_dense.evaluation.result import RANKS_KEPT, RetrievalResult
 from hf_dense.hub.dimensions import cut_to
+from hf_dense.hub.precision import Reading
 from hf_dense.search.candidates import load_ranker
 from hf_dense.search.fingerprints import model_source
 from hf_dense.search.first_stage import BM25, Search
@@ -29,6 +30,7 @@ from hf_dense.storage.staged import Staged
 logger = logging.getLogger(__name__)
 
 KIND: Final = "evaluation"  # of output
+AS_IT_IS: Final = Reading()
 
 Rankings = Mapping[str, Mapping[str, float]]  # query id -> passage id -> score, higher is better
 
@@ -85,6 +87,7 @@ def run_protocol(
     name: str,
     batch_size: int = 64,
     dimensions: int | None = None,
+    reading: Reading = AS_IT_IS,
 ) -> RetrievalResult:
     """Measure a model; what was measured already is read.
 
@@ -97,19 +100,24 @@ def run_protocol(
         name: of the model, in results and tables.
         batch_size: texts or pairs that are read at once.
         dimensions: to how many of the first ones the model's vectors are cut.
+        reading: the precision that the model computes in, and the longest text of a retriever; the result is bound to
+            both.
 
     Returns:
         Means over the queries, and values per query.
 
     Raises:
         InputError: nothing to load, a kind of model that the protocol does not measure, vectors that cannot be cut so,
-            or `out` is not ours or holds the evaluation of something else.
+            texts longer than the model reads, or `out` is not ours or holds the evaluation of something else.
     """
     loaded = BM25 if model == BM25 else load_ranker(model)
     with cut_to(loaded, dimensions, str(model)):
         source = model_source(loaded, model if isinstance(model, str | Path) else None)
-        cut = {} if dimensions is None else {"dimensions": dimensions}
-        return _run_loaded(protocol, loaded, source, cut, Output.of(out), name, batch_size)
+        settings = {} if dimensions is None else {"dimensions": dimensions}
+        if not isinstance(loaded, str):
+            settings |= reading.settings
+            loaded = reading.apply(loaded)
+        return _run_loaded(protocol, loaded, source, settings, Output.of(out), name, batch_size)
 
 
 def _run_loaded(

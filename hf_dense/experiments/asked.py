@@ -53,6 +53,7 @@ def measure(index: SearchIndex, collection: Path, split: str, weight: float, out
     protocol = "passages" if weight in (0, 1) else "passages, by meaning and words"
     settings: dict[str, Any] = {"protocol": protocol, "split": split, "depth": _DEPTH, "weight": weight}
     settings["passages"] = index.manifest.made_from["corpus"]
+    settings |= {} if weight == 0 else index.reading.settings
     return measure_once(out, settings, {"model": model, **collection_source(collection)}, name, ask, resumable=False)
 
 

@@ -32,6 +32,7 @@ from hf_dense.finetuning.lists import Entry, PassageLists
 from hf_dense.finetuning.negatives import Judged, load_judged
 from hf_dense.finetuning.scoring import cross_encoder_teacher, score_entries
 from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.precision import FP32, Reading
 from hf_dense.search.cross_encoder import check_batch, load_reranker
 from hf_dense.search.fingerprints import cross_encoder_source, model_source
 from hf_dense.search.first_stage import BM25, Search, open_search
@@ -77,6 +78,8 @@ def filter_collection(
     by: Sequence[str | Path | SentenceTransformer] = (BM25,),
     teacher: str | Path | CrossEncoder | None = None,
     least: float = 0.0,
+    precision: str = FP32,
+    max_length: int | None = None,
     batch_size: int = 64,
 ) -> Path:
     """Write a collection without the queries that do not lead to their passage.
@@ -94,6 +97,8 @@ def filter_collection(
         by: `"bm25"`, exported directories, Hub ids or loaded models.
         teacher: a cross-encoder, whose raw logit of the query and its best relevant passage must be `least` or more.
         least: see there.
+        precision: that models compute in: `fp32`, `bf16` or `fp16`.
+        max_length: longest text of retrievers in tokens; None is their own.
         batch_size: texts or pairs read at once.
 
     Returns:
@@ -106,14 +111,18 @@ def filter_collection(
     output, started = Output.of(out), time.perf_counter()
     _check(splits, within, by, teacher)
     check_batch(batch_size)
+    reading = Reading(precision, max_length)
     verdicts = {split: _verdict(load_judged(collection, split)) for split in splits}
     retrievers = [model if model == BM25 else load_retriever(model) for model in by] if within else []
     cross_encoder = None if teacher is None else load_reranker(teacher)
     sources = _sources(Path(collection), next(iter(verdicts.values())).judged, retrievers, by)
     settings: dict[str, Any] = {"filtered splits": sorted(splits), "within": within}
+    retrievers = [model if isinstance(model, str) else reading.apply(model) for model in retrievers]
+    settings |= {} if cross_encoder is None and all(model == BM25 for model in retrievers) else reading.settings
     if cross_encoder is not None:
         sources["cross-encoder"] = cross_encoder_source(cross_encoder, _name(teacher))
         settings["least"] = least
+        cross_encoder = reading.apply(cross_encoder)
     with output.stage(KIND, settings, sources, resumable=True) as work:
         if not work.done:
             if within:

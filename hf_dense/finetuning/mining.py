@@ -10,7 +10,6 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
@@ -19,6 +18,7 @@ from hf_dense.data.collections import load_answers
 from hf_dense.errors import InputError
 from hf_dense.finetuning.negatives import DEPTH, KIND, SPARE, Filter, Judged, Origin, load_judged, write_lists
 from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.precision import FP32, Reading
 from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.dense import Floats, Indices, Vectors, check_kind, encode_corpus, encode_queries, searcher
 from hf_dense.search.fingerprints import cross_encoder_source, retriever_source
@@ -40,6 +40,8 @@ def mine_negatives(
     margin: float | None = None,
     filter_by: str | Path | None = None,
     filter_margin: float = 0.0,
+    precision: str = FP32,
+    max_length: int | None = None,
     batch_size: int = 64,
 ) -> Path:
     """Write a training list for every judged query: its positives, and what a retriever ranks highest among the rest.
@@ -59,13 +61,15 @@ def mine_negatives(
         filter_by: a cross-encoder, by directory or Hub id, which reads the hits that are left; kept are those whose
             raw score is below that of the best positive less `filter_margin` (RocketQA's denoising;
             Sentence-Transformers' MS MARCO lists have a margin of 3).
+        precision: that models compute in: `fp32`, `bf16` or `fp16`.
+        max_length: longest text of the retriever in tokens; None is its own.
         batch_size: texts encoded at once.
 
     Raises:
         InputError: a model or the collection cannot be read, judgements name unknown queries or passages, an option is
             out of range, the cross-encoder gives no number, or something else is in `out`.
     """
-    output, judged = Output.of(out), load_judged(collection, split, depth)
+    output, reading, judged = Output.of(out), Reading(precision, max_length), load_judged(collection, split, depth)
     check_kind(kind, len(judged.ids))
     if skip < 0:
         raise InputError(f"skip is {skip}; it is a number of hits, 0 or more.")
@@ -73,10 +77,12 @@ def mine_negatives(
     cross_encoder = None if filter_by is None else load_reranker(filter_by)
     name = model if isinstance(model, str | Path) else None
     sources = {"collection": judged.source, "retriever": retriever_source(retriever, name)}
-    settings = {"search": kind, "split": split, "depth": depth, "skip": skip, "margin": margin}
+    settings = {"search": kind, "split": split, "depth": depth, "skip": skip, "margin": margin, **reading.settings}
+    retriever = reading.apply(retriever)
     if cross_encoder is not None:
         sources["cross-encoder"] = cross_encoder_source(cross_encoder, filter_by)
         settings["margin of the cross-encoder"] = filter_margin
+        cross_encoder = reading.apply(cross_encoder)
     with output.stage(KIND, settings, sources, resumable=True) as work:
         if not work.done and is_main_process():
             started = time.perf_counter()
@@ -170,10 +176,8 @@ def _denoised(
 ) -> NDArray[np.bool_]:
     """Which passages a cross-encoder scores below the best positive less a margin."""
     texts = judged.read(np.array([*indices, *chain(*judged.positives[name])]))
-    device = cross_encoder.device.type
-    with torch.autocast(device, torch.float16, enabled=device == "cuda"):
-        pairs = [(judged.queries[name], text) for text in texts]
-        found = cross_encoder.predict(pairs, batch_size=batch_size, show_progress_bar=False)
+    pairs = [(judged.queries[name], text) for text in texts]
+    found = cross_encoder.predict(pairs, batch_size=batch_size, show_progress_bar=False)
     if not np.isfinite(found).all():
         raise InputError(f"The cross-encoder's score of a passage for query {name!r} is no number; train it again.")
     kept: NDArray[np.bool_] = found[: len(indices)] < found[len(indices) :].max() - margin

@@ -42,6 +42,7 @@ from hf_dense.finetuning.validation import (
 from hf_dense.hub.dimensions import check_dimensions
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import is_retriever
+from hf_dense.hub.precision import FP32, Reading
 from hf_dense.hub.retriever_settings import RetrieverSettings, own_settings
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.search.cross_encoder import load_reranker
@@ -78,7 +79,8 @@ class Pipeline:
         seed: of everything.
         bm25: `depth`.
         retriever1: `BiencoderTrainingArguments`, and `passages` of a list (8), `depth` drawn from (200).
-        mined: arguments of `mine_negatives` (`depth`, `kind`, `skip`, `margin`, ...), for both minings.
+        mined: arguments of `mine_negatives` (`depth`, `kind`, `skip`, `margin`, ...), for both minings; the re-ranker's
+            scores are computed in the same `precision`.
         retriever2: as `retriever1`; `start: retriever1` goes on from it, where others start from the model;
             `refresh: N` mines again every N epochs (ANCE).
         reranker: `RerankerTrainingArguments`, and `base`, `max_length`, `depth`.
@@ -193,6 +195,7 @@ class _Run:
         """Raise `InputError` where a stage, were it the last one, could not use what it is given."""
         given, passages = self.given, len(self.judged.ids)
         check_kind(given.mined.get("kind", "exact"), passages)
+        Reading(given.mined.get("precision", FP32))
         if given.mined.get("filter_by"):
             load_reranker(given.mined["filter_by"])
         entries = [Entry(name, self.judged.queries[name], ()) for name in self.judged.positives]
@@ -323,8 +326,9 @@ class _Run:
 
     def _scores(self, reranker: Path, lists: Path, depth: int) -> Path:
         queries = {entry.id for entry in self.shares.trained_on(self._entries(lists))}
-        collection, out = self.given.collection, self._begin("scores")
-        return score_lists(reranker, lists, collection, out, self.given.split, depth=depth, queries=queries)
+        where = lists, self.given.collection, self._begin("scores"), self.given.split
+        precision = self.given.mined.get("precision", FP32)
+        return score_lists(reranker, *where, depth=depth, queries=queries, precision=precision)
 
     @cached_property
     def reader(self) -> PassageLists:

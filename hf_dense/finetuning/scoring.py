@@ -26,6 +26,7 @@ from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import Entry, PassageLists, fingerprint_entries, load_lists
 from hf_dense.finetuning.negatives import DEPTH, KIND, Origin, write_lists_card
+from hf_dense.hub.precision import FP32, Reading
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.cross_encoder import check_batch, load_reranker, predict_scores
 from hf_dense.search.fingerprints import cross_encoder_source, model_source
@@ -49,6 +50,7 @@ def score_lists(
     out: str | os.PathLike[str] | Output,
     split: str = "train",
     *,
+    precision: str = FP32,
     batch_size: int = 64,
     depth: int = DEPTH,
     queries: Collection[str] | None = None,
@@ -61,6 +63,7 @@ def score_lists(
         collection: has the texts of their passages.
         out: holds `negatives/<split>.parquet` with the columns of `TRAINING`, and a card.
         split: of the lists.
+        precision: that a cross-encoder computes in: `fp32`, `bf16` or `fp16`.
         batch_size: pairs read at once.
         depth: how many negatives of a list are scored; the others are left out.
         queries: ids of those whose lists are scored, where it is not all.
@@ -74,6 +77,7 @@ def score_lists(
     """
     output = Output.of(out)
     check_batch(batch_size)
+    reading = Reading(precision)
     lists = load_lists(lists_dir, collection, passages=1, seed=0, split=split, depth=depth)
     wanted = [entry for entry in lists.entries if queries is None or entry.id in queries]
     if not wanted:
@@ -89,6 +93,8 @@ def score_lists(
         sources["BM25"] = model_source(BM25)
     else:
         sources["cross-encoder"] = cross_encoder_source(model, teacher if isinstance(teacher, str | Path) else None)
+        settings |= reading.settings
+        model = reading.apply(model)
     with output.stage(KIND, settings, sources, resumable=True) as work:
         if not work.done:
             started = time.perf_counter()

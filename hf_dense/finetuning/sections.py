@@ -13,7 +13,17 @@ from hf_dense.storage.batch_size import AUTO
 
 Arguments = TypeVar("Arguments", BiencoderTrainingArguments, RerankerTrainingArguments)
 
-MINING: Final = ("depth", "kind", "skip", "margin", "filter_by", "filter_margin", "batch_size")
+MINING: Final = (
+    "depth",
+    "kind",
+    "skip",
+    "margin",
+    "filter_by",
+    "filter_margin",
+    "precision",
+    "max_length",
+    "batch_size",
+)
 OF_RETRIEVER: Final = ("passages", "depth", "start", "refresh")  # beside the trainer's arguments
 OF_RERANKER: Final = ("base", "max_length", "depth")
 _LEAST: Final = {"passages": 1, "depth": 1, "refresh": 1, "max_length": 4, "skip": 0, "batch_size": 1}

@@ -16,8 +16,16 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import PassageLists
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.lineage import lineage_of
+from hf_dense.hub.precision import AUTO, check_products, choose_precision, float32_products
 from hf_dense.hub.publish import Publication
-from hf_dense.storage.checkpoints import checkpoint_to_resume, decisive, keep_time, occupy_training, train
+from hf_dense.storage.checkpoints import (
+    checkpoint_to_resume,
+    decisive,
+    keep_time,
+    occupy_training,
+    recorded_setting,
+    train,
+)
 from hf_dense.storage.fingerprints import fingerprint_values
 from hf_dense.storage.manifest import MANIFEST
 from hf_dense.storage.output import Output
@@ -44,6 +52,13 @@ class SharedDefaults:
     )
     logging_nan_inf_filter: bool = field(
         default=False, metadata={"help": "Hide losses that are no numbers, which end the training here."}
+    )
+    precision: str = field(
+        default=AUTO,
+        metadata={"help": "fp32, bf16 or fp16; auto is bf16 where the machine is faster by it, as the log says."},
+    )
+    float32_matmul_precision: str = field(
+        default="highest", metadata={"help": "Of products of float32 matrices, as torch has it: highest, high, medium."}
     )
 
 
@@ -81,16 +96,20 @@ def train_model(
             the model cannot be published.
     """
     assert isinstance(arguments, SharedDefaults)
+    check_products(arguments.float32_matmul_precision, arguments.tf32)
     output = output or Output(Path(str(arguments.output_dir)), arguments.overwrite)
     arguments.output_dir = str(output.path)
     start = next(iter(sources.values())).name
     model = output.at("model")
     publication = Publication.of(arguments, output.path.name)
+    recorded = recorded_setting("precision", output.path, arguments.resume_from_checkpoint, kind)
+    arguments.precision = choose_precision(arguments, arguments.precision, recorded)
     with occupy_training(output, kind, settings, sources, arguments, _CLAIMS, fit) as work:
         if not work.done:
             trainer, checkpoint = make(), checkpoint_to_resume(work, arguments.resume_from_checkpoint)
             seconds = keep_time(trainer, work, checkpoint)
-            train(trainer, checkpoint)
+            with float32_products(arguments.float32_matmul_precision):
+                train(trainer, checkpoint)
             trainer.save_state()
             work.facts |= {"steps": trainer.state.global_step, "seconds": seconds()}
             everything = {**settings, **decisive(arguments)}

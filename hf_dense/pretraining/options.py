@@ -71,6 +71,13 @@ class PretrainingOptions:
     probe_keep_best: bool = field(
         default=False, metadata={"help": "save the weights of the best probe in place of the last ones"}
     )
+    precision: str = field(
+        default="auto",
+        metadata={"help": "fp32, bf16 or fp16; auto is bf16 where the machine is faster by it, as the log says"},
+    )
+    float32_matmul_precision: str = field(
+        default="highest", metadata={"help": "of products of float32 matrices, as torch has it: highest, high, medium"}
+    )
     overwrite: bool = field(
         default=False, metadata={"help": "replace what hf_dense wrote there from other inputs or settings"}
     )

@@ -23,6 +23,7 @@ from hf_dense.data.tokenizers import train_tokenizer
 from hf_dense.errors import InputError, first_line
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.lineage import lineage_of
+from hf_dense.hub.precision import check_products, choose_precision, float32_products
 from hf_dense.hub.publish import Publication
 from hf_dense.methods import Method, get_method
 from hf_dense.modeling.bottleneck_backbones import family_of
@@ -41,7 +42,7 @@ from hf_dense.pretraining.stream import PassageStream
 from hf_dense.pretraining.trainer import PreTrainer, check_arguments
 from hf_dense.pretraining.vocabulary import Vocabulary
 from hf_dense.storage.batch_size import find_batch_size
-from hf_dense.storage.checkpoints import checkpoint_to_resume, keep_time, occupy_training, train
+from hf_dense.storage.checkpoints import checkpoint_to_resume, keep_time, occupy_training, recorded_setting, train
 from hf_dense.storage.fingerprints import (
     fingerprint_files,
     fingerprint_path,
@@ -56,6 +57,7 @@ from hf_dense.storage.process_group import decide_together, is_main_process
 
 __all__ = ["PretrainingOptions", "PretrainingResult", "pretrain"]
 
+KIND: Final = "pre-training"  # of output
 _TOKENIZER_ROWS: Final = 100_000  # at the head of a stream
 _HEAD: Final = 100  # rows, among which one that can be used is looked for
 _READ: Final = {"text", "title", "document", "position", "neighbour", "query", "queries", "continuation"}  # of a corpus
@@ -127,14 +129,17 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
     assert training.output_dir is not None  # TrainingArguments fills it in
     publication = Publication.of(training, Path(training.output_dir).name)
     set_seed(training.seed)
+    output = Output(Path(training.output_dir), options.overwrite, command, options.license)
+    check_products(options.float32_matmul_precision, training.tf32)
+    recorded = recorded_setting("precision", output.path, training.resume_from_checkpoint, KIND)
+    options = replace(options, precision=choose_precision(training, options.precision, recorded))
     with training.main_process_first(local=False, desc="corpus and tokenizer"):
         corpus = (stream_passages if options.streaming else load_passages)(options.corpus, options.text_column)
         start = _start(method, options, corpus, training)
-    output = Output(Path(training.output_dir), options.overwrite, command, options.license)
     sources = decide_together(lambda: _sources(options, corpus, start))
     settings = _settings(options, start)
     fit = partial(_fit, options, training, start)
-    with occupy_training(output, "pre-training", settings, sources, training, _CLAIMS, fit) as work:
+    with occupy_training(output, KIND, settings, sources, training, _CLAIMS, fit) as work:
         if not work.done:
             _train(work, options, training, start)
     if publication and is_main_process():
@@ -222,6 +227,8 @@ def _settings(options: PretrainingOptions, start: _Start) -> dict[str, Any]:
         "held_out": options.held_out,
         "chunk": options.chunk,
         "streaming": options.streaming,
+        "precision": options.precision,
+        "float32_matmul_precision": options.float32_matmul_precision,
         **({"text_column": options.text_column} if options.streaming else {}),
         **({} if options.decoder_learning_rate is None else {"decoder_learning_rate": options.decoder_learning_rate}),
         **({} if start.pool is None else _probe_settings(options, start.pool)),
@@ -263,7 +270,8 @@ def _train(work: Occupied, options: PretrainingOptions, training: TrainingArgume
         start = _tokenized(start)
     trainer = _trainer(options, training, start)
     seconds = keep_time(trainer, work, checkpoint)
-    train(trainer, checkpoint)
+    with float32_products(options.float32_matmul_precision):
+        train(trainer, checkpoint)
     if options.probe_keep_best:
         step = load_best(trainer.model, work.path)
         work.facts["remarks"] = [f"Its weights are those after step {step}, where the probe was best."]
@@ -289,7 +297,6 @@ def _trainer(options: PretrainingOptions, training: TrainingArguments, start: _S
         training.eval_strategy = IntervalStrategy.NO
     training.remove_unused_columns = False
     training.dataloader_pin_memory &= torch.cuda.is_available()
-    _use_bf16_where_present(training)
     config, vocabulary = start.model.config, Vocabulary.of(start.tokenizer)
     trainer = PreTrainer(
         model=start.model,
@@ -392,10 +399,3 @@ def _mapping(value: dict[str, Any] | str | None, name: str) -> dict[str, Any] | 
 def _generator(value: dict[str, Any] | str | None) -> dict[str, Any] | str | None:
     """A checkpoint's name, or a configuration, which flags give as JSON."""
     return _mapping(value, "generator") if isinstance(value, str) and value.lstrip().startswith("{") else value
-
-
-def _use_bf16_where_present(training: TrainingArguments) -> None:
-    """bfloat16 on a GPU that has it, unless a precision was chosen."""
-    if torch.cuda.is_available() and torch.cuda.is_bf16_supported() and not (training.fp16 or training.use_cpu):
-        training.bf16 = True
-        training.mixed_precision = "bf16"  # what the Trainer reads; TrainingArguments derived it before this point

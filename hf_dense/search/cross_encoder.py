@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder, CrossEncoderModelCardData
 from torch import nn
@@ -125,13 +124,12 @@ def predict_scores(
     pairs = [(query, passage) for query, passages in lists for passage in passages]
     order = sorted(range(len(pairs)), key=lambda at: -len(pairs[at][0]) - len(pairs[at][1]))
     scores = np.empty(len(pairs), np.float32)
-    with torch.autocast(model.device.type, torch.float16, enabled=model.device.type == "cuda"):
-        for start in range(0, len(order), batch_size):
-            part = order[start : start + batch_size]
-            scores[part] = model.predict(
-                [pairs[at] for at in part], batch_size=batch_size, activation_fn=nn.Identity(), show_progress_bar=False
-            )
-            done(len(part))
+    for start in range(0, len(order), batch_size):
+        part = order[start : start + batch_size]
+        scores[part] = model.predict(
+            [pairs[at] for at in part], batch_size=batch_size, activation_fn=nn.Identity(), show_progress_bar=False
+        )
+        done(len(part))
     if not np.isfinite(scores).all():
         query, _ = pairs[int(np.flatnonzero(~np.isfinite(scores))[0])]
         raise InputError(f"The re-ranker's score of a passage is no number (query {query!r}); train it again.")

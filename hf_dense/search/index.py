@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -17,6 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.precision import Reading
 from hf_dense.search.approximate import CandidateIndex
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.dense import Floats, Indices, Vectors, encode_queries, search
@@ -34,7 +36,9 @@ from hf_dense.search.index_building import (
     update_index,
 )
 from hf_dense.search.questions import check_questions
-from hf_dense.storage.manifest import MANIFEST
+from hf_dense.storage.manifest import MANIFEST, Manifest
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["Hit", "SearchIndex", "Update", "build_index", "update_index"]
 
@@ -61,9 +65,10 @@ class SearchIndex:
     Args:
         retriever: the model.
         directory: of the index.
+        precision: that questions are encoded in; None: as the passages were. Another one is said in the log.
     """
 
-    def __init__(self, retriever: SentenceTransformer, directory: Path) -> None:
+    def __init__(self, retriever: SentenceTransformer, directory: Path, precision: str | None = None) -> None:
         self.retriever = retriever
         self.directory = directory
         self._opened = _identity(directory)
@@ -73,15 +78,23 @@ class SearchIndex:
             self.weight: float = self.manifest.made_from["weight"]
             self.vectors = Vectors.stored(directory)
             self.passages = Dataset(parquet.read_table(directory / PASSAGES))
+            self.reading = _asked(self.manifest, precision)
+            self._reader = self.reading.apply(retriever)
             self.candidates = None if self.kind == "exact" else CandidateIndex.load(directory, self.kind)
 
     @classmethod
-    def load(cls, directory: str | Path, model: str | Path | SentenceTransformer | None = None) -> SearchIndex:
+    def load(
+        cls,
+        directory: str | Path,
+        model: str | Path | SentenceTransformer | None = None,
+        precision: str | None = None,
+    ) -> SearchIndex:
         """Open an index.
 
         Args:
             directory: what `build_index` wrote.
             model: the model that encoded it; by default the directory's parent, where `hf-dense search` puts indexes.
+            precision: that questions are encoded in; None: as the passages were.
 
         Returns:
             The index; its float vectors stay on disk.
@@ -91,7 +104,7 @@ class SearchIndex:
         """
         path = Path(directory)
         index_in(path)
-        return cls(load_retriever(path.resolve().parent if model is None else model), path)
+        return cls(load_retriever(path.resolve().parent if model is None else model), path, precision)
 
     def __len__(self) -> int:
         return len(self.passages)
@@ -126,7 +139,7 @@ class SearchIndex:
         depth = top_k if weight in (0, 1) else max(top_k, DEPTH)
         nothing: list[dict[str, float]] = [{}] * len(queries)
         with self._unreplaced():
-            dense = self._nearest(encode_queries(self.retriever, queries, batch_size), depth) if weight else nothing
+            dense = self._nearest(encode_queries(self._reader, queries, batch_size), depth) if weight else nothing
             lexical = _scores(*self._words.search(list(queries), depth), least=0) if weight < 1 else nothing
         both = [fuse(*scores, weight) for scores in zip(dense, lexical, strict=True)] if weight < 1 else dense
         return self._hits([dict(islice(scores.items(), top_k)) for scores in both])
@@ -191,6 +204,14 @@ class SearchIndex:
             same = False
         if not same:
             raise InputError(f"The index in {self.directory} was replaced since it was opened; open it again.")
+
+
+def _asked(manifest: Manifest, precision: str | None) -> Reading:
+    """How questions are read."""
+    made = Reading.of(manifest.made_from)
+    if precision not in (None, made.precision):
+        logger.warning("Questions are encoded in %s; the passages were in %s.", precision, made.precision)
+    return replace(made, precision=precision or made.precision)
 
 
 def _identity(directory: Path) -> tuple[int, int]:

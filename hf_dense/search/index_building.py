@@ -24,13 +24,14 @@ from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.precision import Reading
 from hf_dense.search.approximate import CandidateIndex, check_index_kind
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.dense import Indices, KnownVectors, Vectors, encode_corpus
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.search.questions import check_weight
 from hf_dense.storage.fingerprints import fingerprint_rows
-from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.manifest import Manifest, difference
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 from hf_dense.storage.staged import Staged
@@ -64,6 +65,8 @@ def build_index(
     kind: str | None = None,
     weight: float | None = None,
     name: str | None = None,
+    precision: str | None = None,
+    max_length: int | None = None,
     batch_size: int = 64,
     like: Path | None = None,
 ) -> Path:
@@ -80,8 +83,11 @@ def build_index(
         weight: of the dense scores beside BM25's, from 0 to 1, where a search names none. None: as the index has it
             that is there, else 1.
         name: by which a loaded model is shown, the directory that it came from for instance.
+        precision: that the model computes in: `fp32`, `bf16` or `fp16`; the vectors are float32 in each. None: as the
+            index has it that is there, else `fp32`.
+        max_length: longest text in tokens. None: as the index has it that is there, else the model's own.
         batch_size: texts encoded at once.
-        like: another index by the same model: texts that it holds are not encoded again.
+        like: another index by the same model, encoded in the same way: texts that it holds are not encoded again.
 
     Returns:
         The directory of the index.
@@ -93,7 +99,7 @@ def build_index(
     output = Output.of(out)
     if not output.overwrite:
         _existing(output.path)
-    plan = _plan(model, corpus, output.path, kind, weight, name)
+    plan = _plan(model, corpus, output.path, name, _Wanted(kind, weight, precision, max_length))
     with output.stage(KIND, plan.settings, plan.sources, resumable=True) as work:
         if not work.done:
             _write(work, plan, batch_size, None if like is None else _known(plan, like)[0])
@@ -108,6 +114,8 @@ def update_index(
     kind: str | None = None,
     weight: float | None = None,
     name: str | None = None,
+    precision: str | None = None,
+    max_length: int | None = None,
     batch_size: int = 64,
 ) -> Update:
     """Make an index that of another corpus, or of another kind: only texts that it does not hold are encoded.
@@ -123,12 +131,12 @@ def update_index(
         What was kept, encoded and removed.
 
     Raises:
-        InputError: as `build_index`; or there is no index, or one of another model.
+        InputError: as `build_index`; or there is no index, or one of another model, precision or length.
     """
     output = replace(Output.of(out), overwrite=True)
     index_in(output.path)
-    plan = _plan(model, corpus, output.path, kind, weight, name)
-    index_by(plan.sources["model"].fingerprint, output.path)
+    plan = _plan(model, corpus, output.path, name, _Wanted(kind, weight, precision, max_length))
+    _check_like(plan, output.path)
     with output.stage(KIND, plan.settings, plan.sources, resumable=True) as work:
         if work.done:
             return Update(len(plan.corpus), 0, 0)
@@ -140,8 +148,18 @@ def update_index(
 
 
 @dataclass(frozen=True)
+class _Wanted:
+    """Settings of an index as they are given; None are those of the index that is there, else the simplest."""
+
+    kind: str | None
+    weight: float | None
+    precision: str | None
+    max_length: int | None
+
+
+@dataclass(frozen=True)
 class _Plan:
-    """All that an index is made from."""
+    """All that an index is made from; the retriever reads as the settings say."""
 
     retriever: SentenceTransformer
     corpus: Dataset
@@ -153,12 +171,11 @@ def _plan(
     model: str | Path | SentenceTransformer,
     corpus: Dataset | str | Path,
     path: Path,
-    kind: str | None,
-    weight: float | None,
     name: str | None,
+    wanted: _Wanted,
 ) -> _Plan:
     """What an index will be made from, checked."""
-    settings = _settings(path, kind, weight)
+    settings = _settings(path, wanted)
     check_weight(settings["weight"])
     origin = "the passages" if isinstance(corpus, Dataset) else str(corpus)
     passages = plain_passages(corpus if isinstance(corpus, Dataset) else load_corpus(corpus))
@@ -172,7 +189,7 @@ def _plan(
         "model": retriever_source(retriever, model if isinstance(model, str | Path) else name),
         "corpus": Source(origin, fingerprint_rows(passages, COLUMNS)),
     }
-    return _Plan(retriever, passages, settings, sources)
+    return _Plan(Reading.of(settings).apply(retriever), passages, settings, sources)
 
 
 def plain_passages(corpus: Dataset) -> Dataset:
@@ -189,13 +206,15 @@ def plain_passages(corpus: Dataset) -> Dataset:
     return corpus.select_columns(list(COLUMNS))
 
 
-def _settings(path: Path, kind: str | None, weight: float | None) -> dict[str, Any]:
+def _settings(path: Path, wanted: _Wanted) -> dict[str, Any]:
     """Those given; else those of the index that is there, of any version; else the simplest."""
     manifest = Manifest.load(path)
     before = manifest.made_from if manifest is not None and manifest.kind == KIND else {}
+    read = Reading.of(before)
     return {
-        "kind": kind or before.get("kind", "exact"),
-        "weight": float(before.get("weight", 1.0) if weight is None else weight),
+        "kind": wanted.kind or before.get("kind", "exact"),
+        "weight": float(before.get("weight", 1.0) if wanted.weight is None else wanted.weight),
+        **Reading(wanted.precision or read.precision, wanted.max_length or read.max_length).settings,
     }
 
 
@@ -266,9 +285,20 @@ def _size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
+def _check_like(plan: _Plan, path: Path) -> None:
+    """Raise `InputError` unless the model of a plan made an index, reading as it would now."""
+    manifest = index_by(plan.sources["model"].fingerprint, path)
+    before, now = (Reading.of(settings).settings for settings in (manifest.made_from, plan.settings))
+    if other := difference(before, now):
+        raise InputError(
+            f"The vectors of {path} were made with {other}, and those of an index go together; build it again with "
+            "--corpus CORPUS --overwrite."
+        )
+
+
 def _known(plan: _Plan, path: Path) -> tuple[KnownVectors, int]:
     """The vectors that an index by the same model has, and how many of its texts are not wanted."""
-    index_by(plan.sources["model"].fingerprint, path)
+    _check_like(plan, path)
     before = PassageTexts(Dataset(parquet.read_table(path / PASSAGES)))
     rows, removed = _match(PassageTexts(plan.corpus), before)
     return KnownVectors(Vectors.stored(path), rows), removed

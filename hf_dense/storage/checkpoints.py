@@ -106,7 +106,7 @@ def occupy_training(
 
     if not is_auto(arguments):
         return occupy(output)
-    if recorded := decide_together(lambda: _recorded_batch(output.path, wanted, kind)):
+    if recorded := recorded_setting("batch_size", output.path, wanted, kind):
         keep_batch_size(arguments, recorded)
         try:
             return occupy(replace(output, overwrite=False))
@@ -119,11 +119,25 @@ def occupy_training(
     return occupy(output)
 
 
-def _recorded_batch(directory: Path, wanted: str | bool | None, kind: str) -> int | None:
-    """Rows of a step of the run in a directory, or of the one whose checkpoint is gone on with."""
-    found = _find(directory, wanted) if _is_asked_for(wanted) else None
-    manifest = Manifest.load(found.parent if found else directory)
-    return manifest.made_from.get("batch_size") if manifest and manifest.kind == kind else None
+def recorded_setting(name: str, directory: Path, wanted: str | bool | None, kind: str) -> Any:
+    """A setting of the run in a directory, or of the one whose checkpoint is gone on with; None where there is none.
+
+    Args:
+        name: of the setting.
+        directory: of the training.
+        wanted: `resume_from_checkpoint`.
+        kind: of training.
+
+    Raises:
+        InputError: the checkpoint that is wanted is not there.
+    """
+
+    def look() -> Any:
+        found = _find(directory, wanted) if _is_asked_for(wanted) else None
+        manifest = Manifest.load(found.parent if found else directory)
+        return manifest.made_from.get(name) if manifest and manifest.kind == kind else None
+
+    return decide_together(look)
 
 
 def checkpoint_to_resume(work: Occupied, wanted: str | bool | None) -> str | None:

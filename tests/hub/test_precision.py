@@ -1,31 +1,80 @@
-"""The precision that a machine is faster in is tried out, not looked up."""
+"""Precisions: what a machine is faster in is tried out, and a model in one is a copy that computes in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from tiny_retriever import random_words, write_retriever
 
+from hf_dense.errors import InputError
 from hf_dense.hub import precision
-from hf_dense.hub.precision import is_faster_in_bf16
+from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.precision import Reading, is_faster_in_bf16, speed_in_bf16
+from hf_dense.search.fingerprints import retriever_source
 
 
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
-    is_faster_in_bf16.cache_clear()
+    speed_in_bf16.cache_clear()
     yield
-    is_faster_in_bf16.cache_clear()
+    speed_in_bf16.cache_clear()
 
 
 @pytest.mark.parametrize(("ratio", "faster"), [(0.3, True), (0.6, True), (0.7, False), (3.0, False)])
 def test_it_has_to_be_worth_it(ratio: float, faster: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": True, "amx_bf16": True})
     monkeypatch.setattr(precision, "_seconds", {torch.float32: 1.0, torch.bfloat16: ratio}.__getitem__)
-    assert is_faster_in_bf16() is faster
+    assert is_faster_in_bf16("cpu") is faster
 
 
-def test_it_is_tried_once_and_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = is_faster_in_bf16()
+def test_it_is_tried_once_and_only_where_it_could_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = speed_in_bf16()
     monkeypatch.setattr(precision, "_seconds", None)
-    assert is_faster_in_bf16() is first
+    assert speed_in_bf16() == first
+    speed_in_bf16.cache_clear()
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False, "amx_bf16": False})
+    assert not is_faster_in_bf16("cpu")
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_a_gpu_says_whether_it_has_it(has: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has and not including_emulation)
+    assert is_faster_in_bf16("cuda") is has
+    assert not is_faster_in_bf16("mps")
+
+
+def test_a_model_is_read_by_a_copy(tmp_path: Path) -> None:
+    retriever = load_retriever(write_retriever(tmp_path / "model", similarity="cosine"))
+    before = retriever_source(retriever)
+    texts = [" ".join(random_words(20, seed=at)) for at in range(8)]
+    own = retriever.encode_document(texts, normalize_embeddings=True)
+    assert Reading().apply(retriever) is retriever
+    for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
+        read = Reading(name, 8).apply(retriever)
+        assert {weight.dtype for weight in read.parameters()} == {dtype}
+        assert read.max_seq_length == 8
+        assert Reading(name).apply(read) is read
+    cut = Reading(max_length=8).apply(retriever).encode_document(texts, normalize_embeddings=True)
+    assert np.abs((own * cut).sum(1) - 1).max() > 1e-3  # what follows is not read
+    near = Reading("bf16").apply(retriever).encode_document(texts, normalize_embeddings=True)
+    assert near.dtype == np.float32
+    assert 1e-6 < np.abs((own * near).sum(1) - 1).max() < 1e-2
+    assert retriever_source(retriever) == before
+
+
+def test_a_model_that_is_kept_in_bf16_computes_in_fp32(tmp_path: Path) -> None:
+    retriever = load_retriever(write_retriever(tmp_path / "model")).to(torch.bfloat16)
+    assert {weight.dtype for weight in Reading().apply(retriever).parameters()} == {torch.float32}
+
+
+def test_what_cannot_be_read_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="precision is 'tf32'; choose one of fp32, bf16, fp16"):
+        Reading("tf32")
+    with pytest.raises(InputError, match="max_length is 1; it must be at least 2"):
+        Reading(max_length=1)
+    with pytest.raises(InputError, match="max_length is 100000 tokens; the encoder takes at most"):
+        Reading(max_length=100_000).apply(load_retriever(write_retriever(tmp_path / "model")))

@@ -123,7 +123,8 @@ class Workshop:
         self.say(f"{name}: {steps:,} steps")
         collection, at = self.material.collection, self.out.at("lists")
         negatives = build_lexical_negatives(collection, at.at("negatives"), TRAIN, _DEPTH)
-        scores = score_lists(teacher, negatives, collection, at.at("scores"), TRAIN, depth=_DEPTH)
+        given: dict[str, Any] = {"depth": _DEPTH, "precision": self.learning.encoded_in}
+        scores = score_lists(teacher, negatives, collection, at.at("scores"), TRAIN, **given)
         lists = load_lists(scores, collection, 1 + NEGATIVES, self.seed, split=TRAIN, depth=_DEPTH, scored=True)
         changes = {"per_device_train_batch_size": size, "distillation": "kl"}
         return self._train(name, best.model, lists, best.seconds, changes)
@@ -148,7 +149,7 @@ class Workshop:
         return replace(arm, training=place.path)
 
     def _index(self, name: str, model: Path) -> Path:
-        return build_index(model, self.pool, self._place(name).at("index"))
+        return build_index(model, self.pool, self._place(name).at("index"), precision=self.learning.encoded_in)
 
     def _measured(self, name: str, model: Path, index: Path, weight: float, seconds: float) -> Arm:
         opened, place = SearchIndex.load(index, model), self._place(name)
@@ -161,7 +162,8 @@ class Workshop:
         if self.kept is None or weight not in (0, 1):
             return None
         model = opened.retriever if weight else BM25
-        return evaluate_retriever(model, self.kept.collection, self.kept.split, name=name, out=place.at("kept"))
+        on = self.kept.collection, self.kept.split
+        return evaluate_retriever(model, *on, name=name, out=place.at("kept"), reading=opened.reading)
 
     def _place(self, name: str) -> Output:
         return self.out.at("arms", name.lower().replace(", ", "-").replace(" + ", "-").replace(" ", "-"))

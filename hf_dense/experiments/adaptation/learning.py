@@ -11,7 +11,7 @@ from transformers import TrainingArguments
 
 from hf_dense.errors import InputError
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
-from hf_dense.hub.precision import is_faster_in_bf16
+from hf_dense.hub.precision import AUTO, BF16, FP32, is_faster_in_bf16
 from hf_dense.pretraining.pretrain import PretrainingOptions
 
 NEGATIVES: Final = 3  # of a list that is distilled
@@ -30,6 +30,7 @@ class Learning:
         decoder_rate: likewise, of the decoders and the vocabulary head, which start from nothing; None is the same.
         length: longest text of pre-training, in tokens.
         bf16: whether trainings compute in bfloat16.
+        encoded_in: precision that texts are encoded in.
     """
 
     pairs: int
@@ -39,15 +40,17 @@ class Learning:
     length: int
     decoder_rate: float | None = None
     bf16: bool = False
+    encoded_in: str = FP32
 
     @classmethod
-    def of(cls, ready: bool, length: int, pairs: int) -> Learning:
+    def of(cls, ready: bool, length: int, pairs: int, precision: str = AUTO) -> Learning:
         """Those for a ready embedder, or for a small encoder of random weights (docs/evidence.md), on this machine.
 
         Args:
             ready: whether weights were trained before.
             length: longest text in tokens.
             pairs: that there are to train on; a batch holds a quarter of them at most.
+            precision: `fp32` or `bf16` of all; `auto` trains in bfloat16 where that is faster, and encodes in float32.
 
         Raises:
             InputError: too few pairs.
@@ -58,11 +61,20 @@ class Learning:
             raise InputError(f"{pairs} pairs are too few to train on; give more documents or more labelled queries.")
         texts = 64 if torch.cuda.is_available() else 16
         tuning, encoder, decoder = (5e-5, 2e-5, 5e-4) if ready else (1e-3, 2e-3, None)
-        return cls(batch, texts, tuning, encoder, length, decoder, is_faster_in_bf16())
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        bf16 = is_faster_in_bf16(device) if precision == AUTO else precision == BF16
+        encoded_in = FP32 if precision == AUTO else precision
+        return cls(batch, texts, tuning, encoder, length, decoder, bf16, encoded_in)
+
+    @property
+    def trained_in(self) -> str:
+        """The precision of all trainings."""
+        return BF16 if self.bf16 else FP32
 
     def finetuning(self, out: Path, steps: int, seed: int, **more: Any) -> BiencoderTrainingArguments:
         """Of a fine-tuning on pairs; `more` is what else is set."""
         own = {"per_device_train_batch_size": self.pairs, "learning_rate": self.finetuning_rate}
+        more = {"precision": self.trained_in, **more}
         return BiencoderTrainingArguments(**{**self._shared(out, steps, seed), **own, **more})
 
     def pretraining(self, out: Path, steps: int, seed: int, **more: Any) -> TrainingArguments:
@@ -72,7 +84,8 @@ class Learning:
 
     def pretraining_options(self, method: str, base: str, corpus: str, **more: Any) -> PretrainingOptions:
         """What is pre-trained, from what, on what."""
-        given = {"max_length": self.length, "decoder_learning_rate": self.decoder_rate, **more}
+        own = {"max_length": self.length, "decoder_learning_rate": self.decoder_rate, "precision": self.trained_in}
+        given = {**own, **more}
         return PretrainingOptions(method=method, corpus=corpus, backbone=base, **given)
 
     def _shared(self, out: Path, steps: int, seed: int) -> dict[str, Any]:
@@ -87,6 +100,5 @@ class Learning:
             "save_total_limit": 1,
             "seed": seed,
             "report_to": "none",
-            "bf16": self.bf16,
-            "use_cpu": not torch.cuda.is_available(),  # which transformers wants to be told beside bf16
+            "use_cpu": not torch.cuda.is_available(),
         }

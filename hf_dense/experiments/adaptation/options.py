@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hf_dense.errors import InputError
+from hf_dense.hub.precision import BF16, FP32
 from hf_dense.methods import METHODS
 
 AUTO: Final = "auto"
@@ -40,6 +41,12 @@ class AdaptOptions:
         default=128,
         metadata={"help": "longest text in tokens, at most what the base reads; documents are cut to passages of it"},
     )
+    precision: str = field(
+        default=AUTO,
+        metadata={
+            "help": "fp32 or bf16 of all; auto trains in bf16 where the machine is faster by it, encodes in fp32"
+        },
+    )
     seed: int = field(default=0, metadata={"help": "of all draws"})
     overwrite: bool = field(default=False, metadata={"help": "replace what was made from other inputs or settings"})
     license: str = field(default="other", metadata={"help": "of the weights, for the card"})
@@ -48,6 +55,8 @@ class AdaptOptions:
         parse_budget(self.budget)
         if self.method != AUTO and self.method not in METHODS:
             raise InputError(f"The method is {self.method!r}; allowed: {AUTO}, {', '.join(METHODS)}.")
+        if self.precision not in (AUTO, FP32, BF16):
+            raise InputError(f"The precision is {self.precision!r}; allowed: {AUTO}, {FP32}, {BF16}.")
         if self.length < 16:
             raise InputError(f"length is {self.length}; passages of at least 16 tokens can be told apart.")
 

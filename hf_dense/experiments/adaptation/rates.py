@@ -17,6 +17,7 @@ from hf_dense.data.collections import load_corpus, training_pairs
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.experiments.adaptation.learning import Learning
 from hf_dense.finetuning.biencoder import finetune
+from hf_dense.hub.precision import Reading
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.pretraining.pretrain import pretrain
 from hf_dense.search.dense import encode_corpus
@@ -65,16 +66,16 @@ def measure_rates(
     with TemporaryDirectory() as folder:
         scratch = Path(folder)
         return Rates(
-            passage=_encoding(base, corpus, scratch / "own"),
-            kept=_encoding(base, load_corpus(kept).shuffle(seed=seed), scratch / "kept") if kept else 0.0,
+            passage=_encoding(base, corpus, learning, scratch / "own"),
+            kept=_encoding(base, load_corpus(kept).shuffle(seed=seed), learning, scratch / "kept") if kept else 0.0,
             finetuning=_finetuning(base, pairs, learning, scratch),
             pretraining={method: _pretraining(method, base, corpus, learning, scratch) for method in methods},
             memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB,
         )
 
 
-def _encoding(base: str, corpus: Dataset, folder: Path) -> float:
-    retriever = build_retriever(base)
+def _encoding(base: str, corpus: Dataset, learning: Learning, folder: Path) -> float:
+    retriever = Reading(learning.encoded_in).apply(build_retriever(base))
     texts = list(PassageTexts(corpus.select(range(min(len(corpus), _TEXTS)))))
     retriever.encode_document(texts[:8], show_progress_bar=False)  # warms up
     folder.mkdir()

@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sentence_transformers import SentenceTransformer
 
@@ -60,7 +60,7 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
     say = Progress()
     output = Output(Path(options.out), options.overwrite, command, options.license)
     kept = open_kept(options.keep, options.docs) if options.keep != NOTHING_KEPT else None
-    settings = {name: getattr(options, name) for name in ("budget", "method", "length")}
+    settings = {name: getattr(options, name) for name in ("budget", "method", "length", "precision")}
     with output.occupy(KIND, settings, _sources(options, output, kept), seed=options.seed, claims=REPORT_FILES) as work:
         if not work.done:
             options = replace(options, length=_readable(options))
@@ -71,7 +71,7 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
             kept = kept if plan.kept else None
             arms = make_arms(Workshop(material, pool, plan, learning, kept, options.seed, output, say), base, options)
             best = choose(arms)
-            _deliver(best, material, plan, output, say)
+            _deliver(best, material, plan, learning.encoded_in, output, say)
             write_report(arms, best, options.docs, material, pool, plan, output, options.seed)
             work.complete()
     return Adaptation.load(output.path)
@@ -162,6 +162,7 @@ def _plan(
         **({"kept": Source(kept.name, content_hash(kept.collection))} if kept else {}),
     }
     settings = {"budget": options.budget, "methods": options.methods, "length": options.length}
+    settings["precision"] = options.precision
     with output.at("plan").stage("plan", settings, sources) as work:
         if not work.done:
             say("How fast this machine is with this model")
@@ -179,7 +180,7 @@ def _make_plan(
 ) -> tuple[Plan, Learning]:
     """The plan for this machine."""
     pairs = len(training_pairs(material.collection))
-    learning = Learning.of(options.base is not None, options.length, pairs)
+    learning = Learning.of(options.base is not None, options.length, pairs, options.precision)
     other = kept.collection if kept else None
     rates = measure_rates(str(base), material.collection, other, options.methods, learning, options.seed)
     task = Task(
@@ -196,9 +197,10 @@ def _make_plan(
     return replace(plan, lines=tuple(describe(plan, task, learning, material.counts))), learning
 
 
-def _deliver(best: Arm, material: Material, plan: Plan, output: Output, say: Progress) -> None:
+def _deliver(best: Arm, material: Material, plan: Plan, precision: str, output: Output, say: Progress) -> None:
     """Write the retriever to use, and its index of all passages."""
     retriever = export_sentence_transformer(best.model, output.at("retriever"))
     if plan.index:
         say("The index of all passages")
-        build_index(retriever, material.passages, output.at("retriever", "index"), weight=best.weight, like=best.index)
+        given: dict[str, Any] = {"weight": best.weight, "precision": precision, "like": best.index}
+        build_index(retriever, material.passages, output.at("retriever", "index"), **given)
