@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from hf_dense.evaluation.settings import describe_model
 from hf_dense.hub.hybrid import hybrid_head
+from hf_dense.search.dense import devices_for
 from hf_dense.search.first_stage import Search
 from hf_dense.search.hybrid import bytes_per_passage
 from hf_dense.storage.provenance import describe_run
@@ -59,8 +60,9 @@ class CostMeter:
         Returns:
             `commit`, `hardware` and `date`; `passages`; `peak_memory`, bytes of main memory that the process ever had;
             `search_seconds` that finding the first 100 passages of one query takes, its encoding included. Of a model
-            `tokens` and its `settings` (`describe_model`); and of a retriever `dimensions` and `bytes_per_passage` of
-            its vectors in single precision, and `query_seconds` that encoding one query takes.
+            `tokens` (None where processes on several GPUs read them) and its `settings` (`describe_model`); and of a
+            retriever `dimensions` and `bytes_per_passage` of its vectors in single precision, and `query_seconds` that
+            encoding one query takes.
         """
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         found = {**describe_run(), "passages": passages, "peak_memory": peak}
@@ -68,13 +70,18 @@ class CostMeter:
         if search is not None:
             found["search_seconds"] = _mean_seconds(lambda query: search([query], _HITS), timed)
         if self.model is not None:
-            found |= {"tokens": self.tokens, "settings": describe_model(self.model)}
+            found |= {"tokens": self._read(passages), "settings": describe_model(self.model)}
         if isinstance(retriever := self.model, SentenceTransformer):
             found |= {"dimensions": retriever.get_embedding_dimension(), "bytes_per_passage": _stored(retriever)}
             found["query_seconds"] = _mean_seconds(
                 lambda query: retriever.encode_query(query, show_progress_bar=False), timed
             )
         return found
+
+    def _read(self, passages: int) -> int | None:
+        """The tokens; None where other processes read most of them."""
+        elsewhere = isinstance(self.model, SentenceTransformer) and devices_for(self.model, passages)
+        return None if elsewhere else self.tokens
 
     def _count(self, _: nn.Module, given: tuple[dict[str, Tensor]]) -> None:
         if "attention_mask" in given[0]:

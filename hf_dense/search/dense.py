@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +18,7 @@ from sentence_transformers import SentenceTransformer, SimilarityFunction
 from torch import Tensor
 from torch.nn import functional
 from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
 from hf_dense.storage.files import replaced_file
@@ -26,6 +30,8 @@ KINDS: Final = ("exact", "flat", "ivfpq", "hnsw")
 BLOCK: Final = 20_000  # passages in a file
 _QUERIES = 512  # compared at once to a block: 40 MB of scores
 _FOLDS = 16
+_BATCHES = 8  # of each process that are handed over at once
+_MEASURED = 1_000  # texts whose tokens are counted at once
 _TRAINED_ON = 256  # least number of passages that product quantisation learns from
 _LISTS = 65_536  # greatest number of cells of IVF
 
@@ -79,8 +85,11 @@ def encode_corpus(
     folder: Path,
     batch_size: int = 64,
     known: KnownVectors | None = None,
+    devices: Sequence[str] | None = None,
 ) -> Vectors:
     """Encode passages, with a progress bar; a run that was killed goes on after the last whole block.
+
+    Passages of a block with as many tokens are encoded together, so that little is padded.
 
     Args:
         retriever: inner products of the vectors are its similarity: those of a cosine model have unit length.
@@ -89,6 +98,8 @@ def encode_corpus(
             texts is for the caller to see to: it is where an output keeps its pieces (`hf_dense.storage.output`).
         batch_size: texts encoded at once.
         known: vectors that are copied; only the other texts are encoded.
+        devices: where texts are encoded, by a process for each (`["cuda:0", "cuda:1"]`); one name is in this process.
+            None: on all GPUs, where there are several and a block to encode (`devices_for`); else where the model is.
 
     Returns:
         The vectors, on disk.
@@ -98,7 +109,12 @@ def encode_corpus(
     """
     _check_similarity(retriever)
     files = [folder / f"vectors-{start // BLOCK:05d}.npy" for start in range(0, len(texts), BLOCK)]
-    with tqdm(total=len(texts), desc="Encoding passages", unit=" passages") as bar:
+    new = len(texts) if known is None else int((known.rows < 0).sum())
+    chosen = devices_for(retriever, new) if devices is None else devices
+    with (
+        tqdm(total=len(texts), desc="Encoding passages", unit=" passages") as bar,
+        _encoder(retriever, chosen, batch_size) as encode,
+    ):
         for number, file in enumerate(files):
             place = slice(number * BLOCK, (number + 1) * BLOCK)
             block = texts[place]
@@ -106,9 +122,20 @@ def encode_corpus(
                 _skip(bar, len(block))
             else:
                 of_block = known and replace(known, rows=known.rows[place])
-                with replaced_file(file) as partial:
-                    np.save(partial, _make_block(retriever, block, batch_size, bar, of_block))
+                with replaced_file(file) as unfinished:
+                    np.save(unfinished, _make_block(retriever, encode, block, bar, of_block))
     return Vectors(tuple(files))
+
+
+def devices_for(retriever: SentenceTransformer, texts: int) -> list[str]:
+    """The GPUs that encode so many texts: all, where starting a process for each is worth it.
+
+    Nothing where the model's own device does it alone: there is no other, there is less than a block to do, or
+    `accelerate launch` has given every process its GPU.
+    """
+    count = torch.cuda.device_count() if retriever.device.type == "cuda" else 0
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    return [f"cuda:{number}" for number in range(count)] if count > 1 and alone and texts >= BLOCK else []
 
 
 def encode_queries(retriever: SentenceTransformer, queries: Sequence[str], batch_size: int = 64) -> Floats:
@@ -251,17 +278,39 @@ def _mapped(file: Path) -> Floats:
     return vectors
 
 
+@dataclass(frozen=True)
+class _Encoder:
+    """Encodes texts, so many at once; `together` are handed over at once."""
+
+    encode: Callable[[list[str]], NDArray[np.floating]]
+    together: int
+
+
+@contextmanager
+def _encoder(retriever: SentenceTransformer, devices: Sequence[str], batch_size: int) -> Iterator[_Encoder]:
+    """Encode in this process, a batch at a time, or on several devices, in processes that end with it."""
+    encode = partial(retriever.encode_document, batch_size=batch_size, show_progress_bar=False)
+    if len(devices) < 2:
+        yield _Encoder(partial(encode, device=devices[0]) if devices else encode, batch_size)
+        return
+    pool = retriever.start_multi_process_pool(list(devices))
+    try:
+        yield _Encoder(partial(encode, pool=pool, chunk_size=batch_size), _BATCHES * batch_size * len(devices))
+    finally:
+        retriever.stop_multi_process_pool(pool)
+
+
 def _make_block(
-    retriever: SentenceTransformer, texts: Sequence[str], batch_size: int, bar: Any, known: KnownVectors | None
+    retriever: SentenceTransformer, encoder: _Encoder, texts: Sequence[str], bar: Any, known: KnownVectors | None
 ) -> Floats:
     """(texts, dimensions) vectors, those copied that are known."""
     if known is None:
-        return _encode_block(retriever, texts, batch_size, bar.update)
+        return _encode_block(retriever, encoder, texts, bar.update)
     found = known.vectors.take(np.maximum(known.rows, 0))
     new = np.flatnonzero(known.rows < 0)
     _skip(bar, len(texts) - len(new))
     if len(new):
-        found[new] = _encode_block(retriever, [texts[at] for at in new.tolist()], batch_size, bar.update)
+        found[new] = _encode_block(retriever, encoder, [texts[at] for at in new.tolist()], bar.update)
     return found
 
 
@@ -272,20 +321,40 @@ def _skip(bar: Any, count: int) -> None:
 
 
 def _encode_block(
-    retriever: SentenceTransformer, texts: Sequence[str], batch_size: int, done: Callable[[int], object]
+    retriever: SentenceTransformer, encoder: _Encoder, texts: Sequence[str], done: Callable[[int], object]
 ) -> Floats:
-    """(texts, dimensions) vectors; texts of one length are encoded together."""
-    order = sorted(range(len(texts)), key=lambda at: -len(texts[at]))
-    size = 16 * batch_size
+    """(texts, dimensions) vectors; texts of one length are encoded together, the longest first."""
+    order = np.argsort(-_lengths(retriever, texts), kind="stable").tolist()
     parts = []
-    for start in range(0, len(order), size):
-        part = [texts[at] for at in order[start : start + size]]
-        parts.append(retriever.encode_document(part, batch_size=batch_size, show_progress_bar=False))
+    for start in range(0, len(order), encoder.together):
+        part = [texts[at] for at in order[start : start + encoder.together]]
+        parts.append(encoder.encode(part))
         done(len(part))
     vectors = _finished(retriever, np.concatenate(parts))
     found = np.empty_like(vectors)
     found[order] = vectors
     return found
+
+
+def _lengths(retriever: SentenceTransformer, texts: Sequence[str]) -> Indices:
+    """(texts,) tokens that the model reads of each; characters where it has no tokenizer of transformers.
+
+    Texts of as many characters differ in tokens by a third and more, which sorting by characters would pad.
+    """
+    try:
+        tokenizer: Any = retriever.tokenizer
+    except AttributeError:  # of modules that read no text themselves
+        tokenizer = None
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        return np.array([len(text) for text in texts], dtype=np.int64)
+    longest = retriever.max_seq_length
+    options: dict[str, Any] = {} if longest is None else {"truncation": True, "max_length": longest}
+    options |= {"return_attention_mask": False, "return_token_type_ids": False}
+    counted = []
+    for start in range(0, len(texts), _MEASURED):
+        part = list(texts[start : start + _MEASURED])
+        counted += [len(tokens) for tokens in tokenizer(part, **options)["input_ids"]]
+    return np.array(counted, dtype=np.int64)
 
 
 def _finished(retriever: SentenceTransformer, vectors: NDArray[np.floating]) -> Floats:

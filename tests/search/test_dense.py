@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from hf_dense.search.dense import (
     KnownVectors,
     Vectors,
     check_kind,
+    devices_for,
     encode_corpus,
     encode_queries,
     search,
@@ -153,3 +155,38 @@ def test_known_vectors_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     copied = rows >= 0
     np.testing.assert_array_equal(found[copied], other.take(rows[copied]))
     np.testing.assert_allclose(found[~copied], whole[~copied], atol=1e-5)
+
+
+def test_texts_of_as_many_tokens_are_encoded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    retriever = retriever_of(tmp_path / "model")
+    texts = ["a" * 9, "a a", "a " * 9, "a" * 8 + " a", "a a a", "a " * 30]  # a letter is a token, and so is a word's part
+    shapes: list[tuple[int, ...]] = []
+    hook = retriever[0].register_forward_pre_hook(lambda _, given: shapes.append(given[0]["input_ids"].shape))
+    found = np.concatenate(list(encode_corpus(retriever, texts, tmp_path / "vectors", batch_size=2)))
+    hook.remove()
+    assert shapes == [(2, shapes[0][1]), (2, 11), (2, 5)]
+    np.testing.assert_allclose(found, retriever.encode_document(texts), atol=1e-5)
+
+
+def test_several_devices_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    retriever = retriever_of(tmp_path / "model")
+    monkeypatch.setattr(vectors_module, "BLOCK", 30)
+    one, two = (
+        np.concatenate(list(encode_corpus(retriever, TEXTS, tmp_path / str(len(devices)), 4, devices=devices)))
+        for devices in (["cpu"], ["cpu", "cpu"])
+    )
+    np.testing.assert_allclose(two, one, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("count", "texts", "world", "expected"),
+    [(2, 20_000, "1", ["cuda:0", "cuda:1"]), (2, 19_999, "1", []), (1, 20_000, "1", []), (2, 20_000, "2", [])],
+)
+def test_all_gpus_encode_where_that_is_worth_it(
+    count: int, texts: int, world: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setenv("WORLD_SIZE", world)
+    on_gpu, on_cpu = (SimpleNamespace(device=torch.device(name)) for name in ("cuda", "cpu"))
+    assert devices_for(on_gpu, texts) == expected  # type: ignore[arg-type]
+    assert devices_for(on_cpu, texts) == []  # type: ignore[arg-type]
