@@ -19,6 +19,7 @@ from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import build_task
 from hf_dense.evaluation.tables import format_glue, format_results, load_published, summarise
 from hf_dense.evaluation.tasks import BEIR, CQADUPSTACK, GROUPS, expand
+from hf_dense.hub.precision import Reading
 from hf_dense.storage.output import Output
 
 
@@ -111,6 +112,15 @@ def test_the_table_keeps_the_rows_of_earlier_calls(models: dict[str, str | Path]
     (out / "results.md").write_text("what somebody wrote")
     with pytest.raises(InputError, match=r"results\.md is not as hf_dense wrote it"):
         evaluate_tasks(models, [data], out)
+
+
+def test_rows_that_were_read_in_other_ways_are_told_apart(models: dict[str, str | Path], tmp_path: Path) -> None:
+    task, (name, model) = str(write_dataset(tmp_path / "task")), next(iter(models.items()))
+    evaluate_tasks({name: model}, [task], tmp_path / "out")
+    evaluate_tasks({"other": model}, [task], tmp_path / "out", reading=Reading("bf16"))
+    table = (tmp_path / "out" / "results.md").read_text()
+    assert "- other on task-test was measured in bf16" in table
+    assert f"- {name} on" not in table
 
 
 def test_rows_outlive_a_call_that_is_killed(

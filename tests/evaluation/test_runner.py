@@ -16,10 +16,12 @@ from transformers import BertForSequenceClassification
 from hf_dense import InputError
 from hf_dense.evaluation.candidates import evaluate_candidates
 from hf_dense.evaluation.documents import evaluate_documents
+from hf_dense.evaluation.measured import measured_of
 from hf_dense.evaluation.reranking import evaluate_reranker
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.precision import Reading
 from hf_dense.search import dense, first_stage
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
@@ -84,6 +86,35 @@ def test_another_split_protocol_or_content_is_refused(retriever: Path, collectio
     with pytest.raises(InputError, match="another collection"):
         evaluate(retriever, collection, out)
     assert evaluate(retriever, collection, out, overwrite=True).origin["passages"] == 61
+
+
+def test_another_precision_or_length_is_refused(retriever: Path, collection: Path, tmp_path: Path) -> None:
+    def measure(**reading: Any) -> RetrievalResult:
+        return evaluate_retriever(
+            retriever, collection, "test", name="same", out=tmp_path / "out", reading=Reading(**reading)
+        )
+
+    plain = measure()
+    assert plain.origin["settings"]["precision"] == "float32"
+    for reading, sentence in (
+        ({"precision": "bf16"}, r"another precision \(fp32, now bf16\)"),
+        ({"max_length": 4}, r"another max_length \(none, now 4\)"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            measure(**reading)
+    read = evaluate_retriever(
+        retriever, collection, "test", name="same", out=tmp_path / "other", reading=Reading("bf16", 4)
+    )
+    manifest = Manifest.load(tmp_path / "other")
+    assert manifest is not None
+    assert (manifest.made_from["precision"], manifest.made_from["max_length"]) == ("bf16", 4)
+    assert read.origin["settings"]["precision"] == "bfloat16"
+    assert read.origin["settings"]["longest text"] == "4 tokens"
+    assert read.metrics != plain.metrics
+    ((task, _, _),) = measured_of(retriever, tmp_path / "other")
+    assert task.endswith(", in bf16, of texts cut to 4 tokens")
+    bm25 = evaluate_retriever("bm25", collection, "test", name="bm25", out=tmp_path / "bm25", reading=Reading("bf16"))
+    assert bm25.metrics == evaluate("bm25", collection, tmp_path / "bm25").metrics  # which computes in neither
 
 
 def test_the_same_is_measured_once_wherever_it_lies(

@@ -19,6 +19,7 @@ from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.finetuning import training
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune, load_history
 from hf_dense.finetuning.training import CarefulTraining
+from hf_dense.hub import precision
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
@@ -122,6 +123,27 @@ def test_a_killed_run_goes_on_and_ends_with_the_weights_of_an_uninterrupted_one(
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     assert [entry["step"] for entry in load_history(tmp_path / "killed") if "loss" in entry] == list(range(1, 11))
     assert not list(tmp_path.glob("**/*.partial"))
+
+
+def test_a_killed_run_goes_on_in_the_precision_that_it_began_with(
+    retriever: Path, pairs: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"max_steps": 6, "save_strategy": "steps", "save_steps": 3}
+    plain = weights(finetune(retriever, pairs, arguments(tmp_path / "plain", precision="fp32", **options)))
+    monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: True)
+    whole = finetune(retriever, pairs, arguments(tmp_path / "whole", **options))
+    with killed_after(4):
+        finetune(retriever, pairs, arguments(tmp_path / "killed", **options))
+    monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: False)
+    expected = weights(whole)
+    resumed = weights(finetune(retriever, pairs, arguments(tmp_path / "killed", **options)))
+    assert all(torch.equal(expected[name], resumed[name]) for name in expected)
+    assert not all(torch.equal(expected[name], plain[name]) for name in expected)
+    manifest = Manifest.load(whole)
+    assert manifest is not None
+    assert (manifest.made_from["precision"], manifest.made_from["bf16"]) == ("bf16", True)
+    with pytest.raises(InputError, match=r"another precision \(bf16, now fp32\)"):
+        finetune(retriever, pairs, arguments(tmp_path / "whole", precision="fp32", **options))
 
 
 def test_the_time_of_a_killed_run_counts_until_its_last_checkpoint(

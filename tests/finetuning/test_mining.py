@@ -241,6 +241,10 @@ def test_the_same_again_is_done_and_something_else_refused(
         mine_negatives(other, collection, tmp_path / "out", depth=5)
     with pytest.raises(InputError, match=r"was made from another skip \(0, now 1\)"):
         mine_negatives(retriever, collection, tmp_path / "out", depth=5, skip=1)
+    with pytest.raises(InputError, match=r"was made from another precision \(fp32, now bf16\)"):
+        mine_negatives(retriever, collection, tmp_path / "out", depth=5, precision="bf16")
+    with pytest.raises(InputError, match=r"was made from another max_length \(none, now 4\)"):
+        mine_negatives(retriever, collection, tmp_path / "out", depth=5, max_length=4)
     moved = write_collection(tmp_path / "moved", judged=JUDGED[1:])
     with pytest.raises(InputError, match="was made from another collection"):
         mine_negatives(retriever, moved, tmp_path / "out", depth=5)

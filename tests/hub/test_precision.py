@@ -9,11 +9,19 @@ import numpy as np
 import pytest
 import torch
 from tiny_retriever import random_words, write_retriever
+from transformers import TrainingArguments
 
 from hf_dense.errors import InputError
 from hf_dense.hub import precision
 from hf_dense.hub.loading import load_retriever
-from hf_dense.hub.precision import Reading, is_faster_in_bf16, speed_in_bf16
+from hf_dense.hub.precision import (
+    Reading,
+    check_products,
+    choose_precision,
+    float32_products,
+    is_faster_in_bf16,
+    speed_in_bf16,
+)
 from hf_dense.search.fingerprints import retriever_source
 
 
@@ -78,3 +86,55 @@ def test_what_cannot_be_read_so(tmp_path: Path) -> None:
         Reading(max_length=1)
     with pytest.raises(InputError, match="max_length is 100000 tokens; the encoder takes at most"):
         Reading(max_length=100_000).apply(load_retriever(write_retriever(tmp_path / "model")))
+
+
+def arguments(folder: Path, **changes: object) -> TrainingArguments:
+    return TrainingArguments(output_dir=str(folder), use_cpu=True, report_to="none", **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "recorded", "faster", "expected"),
+    [
+        ("auto", None, True, "bf16"),
+        ("auto", None, False, "fp32"),
+        ("auto", "fp32", True, "fp32"),
+        ("auto", "bf16", False, "bf16"),
+        ("fp32", "bf16", True, "fp32"),
+        ("bf16", None, False, "bf16"),
+    ],
+)
+def test_a_training_takes_what_is_wanted_or_recorded_or_faster(
+    tmp_path: Path,
+    wanted: str,
+    recorded: str | None,
+    faster: bool,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: faster)
+    training = arguments(tmp_path)
+    assert choose_precision(training, wanted, recorded) == expected
+    assert (training.bf16, training.mixed_precision) == ((True, "bf16") if expected == "bf16" else (False, "no"))
+    assert ("--precision fp32 refuses it" in caplog.text) == (wanted == "auto" and expected == "bf16")
+
+
+def test_what_the_trainer_was_told_is_a_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: False)
+    assert choose_precision(arguments(tmp_path, bf16=True), "auto", "fp32") == "bf16"
+    with pytest.raises(InputError, match="is fp32, and the training's arguments say bf16; leave one"):
+        choose_precision(arguments(tmp_path, bf16=True), "fp32")
+    with pytest.raises(InputError, match="No processor trains in fp16"):
+        choose_precision(arguments(tmp_path), "fp16")
+    with pytest.raises(InputError, match="'int8'; choose one of auto, fp32, bf16, fp16"):
+        choose_precision(arguments(tmp_path), "int8")
+
+
+def test_products_of_float32_are_as_before_afterwards() -> None:
+    with float32_products("medium"):
+        assert torch.get_float32_matmul_precision() == "medium"
+    assert torch.get_float32_matmul_precision() == "highest"
+    with pytest.raises(InputError, match="'low'; choose one of highest, high, medium"):
+        check_products("low", None)
+    with pytest.raises(InputError, match="say the same thing"):
+        check_products("high", True)

@@ -28,6 +28,7 @@ from tiny_retriever import spaced_tokenizer, tiny_config, tiny_tokenizer
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertForMaskedLM
 
 from hf_dense.errors import InputError
+from hf_dense.hub import precision
 from hf_dense.methods import METHODS as ALL_METHODS
 from hf_dense.pretraining import pretrain as pretrain_module
 from hf_dense.pretraining.pretrain import PretrainingResult, pretrain
@@ -188,6 +189,23 @@ def test_an_interrupted_run_ends_with_the_weights_of_an_uninterrupted_one(
     assert same_weights(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
     for name in ("loss", "encoder_loss", "decoder_loss", "eval_loss"):
         assert logged(resumed.history, name) == logged(whole.history, name)
+
+
+def test_an_interrupted_run_goes_on_in_the_precision_that_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = tiny_options(tmp_path, "retromae")
+    monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: True)
+    whole = pretrain(options, saving(tmp_path, "whole"))
+    interrupt(monkeypatch, options, saving(tmp_path, "killed"))
+    monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: False)
+    resumed = pretrain(options, saving(tmp_path, "killed"))
+    assert same_weights(weights(whole.path), weights(resumed.path))
+    manifest = Manifest.load(resumed.path)
+    assert manifest is not None
+    assert (manifest.made_from["precision"], manifest.made_from["bf16"]) == ("bf16", True)
+    plain = pretrain(options, saving(tmp_path, "plain"))
+    assert not same_weights(weights(whole.path), weights(plain.path))
 
 
 @pytest.mark.parametrize("streaming", [False, True])

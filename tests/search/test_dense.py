@@ -157,9 +157,16 @@ def test_known_vectors_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_allclose(found[~copied], whole[~copied], atol=1e-5)
 
 
-def test_texts_of_as_many_tokens_are_encoded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_of_as_many_tokens_are_encoded_together(tmp_path: Path) -> None:
     retriever = retriever_of(tmp_path / "model")
-    texts = ["a" * 9, "a a", "a " * 9, "a" * 8 + " a", "a a a", "a " * 30]  # a letter is a token, and so is a word's part
+    texts = [
+        "a" * 9,
+        "a a",
+        "a " * 9,
+        "a" * 8 + " a",
+        "a a a",
+        "a " * 30,
+    ]  # a letter is a token, and so is a word's part
     shapes: list[tuple[int, ...]] = []
     hook = retriever[0].register_forward_pre_hook(lambda _, given: shapes.append(given[0]["input_ids"].shape))
     found = np.concatenate(list(encode_corpus(retriever, texts, tmp_path / "vectors", batch_size=2)))

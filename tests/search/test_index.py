@@ -77,6 +77,41 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(corpus: Dataset, tmp_path:
         SearchIndex.load(tmp_path / "index", model)
 
 
+def test_questions_are_read_as_the_passages_were_unless_that_is_said(
+    corpus: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = write_retriever(tmp_path / "model")
+    plain = build_index(model, corpus, tmp_path / "plain")
+    place = build_index(model, corpus, tmp_path / "index", precision="bf16", max_length=6)
+    manifest = Manifest.load(place)
+    assert manifest is not None
+    assert (manifest.made_from["precision"], manifest.made_from["max_length"]) == ("bf16", 6)
+    assert vectors_in(place).dtype == np.float32
+    assert np.abs(vectors_in(place) - vectors_in(plain)).max() > 1e-3
+    index = SearchIndex.load(place, model)
+    assert (index.reading.precision, index.reading.max_length) == ("bf16", 6)
+    assert not caplog.text
+    other = SearchIndex.load(place, model, precision="fp32")
+    assert "Questions are encoded in fp32; the passages were in bf16" in caplog.text
+    assert other.search("q w e r t y")[0].score != index.search("q w e r t y")[0].score
+
+
+def test_vectors_of_two_precisions_are_never_in_one_index(corpus: Dataset, tmp_path: Path) -> None:
+    model = write_retriever(tmp_path / "model")
+    place = build_index(model, corpus.select(range(50)), tmp_path / "index", precision="bf16")
+    for change in (build_index, update_index):
+        with pytest.raises(InputError, match=r"another precision \(bf16, now fp32\)"):
+            change(model, corpus, place, precision="fp32")
+    with pytest.raises(InputError, match=r"another max_length \(none, now 4\)"):
+        update_index(model, corpus, place, max_length=4)
+    with pytest.raises(InputError, match=r"another precision \(bf16, now fp32\)"):
+        build_index(model, corpus, tmp_path / "other", like=place)
+    assert update_index(model, corpus, place) == Update(50, 150, 0)  # as the index has it
+    np.testing.assert_allclose(
+        vectors_in(place), vectors_in(build_index(model, corpus, tmp_path / "anew", precision="bf16")), atol=2e-2
+    )
+
+
 def test_bad_question_is_refused(corpus: Dataset, tmp_path: Path) -> None:
     model = write_retriever(tmp_path / "model")
     index = SearchIndex.load(build_index(model, corpus.select(range(3)), model / "index"))
