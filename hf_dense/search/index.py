@@ -77,7 +77,8 @@ class SearchIndex:
             self.kind: str = self.manifest.made_from["kind"]
             self.weight: float = self.manifest.made_from["weight"]
             self.vectors = Vectors.stored(directory)
-            self.passages = Dataset(parquet.read_table(directory / PASSAGES))
+            known = self.manifest.made_from["corpus"]  # else datasets reads all passages to make one
+            self.passages = Dataset(parquet.read_table(directory / PASSAGES), fingerprint=known)
             self.reading = _asked(self.manifest, precision)
             self._reader = self.reading.apply(retriever)
             self.candidates = None if self.kind == "exact" else CandidateIndex.load(directory, self.kind)

@@ -96,8 +96,9 @@ def fingerprint_weights(model: nn.Module) -> str:
 def fingerprint_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
     """Of all that decides on the tokens of a text."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-    model: Any = sorted(tokenizer.get_vocab().items())
-    if backend is not None:  # padding and truncation are those of the last call
+    if backend is None:
+        model: Any = sorted(tokenizer.get_vocab().items())
+    else:  # padding and truncation are those of the last call
         model = {**json.loads(backend.to_str()), "padding": None, "truncation": None}
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
     return fingerprint_values({"model": model, "special": special, "class": type(tokenizer).__name__})

@@ -142,7 +142,7 @@ def test_a_killed_run_goes_on_in_the_precision_that_it_began_with(
     manifest = Manifest.load(whole)
     assert manifest is not None
     assert (manifest.made_from["precision"], manifest.made_from["bf16"]) == ("bf16", True)
-    with pytest.raises(InputError, match=r"another precision \(bf16, now fp32\)"):
+    with pytest.raises(InputError, match=r"another bf16 \(True, now False\)"):
         finetune(retriever, pairs, arguments(tmp_path / "whole", precision="fp32", **options))
 
 

@@ -90,7 +90,7 @@ def test_questions_are_read_as_the_passages_were_unless_that_is_said(
     assert np.abs(vectors_in(place) - vectors_in(plain)).max() > 1e-3
     index = SearchIndex.load(place, model)
     assert (index.reading.precision, index.reading.max_length) == ("bf16", 6)
-    assert not caplog.text
+    assert "Questions" not in caplog.text
     other = SearchIndex.load(place, model, precision="fp32")
     assert "Questions are encoded in fp32; the passages were in bf16" in caplog.text
     assert other.search("q w e r t y")[0].score != index.search("q w e r t y")[0].score
@@ -101,7 +101,7 @@ def test_vectors_of_two_precisions_are_never_in_one_index(corpus: Dataset, tmp_p
     place = build_index(model, corpus.select(range(50)), tmp_path / "index", precision="bf16")
     for change in (build_index, update_index):
         with pytest.raises(InputError, match=r"another precision \(bf16, now fp32\)"):
-            change(model, corpus, place, precision="fp32")
+            change(model, corpus.select(range(50)), place, precision="fp32")
     with pytest.raises(InputError, match=r"another max_length \(none, now 4\)"):
         update_index(model, corpus, place, max_length=4)
     with pytest.raises(InputError, match=r"another precision \(bf16, now fp32\)"):
