@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+_WORD: Final = re.compile(r"\S{300,}")  # no name or path of people: what they gave, or a file holds, is not all said
 
 
 class InputError(ValueError):
@@ -20,10 +25,50 @@ def first_line(error: Exception) -> str:
     return said.splitlines()[0].rstrip(".") + "."
 
 
+@contextmanager
+def as_sentence(said: str) -> Iterator[None]:
+    """Say in a sentence that something cannot be read: over a broken file, libraries raise whatever they come to.
+
+    Args:
+        said: the sentence, to which the library's own words are added.
+
+    Raises:
+        InputError: for every exception.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{said}: {first_line(error)}") from error
+
+
 def run_main(main: Callable[[], None]) -> None:
-    """Run a command's `main`; an `InputError` becomes one line on standard error and exit code 2."""
+    """Run a command's `main`; what is wrong with what it was given becomes one line on standard error and exit code 2.
+
+    That is an `InputError`, a file that cannot be read or written, or more memory than there is.
+    """
     try:
         main()
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        said = str(error)
+    except BrokenPipeError:  # whoever read what was printed has stopped
+        raise
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename is not None else ""
+        said = f"{place}{error.strerror or first_line(error).rstrip('.')}; see to it and start again."
+    except MemoryError as error:
+        said = f"There is not enough memory ({first_line(error).rstrip('.')}); make what is read or asked for smaller."
+    else:
+        return
+    print(f"error: {one_line(said)}", file=sys.stderr)
+    sys.exit(2)
+
+
+def one_line(said: str) -> str:
+    """A sentence in one line, in which no word is endless.
+
+    >>> one_line("The value\\n" + "7" * 5000 + " is no number.")
+    'The value 7777777777777777777777777777777777777777... is no number.'
+    """
+    return _WORD.sub(lambda word: f"{word[0][:40]}...", " ".join(said.split()))

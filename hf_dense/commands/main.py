@@ -7,9 +7,10 @@ import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final, Protocol, cast
+from io import TextIOWrapper
+from typing import Final, NoReturn, Protocol, cast
 
-from hf_dense.errors import run_main
+from hf_dense.errors import one_line, run_main
 from hf_dense.version import __version__
 
 VERBS: Final = (
@@ -44,8 +45,18 @@ class Verb(Protocol):
         """Do what the arguments say; `rest` are those that nobody knew, `words` all of them."""
 
 
+class _CommandLine(argparse.ArgumentParser):
+    """Says what is wrong with a word without all of an endless one."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2."""
+        super().error(one_line(message))
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; a user's mistake is one line on standard error and exit code 2."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text
     words = [_with_underscores(word) for word in (sys.argv[1:] if argv is None else argv)]
     parser = build_parser(VERBS if not words or words[0] not in VERBS else words[:1])
     arguments, rest = parser.parse_known_args(words)
@@ -57,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def build_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     """Make the parser of some verbs."""
-    parser = argparse.ArgumentParser(prog="hf-dense", description="Dense retrieval, from your documents to answers.")
+    parser = _CommandLine(prog="hf-dense", description="Dense retrieval, from your documents to answers.")
     parser.add_argument("--version", action="version", version=f"hf-dense {__version__}")
     choice = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name in verbs:

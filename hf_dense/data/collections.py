@@ -8,24 +8,29 @@ BEIR folder: `corpus.jsonl` (`_id`, `title`, `text`), `queries.jsonl` (`_id`, `t
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from datasets import Dataset, Features, Value
-from pyarrow import csv, json, parquet
+from datasets import Dataset, Features
+from pyarrow import compute, csv, json, parquet
 
 from hf_dense.data.corpus import open_files, table_files
 from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
-from hf_dense.errors import InputError
+from hf_dense.errors import InputError, first_line
 from hf_dense.storage.fingerprints import fingerprint_files
+
+logger = logging.getLogger(__name__)
 
 _REQUIRED_OF_CORPUS: Final = ("id", "text")
 _IN_MEMORY: Final = 2**28  # bytes of Parquet files that are read at once
+_GREATEST: Final = 10_000  # grade; measures hold a count for each grade below it
 _SHARD: Final = re.compile(r"-\d{5}-of-\d{5}$")  # what the Hub adds to the name of a split
 _PATTERNS: Final = (
     "corpus/*.parquet",
@@ -44,24 +49,30 @@ def load_corpus(path: str | os.PathLike[str]) -> Dataset:
     Parquet files above 256 MB are read from disk as needed, from a copy that `datasets` keeps in its cache.
 
     Raises:
-        InputError: the directory, its corpus or a column is missing, or the corpus is empty.
+        InputError: the directory, its corpus or a column is missing, the corpus is empty, or two passages have the same
+            id or one has none.
     """
     files = table_files(_existing(Path(path)))
     if files and files[0].suffix == ".parquet" and sum(file.stat().st_size for file in files) > _IN_MEMORY:
-        return _open_corpus(files)
+        corpus = _open_corpus(files)
+        _check_ids(corpus.with_format("arrow")["id"][:], files[0].parent)
+        return corpus
     rows = _read_table(Path(path), "corpus", _REQUIRED_OF_CORPUS)
     if rows.num_rows == 0:
         raise InputError(f"the corpus of {path} is empty; it needs at least one passage")
-    return Dataset(_complete(rows))
+    with _sound(files[0]):
+        return Dataset(_complete(rows))
 
 
 def load_queries(path: str | os.PathLike[str]) -> Dataset:
     """Queries of a collection: columns `id` and `text`.
 
     Raises:
-        InputError: the directory, its queries or a column is missing.
+        InputError: the directory, its queries or a column is missing, or two queries have the same id or one has none.
     """
-    return Dataset(_select(_read_table(Path(path), "queries", tuple(QUERIES)), QUERIES))
+    rows = _read_table(Path(path), "queries", tuple(QUERIES))
+    with _sound(Path(path) / "queries"):
+        return Dataset(_select(rows, QUERIES))
 
 
 def query_table(path: str | os.PathLike[str]) -> pa.Table:
@@ -89,24 +100,47 @@ def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, 
     """Judgements of one split: query id -> {passage id: grade}, in the order of the file.
 
     Raises:
-        InputError: the directory, the split or a column is missing.
+        InputError: the directory, the split or a column is missing, a passage has two grades for a query, or a grade is
+            none.
     """
     folder = _existing(Path(path)) / "qrels"
     published = sorted([*folder.glob(f"{split}.parquet"), *folder.glob(f"{split}-?????-of-?????.parquet")])
     beir = folder / f"{split}.tsv"
     if published:
-        table = pa.concat_tables([parquet.read_table(file) for file in published])
+        table = _read_parquet(published)
     elif beir.exists():
         table = _parse(beir, {"query-id": pa.string(), "corpus-id": pa.string(), "score": pa.int32()})
     else:
         raise InputError(
             f"{path} has no relevance judgements for split {split!r}; it has {_listed(judged_splits(path))}"
         )
-    _check_columns(table.column_names, tuple(QRELS), published[0] if published else beir)
+    origin = published[0] if published else beir
+    _check_columns(table.column_names, tuple(QRELS), origin)
+    with _sound(origin):
+        return _graded(_cast(table, QRELS), origin)
+
+
+def _graded(table: pa.Table, origin: Path) -> dict[str, dict[str, int]]:
+    """The judgements of a table with the columns of `QRELS`."""
     qrels: dict[str, dict[str, int]] = {}
-    columns = (table.column(name).to_pylist() for name in QRELS)
+    columns, again = (table.column(name).to_pylist() for name in QRELS), 0
     for query, passage, grade in zip(*columns, strict=True):
-        qrels.setdefault(str(query), {})[str(passage)] = int(grade)
+        if query is None or passage is None or grade is None:
+            raise InputError(f"{origin} has a judgement without query-id, corpus-id or score; each needs all three.")
+        if abs(grade) > _GREATEST:
+            raise InputError(
+                f"{origin} gives the passage {passage!r} the grade {grade}, which is beyond {_GREATEST}; correct it."
+            )
+        graded = qrels.setdefault(query, {})
+        if graded.setdefault(passage, grade) != grade:
+            raise InputError(
+                f"{origin} gives the passage {passage!r} two grades for the query {query!r}, {graded[passage]} and "
+                f"{grade}; leave one of them."
+            )
+        again += 1
+    again -= sum(map(len, qrels.values()))
+    if again:
+        logger.warning("%s says %s of its judgements twice; each counts once.", origin, f"{again:,}")
     return qrels
 
 
@@ -192,20 +226,52 @@ def _read_table(folder: Path, name: str, required: Sequence[str]) -> pa.Table:
     if not files:
         raise InputError(f"{folder} has no {name}: neither {name}/*.parquet nor {name}.jsonl is there")
     if files[0].suffix == ".parquet":
-        table, origin = pa.concat_tables([parquet.read_table(file) for file in files]), folder / name
+        table, origin = _read_parquet(files), folder / name
     else:
         table, origin = _parse(files[0], {"_id": pa.string(), "title": pa.string(), "text": pa.string()}), files[0]
         if "id" not in table.column_names:
             table = table.rename_columns([{"_id": "id"}.get(column, column) for column in table.column_names])
     _check_columns(table.column_names, required, origin)
+    _check_ids(table.column("id"), origin)
     return table
+
+
+def _read_parquet(files: Sequence[Path]) -> pa.Table:
+    """Parquet files as one table."""
+    tables = []
+    for file in files:
+        with _sound(file):
+            tables.append(parquet.read_table(file))
+    with _sound(files[0].parent):
+        return pa.concat_tables(tables)
+
+
+@contextmanager
+def _sound(origin: Path) -> Iterator[None]:
+    """Raise `InputError` where Arrow cannot read what there is, or not as what it should be."""
+    try:
+        yield
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"{origin} cannot be read: {first_line(error)}") from error
+
+
+def _check_ids(ids: pa.ChunkedArray, origin: Path) -> None:
+    """Raise `InputError` unless every row has an id of its own."""
+    if ids.null_count:
+        raise InputError(f"{origin} has a row without id; every row needs its own.")
+    with _sound(origin):
+        if compute.count_distinct(ids).as_py() == len(ids):
+            return
+        counts = compute.value_counts(ids.combine_chunks())
+    twice = next(count["values"] for count in counts.to_pylist() if count["counts"] > 1)
+    raise InputError(f"{origin} has the id {twice!r} more than once; every row needs its own.")
 
 
 def _parse(file: Path, types: dict[str, pa.DataType]) -> pa.Table:
     """A JSON lines or tab-separated file; columns named in `types` are read as such."""
     if file.stat().st_size == 0:
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})
-    try:
+    with _sound(file):
         if file.suffix == ".tsv":
             return csv.read_csv(
                 file,
@@ -213,8 +279,6 @@ def _parse(file: Path, types: dict[str, pa.DataType]) -> pa.Table:
                 convert_options=csv.ConvertOptions(column_types=types),
             )
         return json.read_json(file, parse_options=json.ParseOptions(explicit_schema=pa.schema(list(types.items()))))
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def _check_columns(names: Sequence[str], required: Sequence[str], origin: Path) -> None:
@@ -234,7 +298,8 @@ def _check_known(names: Sequence[str], known: Mapping[str, object], what: str, w
 
 def _open_corpus(files: Sequence[Path]) -> Dataset:
     """The corpus in Parquet files, on disk."""
-    names = parquet.read_schema(files[0]).names
+    with _sound(files[0]):
+        names = parquet.read_schema(files[0]).names
     _check_columns(names, _REQUIRED_OF_CORPUS, files[0])
     stored = open_files(files)
     assert isinstance(stored, Dataset)
@@ -260,12 +325,17 @@ def _features(names: Sequence[str]) -> Features:
 
 def _select(table: pa.Table, features: Features) -> pa.Table:
     """Those columns of `table` that `features` name, as strings or integers, no text absent."""
-    columns = {}
-    for name, feature in features.items():
-        assert isinstance(feature, Value)
-        column = table.column(name).cast(feature.pa_type)
-        columns[name] = column.fill_null("") if feature.dtype == "string" else column
+    found = _cast(table, features)
+    columns = {
+        name: column.fill_null("") if pa.types.is_string(column.type) else column
+        for name, column in zip(found.column_names, found.columns, strict=True)
+    }
     return pa.table(columns, schema=features.arrow_schema)
+
+
+def _cast(table: pa.Table, features: Features) -> pa.Table:
+    """The columns of `table` that `features` name, in their types."""
+    return table.select(list(features)).cast(features.arrow_schema)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from hf_dense.data.corpus import table_files
 from hf_dense.data.folders import written_files
 from hf_dense.data.readers.kinds import KINDS, read_page
 from hf_dense.data.readers.page import CodeOption, Section, UnreadableError
-from hf_dense.data.rows import MAX_BYTES, TABLES, Row, read_rows
+from hf_dense.data.rows import MAX_BYTES, TABLES, Row, plain_text, read_rows
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_files, fingerprint_values
 from hf_dense.storage.places import Source
@@ -81,7 +81,8 @@ class DocumentReader:
 
     Attributes:
         counts: documents read, and left out by reason: `broken UTF-8`, `empty`, `too long` (10 MB), `unreadable`
-            (not JSON, a broken PDF, ...), `duplicate id`; files and folders skipped, by name.
+            (not JSON, a broken PDF, ...), `no text where one belongs` (an object, say), `duplicate id`; files and
+            folders skipped, by name.
         pages: whether there are files of text among the sources, not only rows of tables.
 
     Raises:
@@ -224,17 +225,14 @@ class DocumentReader:
         chosen: dict[str, str | None] | None = None
         for index, row in enumerate(rows):
             chosen = chosen or self._columns_of(row, name)
-            text = row.get(chosen["text"] or "")
-            if isinstance(text, list):
-                text = "\n\n".join(str(paragraph) for paragraph in text)
-            key = row.get(chosen["id"]) if chosen["id"] else None
-            title = row.get(chosen["title"]) if chosen["title"] else None
-            text = str(text or "")
-            if len(text) > MAX_BYTES:
+            cells = {role: row.get(column) if column else None for role, column in chosen.items()}
+            key, title, text = plain_text(cells["id"]), plain_text(cells["title"]), _paragraphs(cells["text"])
+            if key is None or title is None or text is None:
+                self.counts["no text where one belongs"] += 1
+            elif len(text) > MAX_BYTES:
                 self.counts["too long"] += 1
             else:
-                named = f"{name}-{index}" if key is None else str(key)
-                yield TextDocument(named, str(title or ""), (Section("", text),))
+                yield TextDocument(key or f"{name}-{index}", title, (Section("", text),))
 
     def _columns_of(self, row: Row, name: str) -> dict[str, str | None]:
         """Which column holds what."""
@@ -248,6 +246,12 @@ class DocumentReader:
             lacking = repr(wrong[0]) if wrong else "of texts (" + ", ".join(_TEXTS) + ")"
             raise InputError(f"{name} has no column {lacking}; it has: {', '.join(row)}. Name the columns to read.")
         return chosen
+
+
+def _paragraphs(value: object) -> str | None:
+    """The text of a cell, or of a list of paragraphs; None where it holds something else."""
+    parts = [plain_text(part) for part in (value if isinstance(value, list) else [value])]
+    return None if None in parts else "\n\n".join(part for part in parts if part)
 
 
 def _kind(path: Path) -> str:

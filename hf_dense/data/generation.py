@@ -34,7 +34,7 @@ from transformers import (
 
 from hf_dense.data.cards import write_card
 from hf_dense.data.shards import ShardWriter
-from hf_dense.errors import InputError
+from hf_dense.errors import InputError, as_sentence
 from hf_dense.storage.files import replaced_file
 from hf_dense.storage.fingerprints import (
     fingerprint_rows,
@@ -283,14 +283,12 @@ def load_language_model(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizer
     Raises:
         InputError: there is none of that name, or it is no language model.
     """
-    try:
+    with as_sentence(f"No language model and tokenizer can be loaded from {name!r}"):
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         side = "right" if config.is_encoder_decoder else "left"
         tokenizer = AutoTokenizer.from_pretrained(name, padding_side=side, trust_remote_code=False)
         model = kind.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"No language model and tokenizer can be loaded from {name!r}.") from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import csv
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,12 +14,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from hf_dense.errors import InputError
+from hf_dense.data.rows import plain_text
+from hf_dense.errors import InputError, first_line
 
 _POSITIVES: Final = ("positive", "positives", "pos", "passage", "answer")
 _NEGATIVES: Final = ("negative", "negatives", "neg", "hard_negatives")
 _SEPARATOR: Final = " [SEP] "  # between the titles of a history
 _HISTORY: Final = 50  # titles; more do not fit 512 tokens
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a letter, which cannot be written
+_CONTEXT_COLUMNS: Final = (("passage_id", "psg_id"), ("title", "title"))
 _CHUNK: Final = 1 << 20  # characters read at once
 
 
@@ -94,8 +98,9 @@ def read_judgements(path: Path) -> Labels:
     """
     labels = Labels()
     for number, row in enumerate(_rows(path), start=1):
-        query = str(row.get("query") or "").strip()
-        positives, negatives = _texts(row, _POSITIVES), _texts(row, _NEGATIVES)
+        origin = f"Row {number} of {path}"
+        query = _text(row.get("query"), origin).strip()
+        positives, negatives = _texts(row, _POSITIVES, origin), _texts(row, _NEGATIVES, origin)
         if not query or not (positives or negatives):
             lacking = "query" if not query else "positive passage"
             raise InputError(f"Row {number} of {path} has no {lacking}; every row needs columns query and positive.")
@@ -124,11 +129,13 @@ def read_dpr(path: Path) -> Labels:
         if not row["positive_ctxs"]:
             labels.dropped["questions without positive passage"] += 1
             continue
-        kinds = (row["positive_ctxs"], row.get("hard_negative_ctxs") or [])
-        positives, negatives = ([_keep_context(labels, context) for context in found] for found in kinds)
-        name = labels.add(row["question"], positives, negatives)
-        if row.get("answers"):
-            labels.answers[name] = list(row["answers"])
+        origin, kinds = f"Entry {number} of {path}", (row["positive_ctxs"], row.get("hard_negative_ctxs") or [])
+        if not all(isinstance(found, list) for found in kinds):
+            raise InputError(f"{origin} has passages that are no list; it is not a file of DPR.")
+        positives, negatives = ([_keep_context(labels, context, origin) for context in found] for found in kinds)
+        name = labels.add(_text(row["question"], origin), positives, negatives)
+        if answers := _texts(row, ("answers",), origin):
+            labels.answers[name] = answers
     return labels
 
 
@@ -141,10 +148,13 @@ def read_msmarco(queries: Path, qrels: Path) -> Labels:
         if len(fields) != 4:
             raise InputError(f"Line {number} of {qrels} has {len(fields)} fields; judgements have four.")
         query, _, passage, grade = fields
+        if not re.fullmatch(r"[-+]?[0-9]{1,4}", grade):
+            raise InputError(f"Line {number} of {qrels} has the grade {grade!r}; grades are whole numbers.")
         if query not in texts:
             raise InputError(f"Line {number} of {qrels} names the query {query!r}, which {queries.name} lacks.")
         labels.queries[query] = texts[query]
-        labels.grades.setdefault(query, {})[passage] = int(grade)
+        if labels.grades.setdefault(query, {}).setdefault(passage, int(grade)) != int(grade):
+            raise InputError(f"Line {number} of {qrels} gives {passage!r} another grade for {query!r} than before.")
         labels.negatives.setdefault(query, [])
     return labels
 
@@ -226,8 +236,8 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             if line.strip():
                 try:
                     row = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise InputError(f"Line {number} of {path} is not JSON: {error.msg}.") from error
+                except (ValueError, RecursionError) as error:
+                    raise InputError(f"Line {number} of {path} is not JSON: {first_line(error)}") from error
                 if not isinstance(row, dict):
                     raise InputError(f"Line {number} of {path} is not an object with query and positive.")
                 yield row
@@ -235,15 +245,27 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
         raise InputError(f"{path} is of no known kind; pairs come as .jsonl or .csv.")
 
 
-def _texts(row: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+def _texts(row: Mapping[str, Any], names: Iterable[str], origin: str) -> list[str]:
     found: Any = next((row[name] for name in names if row.get(name)), [])
-    texts = [found] if isinstance(found, str) else found
-    return [text for text in (str(text).strip() for text in texts) if text]
+    texts = found if isinstance(found, list) else [found]
+    return [text for text in (_text(text, origin).strip() for text in texts) if text]
 
 
-def _keep_context(labels: Labels, context: Mapping[str, Any]) -> str:
-    name = str(context.get("passage_id") or context.get("psg_id") or "")
-    return labels.keep(context["text"], context.get("title") or "", name)
+def _text(value: object, origin: str) -> str:
+    """What a cell says."""
+    text = plain_text(value)
+    if text is None:
+        raise InputError(f"{origin} has a {type(value).__name__} where a text belongs.")
+    if _SURROGATE.search(text):
+        raise InputError(f"{origin} has half a letter (a lone surrogate), which cannot be written; correct it.")
+    return text
+
+
+def _keep_context(labels: Labels, context: object, origin: str) -> str:
+    if not isinstance(context, dict) or "text" not in context:
+        raise InputError(f"{origin} has a passage without text.")
+    name, title = (_text(context.get(one) or context.get(other), origin) for one, other in _CONTEXT_COLUMNS)
+    return labels.keep(_text(context["text"], origin), title, name)
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -264,8 +286,10 @@ def _literal_list(text: str, origin: str) -> list[str]:
     """A list as Python writes it, in quotes or not."""
     try:
         found = ast.literal_eval(text[1:-1].replace('""', '"') if text.startswith('"') else text)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise InputError(f"The answers in {origin} are not a list of strings.") from error
+    if not isinstance(found, list | tuple):
+        raise InputError(f"The answers in {origin} are not a list of strings.")
     return [str(answer) for answer in found]
 
 
@@ -284,8 +308,8 @@ def _entries(path: Path) -> Iterator[Any]:
                     return
                 try:
                     entry, at = decoder.raw_decode(text, at)
-                except json.JSONDecodeError as error:
-                    if ended:
+                except (ValueError, RecursionError) as error:
+                    if ended or not isinstance(error, json.JSONDecodeError):
                         raise InputError(f"{path} is not a JSON file of DPR, or was cut off.") from error
                     more = stream.read(max(_CHUNK, len(text) - at))
                     text, at, ended = text[at:] + more, 0, not more

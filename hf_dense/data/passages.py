@@ -12,7 +12,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from hf_dense.data.sentences import split_sentences
-from hf_dense.errors import InputError
+from hf_dense.errors import InputError, as_sentence
 from hf_dense.storage.fingerprints import fingerprint_tokenizer
 from hf_dense.storage.places import Source
 
@@ -46,10 +46,8 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """
     from transformers import AutoTokenizer  # takes seconds, and is needed here only
 
-    try:
+    with as_sentence(f"No tokenizer can be loaded from {name!r}; give a directory or a Hub id of one"):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"No tokenizer can be loaded from {name!r}; give a directory or a Hub id of one.") from error
     return tokenizer
 
 

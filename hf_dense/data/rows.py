@@ -43,6 +43,19 @@ def read_rows(path: Path, kind: str, counts: Counter[str]) -> Iterator[Row]:
         raise InputError(f"{path} is not {what} that can be read: {str(error).splitlines()[0]}") from error
 
 
+def plain_text(value: object) -> str | None:
+    """What a cell says in words, "" where it is empty; None where it holds no text: an object, a list, yes or no.
+
+    >>> plain_text(" a "), plain_text(3), plain_text(None), plain_text({"a": 1})
+    (' a ', '3', '', None)
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return str(value)
+
+
 def _parquet_rows(path: Path) -> Iterator[Row]:
     for batch in ParquetFile(path).iter_batches(batch_size=_LINES):
         yield from batch.to_pylist()
@@ -52,7 +65,7 @@ def _json_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
     for line in _lines(path, counts):
         try:
             row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # no JSON, a number of too many digits, or nested too deeply
             row = None
         if isinstance(row, dict):
             yield row

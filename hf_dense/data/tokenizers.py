@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from string import punctuation
@@ -14,6 +15,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.trainers import WordPieceTrainer
 from transformers import BertTokenizer, PreTrainedTokenizerBase
 
+_ENDLESS = re.compile(r"(\w{1000})(?=\w)")  # for which the trainer would take a time that grows by the square
 _LETTERS = 1000  # characters kept; rarer ones become [UNK]
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -43,7 +45,7 @@ def train_tokenizer(texts: Sequence[str], size: int, max_length: int) -> PreTrai
     tokenizer = Tokenizer(WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = BertPreTokenizer()
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator((_ENDLESS.sub(r"\1 ", text) for text in texts), trainer)
     vocabulary = tokenizer.get_vocab()
     return BertTokenizer(vocab=vocabulary, do_lower_case=True, model_max_length=max_length)
 

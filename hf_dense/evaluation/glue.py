@@ -29,7 +29,7 @@ from hf_dense.evaluation.glue_metrics import score_task
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.evaluation.runner import measure_once
 from hf_dense.hub.fingerprints import encoder_fingerprint
-from hf_dense.hub.loading import load_encoder, load_tokenizer, quiet_loading
+from hf_dense.hub.loading import load_encoder, load_tokenizer, plain_loading
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
 from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_values
@@ -256,7 +256,7 @@ def _run_task(
         for split, rows in data.items()
     }
     set_seed(training.seed)  # of the head's weights
-    with quiet_loading():
+    with plain_loading("an encoder", start):
         model = AutoModelForSequenceClassification.from_pretrained(
             start, num_labels=spec.classes, trust_remote_code=False
         )

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import torch
 from torch.nn.functional import cosine_similarity
-from transformers import AutoConfig, AutoModelForPreTraining
+from transformers import AutoModelForPreTraining
 
 from hf_dense.errors import InputError
-from hf_dense.hub.loading import load_tokenizer, quiet_loading
+from hf_dense.hub.loading import load_config, load_tokenizer, plain_loading
 from hf_dense.methods import METHODS
 from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.bottleneck_layout import FlatRows
@@ -96,13 +96,12 @@ def load_with_decoders(checkpoint: str | Path) -> BottleneckForPreTraining:
     Raises:
         InputError: no such checkpoint, or one without its decoders.
     """
-    try:
-        config = AutoConfig.from_pretrained(str(checkpoint), trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"There is no pre-training checkpoint {checkpoint}.") from error
+    config = load_config(checkpoint)
+    if config is None:
+        raise InputError(f"There is no pre-training checkpoint {checkpoint}.")
     if config.model_type not in METHODS:
         raise InputError(f"{checkpoint} is no pre-training checkpoint but a {config.model_type!r}: it has no decoder.")
-    with quiet_loading():
+    with plain_loading("a pre-training checkpoint", checkpoint):
         loaded: Any = AutoModelForPreTraining.from_pretrained(
             str(checkpoint), trust_remote_code=False, output_loading_info=True
         )

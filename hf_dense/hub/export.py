@@ -15,7 +15,7 @@ from hf_dense.errors import InputError
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.fingerprints import encoder_fingerprint, parts_fingerprint, retriever_fingerprint
 from hf_dense.hub.lineage import lineage_of
-from hf_dense.hub.loading import is_cross_encoder, load_config, load_encoder, load_tokenizer, quiet_loading
+from hf_dense.hub.loading import is_cross_encoder, load_config, load_encoder, load_tokenizer, plain_loading
 from hf_dense.hub.retriever_settings import (
     PoolingMode,
     RetrieverSettings,
@@ -134,7 +134,7 @@ def export_cross_encoder(
     tokenizer = load_tokenizer(checkpoint)
     if not is_cross_encoder(checkpoint):
         raise InputError(f"{checkpoint} has no head that scores pairs; train a re-ranker from it first.")
-    with quiet_loading():
+    with plain_loading("a cross-encoder", checkpoint):
         model = CrossEncoder(str(checkpoint), device="cpu")
     if max_length is None:
         check_vocabulary(tokenizer, model.config, checkpoint)

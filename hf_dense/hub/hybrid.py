@@ -22,7 +22,7 @@ from hf_dense.errors import InputError
 from hf_dense.hub.export import write_export
 from hf_dense.hub.fingerprints import encoder_fingerprint
 from hf_dense.hub.hybrid_head import HybridHead
-from hf_dense.hub.loading import drop_pooler, load_tokenizer, quiet_loading
+from hf_dense.hub.loading import drop_pooler, load_tokenizer, plain_loading
 from hf_dense.hub.retrievers import as_module, check_fit
 from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
@@ -130,13 +130,10 @@ def load_hybrid(model: str | Path) -> SentenceTransformer:
     """
     load_tokenizer(model)
     name = str(model)
-    try:
+    with plain_loading("a model of hybrid vectors", model):
         config = HybridHead.load_config(name, config_filename="config_sentence_transformers.json")
-        with quiet_loading():
-            transformer = Transformer.load(name)
+        transformer = Transformer.load(name)
         head = HybridHead.load(name, subfolder=_FOLDER)
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"There is no model of hybrid vectors in {model}.") from error
     drop_pooler(transformer)
     loaded = _as_retriever([transformer, head], config.get("prompts"))
     loaded.default_prompt_name = config.get("default_prompt_name")
@@ -156,16 +153,11 @@ def hybrid_head(model: SentenceTransformer) -> HybridHead | None:
 
 def _load_source(checkpoint: str | Path) -> BottleneckForPreTraining:
     """The checkpoint, which must be of DupMAE."""
-    try:
+    with plain_loading("a checkpoint of DupMAE", checkpoint):
         config = AutoConfig.from_pretrained(str(checkpoint), trust_remote_code=False)
         if not isinstance(config, DupMAEConfig):
             raise InputError(f"{checkpoint} is a checkpoint of {config.model_type}; hybrid vectors need one of dupmae.")
-        with quiet_loading():
-            source: BottleneckForPreTraining = DupMAEForPreTraining.from_pretrained(str(checkpoint), config=config)
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:
-        raise InputError(f"Cannot load a checkpoint of DupMAE from {checkpoint}.") from error
+        source: BottleneckForPreTraining = DupMAEForPreTraining.from_pretrained(str(checkpoint), config=config)
     return source
 
 

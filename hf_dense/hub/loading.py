@@ -21,7 +21,7 @@ from transformers import (
 )
 from transformers import logging as transformers_logging
 
-from hf_dense.errors import InputError, first_line
+from hf_dense.errors import InputError, as_sentence, first_line
 from hf_dense.methods import METHODS
 
 
@@ -32,11 +32,8 @@ def load_encoder(checkpoint: str | Path) -> PreTrainedModel:
         InputError: nothing there that transformers can load, or an encoder that needs remote code.
     """
     _check_directory(checkpoint)
-    try:
-        with quiet_loading():
-            model = AutoModel.from_pretrained(str(checkpoint), trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"Cannot load an encoder from {checkpoint}: {first_line(error)}") from error
+    with plain_loading("an encoder", checkpoint):
+        model = AutoModel.from_pretrained(str(checkpoint), trust_remote_code=False)
     encoder: PreTrainedModel = getattr(model, "backbone", model)
     if not type(encoder).__module__.startswith("transformers."):
         raise InputError(
@@ -55,10 +52,8 @@ def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
         InputError: no tokenizer there; transformers itself would go on with an empty vocabulary.
     """
     _check_directory(checkpoint)
-    try:
+    with plain_loading("a tokenizer", checkpoint):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(checkpoint), trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"Cannot load a tokenizer from {checkpoint}: {first_line(error)}") from error
     _check_vocabulary(tokenizer, checkpoint)
     return tokenizer
 
@@ -81,7 +76,7 @@ def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransform
     else:
         _check_directory(model, marker="modules.json", remedy="; make one with export_sentence_transformer")
         modules = Path(model, "modules.json")
-        if modules.is_file() and "HybridHead" in modules.read_text(encoding="utf-8"):
+        if modules.is_file() and b"HybridHead" in modules.read_bytes():
             from hf_dense.hub.hybrid import load_hybrid  # which needs this module
 
             return load_hybrid(model)
@@ -98,11 +93,8 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
             f"There is no Sentence-Transformers model {model}, on the Hub or in its cache; an encoder becomes one by "
             "hf-dense export, which says how it pools."
         )
-    try:
-        with quiet_loading():
-            retriever = SentenceTransformer(model, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"Cannot load a retriever from {model}: {first_line(error)}") from error
+    with plain_loading("a retriever", model):
+        retriever = SentenceTransformer(model, trust_remote_code=False)
     _check_vocabulary(retriever.tokenizer, model)
     return retriever
 
@@ -134,6 +126,8 @@ def load_config(model: str | Path) -> PreTrainedConfig | None:
         config: PreTrainedConfig = AutoConfig.from_pretrained(str(model), trust_remote_code=False)
     except (OSError, ValueError):
         return None
+    except Exception as error:  # whatever a configuration holds that is none
+        raise InputError(f"Cannot load a model from {model}: {first_line(error)}") from error
     return config
 
 
@@ -161,6 +155,21 @@ def drop_pooler(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, PreTrainedModel) and getattr(module, "pooler", None) is not None:
             module.register_module("pooler", None)
+
+
+@contextmanager
+def plain_loading(what: str, origin: object) -> Iterator[None]:
+    """Load in silence, and say in a sentence why that fails.
+
+    Args:
+        what: is loaded: "an encoder".
+        origin: directory or Hub id.
+
+    Raises:
+        InputError: for every other exception.
+    """
+    with as_sentence(f"Cannot load {what} from {origin}"), quiet_loading():
+        yield
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.models.auto import CONFIG_MAPPING
 
-from hf_dense.errors import InputError, first_line
+from hf_dense.errors import InputError, as_sentence
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
 
@@ -37,14 +37,10 @@ def add_generator(model: BottleneckForPreTraining, generator: str | dict[str, An
             "--generator (the paper's is google/electra-base-generator), or give the configuration of a random one and "
             "a --generator_weight to train it."
         )
-    try:
+    with as_sentence(f"No generator can be loaded from {generator!r}"):
         chosen = model.generator if generator is None else _load(generator, model.config.vocab_size)
         assert chosen is not None
         model.set_generator(chosen)
-    except OSError as error:
-        raise InputError(f"No generator can be loaded from {generator!r}.") from error
-    except ValueError as error:
-        raise InputError(first_line(error)) from error
 
 
 def _load(generator: str | dict[str, Any], vocab_size: int) -> PreTrainedModel:

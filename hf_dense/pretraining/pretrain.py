@@ -359,6 +359,10 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
         raise InputError(f"No encoder can be loaded from {options.backbone!r}.") from error
     except (TypeError, ValueError) as error:
         raise InputError(first_line(error)) from error
+    except Exception as error:  # libraries raise whatever they come to over a broken file
+        if options.backbone is None or isinstance(error, InputError):
+            raise
+        raise InputError(f"Cannot load an encoder from {options.backbone}: {first_line(error)}") from error
     _check_sizes(model.config, options, tokenizer)
     return model
 

@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from transformers import AutoConfig
 
 from hf_dense.errors import InputError
-from hf_dense.hub.loading import load_tokenizer, quiet_loading
+from hf_dense.hub.loading import load_tokenizer, plain_loading
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
 
 _PIECE: Final = 100  # queries
@@ -54,19 +54,14 @@ def _load(base: str, new_head: bool) -> CrossEncoder:
     load_tokenizer(base)
     # Without this the Hub is asked whether the directory is a model there.
     card = CrossEncoderModelCardData(local_files_only=True)
-    try:
+    with plain_loading("a cross-encoder", base):
         config = AutoConfig.from_pretrained(base, trust_remote_code=False)
         headed = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
         if not headed and not new_head:
             raise InputError(f"{base} is an encoder without a head that scores pairs; train a re-ranker from it first.")
         if headed and config.num_labels != 1:
             raise InputError(f"The head of {base} gives {config.num_labels} scores to a pair; a re-ranker gives one.")
-        with quiet_loading():
-            reranker: CrossEncoder = CrossEncoder(base, num_labels=1, model_card_data=card, trust_remote_code=False)
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:
-        raise InputError(f"Cannot load a cross-encoder from {base}: {str(error).strip().splitlines()[0]}") from error
+        reranker: CrossEncoder = CrossEncoder(base, num_labels=1, model_card_data=card, trust_remote_code=False)
     return reranker
 
 

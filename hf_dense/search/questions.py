@@ -67,10 +67,14 @@ def read_questions(path: Path) -> dict[str, str]:
 def _row(line: str, number: int, path: Path) -> tuple[str, str]:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         row = None
     values: dict[str, Any] = row if isinstance(row, dict) else {}
     name, text = values.get("id", values.get("_id")), values.get("text")
     if not isinstance(name, str | int) or not isinstance(text, str) or not text.strip():
         raise InputError(f"Line {number} of {path} has no id and text; each needs both.")
-    return str(name), text.encode("utf-8", "replace").decode()  # JSON may hold half a letter, which nothing can write
+    return _whole(str(name)), _whole(text)
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()  # JSON may hold half a letter, which nothing can write
