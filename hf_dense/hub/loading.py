@@ -169,7 +169,12 @@ def plain_loading(what: str, origin: object) -> Iterator[None]:
         InputError: for every other exception.
     """
     with as_sentence(f"Cannot load {what} from {origin}"), quiet_loading():
-        yield
+        try:
+            yield
+        except RuntimeError as error:
+            if "ignore_mismatched_sizes" not in str(error):
+                raise
+            raise ValueError("its weights have other shapes than its config.json says") from error
 
 
 @contextmanager

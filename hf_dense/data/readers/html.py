@@ -60,26 +60,48 @@ def _blocks(page: BeautifulSoup) -> Iterator[Block]:
     for part in page.find_all(["title", *_SILENT]):
         part.decompose()
     for part in page.find_all("pre"):
-        part.replace_with(f"{_BREAK}{_IS_CODE}{part.get_text().translate(_MARKS)}{_BREAK}")
-    for part in page.find_all("table"):
-        _spell_out(part)
-    for part in page.find_all(list(_HEADINGS)):
-        text = part.get_text().translate(_MARKS).strip(_ANCHORS)
-        part.replace_with(f"{_BREAK}{_IS_HEADING}{part.name[1]}{text}{_BREAK}")
-    for part in page.find_all(list(_BLOCKS)):
-        part.insert_before(_BREAK)
-        part.insert_after(_BREAK)
-    for text in page.get_text().split(_BREAK):
+        if part.find_parent("pre") is None:
+            part.replace_with(f"{_BREAK}{_IS_CODE}{part.get_text().translate(_MARKS)}{_BREAK}")
+    tables = page.find_all("table")
+    outer = {id(table.find_parent("table")) for table in tables}
+    for table in tables:
+        if id(table) not in outer:  # one that holds another is for the layout
+            _spell_out(table)
+    for text in "".join(_texts(page)).split(_BREAK):
         if text.startswith(_IS_HEADING):
             yield Heading(int(text[1]), text[2:])
         else:
             yield Code(text[1:]) if text.startswith(_IS_CODE) else text
 
 
+def _texts(page: BeautifulSoup) -> Iterator[str]:
+    """The texts of a page in their order, with breaks around blocks: a walk, since each change of a tree goes through it.
+
+    A page may be nested as deeply as it is long, and each end is left by a stack.
+    """
+    from bs4 import CData, NavigableString, Tag
+
+    stack = [(iter(page.contents), "")]
+    while stack:
+        inside, end = stack[-1]
+        part = next(inside, None)
+        if part is None:
+            yield end
+            stack.pop()
+        elif isinstance(part, Tag):
+            if part.name in _HEADINGS:
+                text = part.get_text().translate(_MARKS).strip(_ANCHORS)
+                yield f"{_BREAK}{_IS_HEADING}{part.name[1]}{text}{_BREAK}"
+            else:
+                mark = _BREAK if part.name in _BLOCKS else ""
+                yield mark
+                stack.append((iter(part.contents), mark))
+        elif type(part) in (NavigableString, CData):  # no comment, and no reading aid of Chinese letters
+            yield str(part)
+
+
 def _spell_out(table: Tag) -> None:
     """Put sentences in the place of the rows of a table that has a row of headings; others are for the layout."""
-    if table.find("table"):
-        return
     rows = [row.find_all(["th", "td"]) for row in table.find_all("tr")]
     if len(rows) < 2 or not all(cell.name == "th" for cell in rows[0]):
         return
