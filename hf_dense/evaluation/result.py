@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import compute, parquet
 
-from hf_dense.errors import InputError
+from hf_dense.errors import InputError, as_sentence
 from hf_dense.storage.files import write_text
 
 RESULT_FILE: Final = "result.json"
@@ -51,7 +51,8 @@ class RetrievalResult:
         path = Path(directory) / RESULT_FILE
         if not path.is_file():
             raise InputError(f"There is no evaluation result {path}.")
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+        with as_sentence(f"{path} is not an evaluation result"):
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
 
     def save(self, directory: Path, rankings: Mapping[str, Mapping[str, float]] | None = None) -> None:
         """Write `result.json` and, of rankings, `rankings.parquet`.
@@ -88,7 +89,8 @@ def load_rankings(directory: str | os.PathLike[str], depth: int = RANKS_KEPT) ->
     if not path.is_file():
         raise InputError(f"There are no rankings {path}.")
     rankings: dict[str, dict[str, float]] = {}
-    table = parquet.read_table(path, filters=compute.field("rank") <= depth)
+    with as_sentence(f"{path} holds no rankings"):
+        table = parquet.read_table(path, filters=compute.field("rank") <= depth).select(list(_RANKINGS))
     for query, passage, score in zip(
         *(table[name].to_pylist() for name in ("query-id", "corpus-id", "score")), strict=True
     ):

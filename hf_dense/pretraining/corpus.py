@@ -15,9 +15,12 @@ from datasets import (
 )
 from datasets import Sequence as SequenceFeature
 from transformers import PreTrainedTokenizerBase
+from transformers.utils import logging
 
 from hf_dense.data.passages import add_neighbours
 from hf_dense.errors import InputError
+
+logger = logging.get_logger("transformers")
 
 _BUILDERS = {
     "neighbour": "give the columns document and position (hf_dense.data builds them) so that neighbours are known, "
@@ -102,7 +105,7 @@ def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
 
     Returns:
         One column of token ids per text column, as NumPy arrays, `length`, and `document` as it came. Rows in which a
-        text has fewer than two tokens are left out; none may be left.
+        text has fewer than two tokens are left out, and counted in the log; none may be left.
     """
     sources = [name for name in corpus.column_names if name != "document"]
     numbers = [name for name in corpus.column_names if name == "document"]
@@ -122,6 +125,8 @@ def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
     columns |= {name: Value("int64") for name in ("length", *numbers)}
     removed = corpus.column_names
     tokenized = corpus.map(encode, batched=True, remove_columns=removed, features=Features(columns), desc="Tokenizing")
+    if left_out := len(corpus) - len(tokenized):
+        logger.warning(f"{left_out:,} of {len(corpus):,} passages are left out: a text of theirs has no two tokens.")
     return tokenized.with_format("numpy")
 
 

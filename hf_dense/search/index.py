@@ -16,7 +16,7 @@ from datasets import Dataset, concatenate_datasets
 from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
 
-from hf_dense.errors import InputError
+from hf_dense.errors import InputError, as_sentence
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import Reading
 from hf_dense.search.approximate import CandidateIndex
@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 __all__ = ["Hit", "SearchIndex", "Update", "build_index", "update_index"]
 
+_BROKEN: Final = "The index in {} cannot be read, so build it again with --overwrite"
 DEPTH: Final = 100  # passages of the dense and of the lexical search that are fused
 
 
@@ -72,7 +73,7 @@ class SearchIndex:
         self.retriever = retriever
         self.directory = directory
         self._opened = _identity(directory)
-        with self._unreplaced():
+        with as_sentence(_BROKEN.format(directory)), self._unreplaced():
             self.manifest = index_by(retriever_source(retriever).fingerprint, directory)
             self.kind: str = self.manifest.made_from["kind"]
             self.weight: float = self.manifest.made_from["weight"]
@@ -178,7 +179,8 @@ class SearchIndex:
 
     @cached_property
     def _words(self) -> LexicalIndex:
-        return LexicalIndex.load(self.directory / WORDS)
+        with as_sentence(_BROKEN.format(self.directory)), self._unreplaced():
+            return LexicalIndex.load(self.directory / WORDS)
 
     def _nearest(self, queries: Floats, k: int) -> list[dict[str, float]]:
         """For each query the similarities of the nearest passages, by row, best first."""

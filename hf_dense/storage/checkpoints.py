@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from safetensors import SafetensorError, safe_open
 
 from hf_dense.errors import InputError
 from hf_dense.storage.batch_size import is_auto, keep_batch_size
@@ -21,6 +25,9 @@ from hf_dense.storage.process_group import decide_together, is_main_process
 if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
 
+logger = logging.getLogger(__name__)
+
+_PACKED: Final = (".pt", ".pth", ".bin")  # what torch.save writes
 _STATE: Final = "trainer_state.json"  # written last: a checkpoint that has it is complete
 _CLAIMS: Final = ("checkpoint-*", "runs", _STATE, "training_args.bin")
 
@@ -165,9 +172,30 @@ def checkpoint_to_resume(work: Occupied, wanted: str | bool | None) -> str | Non
 
 
 def newest_checkpoint(directory: str | os.PathLike[str]) -> Path | None:
-    """The newest checkpoint of a Trainer in `directory`, or None; one that is not complete is passed over."""
-    complete = (path for path in Path(directory).glob("checkpoint-[0-9]*") if (path / _STATE).is_file())
-    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    """The newest checkpoint of a Trainer in `directory`, or None; one that is incomplete or broken is passed over."""
+    complete = [path for path in Path(directory).glob("checkpoint-[0-9]*") if (path / _STATE).is_file()]
+    for path in sorted(complete, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True):
+        broken = _broken_file(path)
+        if broken is None:
+            return path
+        logger.warning("%s is passed over: %s is broken, or was cut off.", path, broken.name)
+    return None
+
+
+def _broken_file(checkpoint: Path) -> Path | None:
+    """A file of a checkpoint that is not whole, by its head and its end; None where all are."""
+    for path in sorted(checkpoint.iterdir()):
+        try:
+            if path.name == _STATE:
+                json.loads(path.read_text(encoding="utf-8"))
+            elif path.suffix == ".safetensors":
+                with safe_open(path, framework="numpy"):  # which compares the size with what the head says
+                    pass
+            elif path.suffix in _PACKED and not zipfile.is_zipfile(path):  # whose list of contents is at the end
+                return path
+        except (OSError, ValueError, RecursionError, SafetensorError):
+            return path
+    return None
 
 
 def keep_time(trainer: Trainer, work: Occupied, checkpoint: str | os.PathLike[str] | None) -> Callable[[], float]:
@@ -254,6 +282,8 @@ def _find(directory: Path, wanted: str | bool | None) -> Path | None:
     found = Path(str(wanted))
     if not (found / _STATE).is_file():
         raise InputError(f"{wanted} is not a complete checkpoint (it has no {_STATE}).")
+    if broken := _broken_file(found):
+        raise InputError(f"{wanted} cannot be resumed from: {broken.name} is broken, or was cut off; name another one.")
     return found
 
 
