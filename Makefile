@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo evidence test slow check bench lock
+.PHONY: demo evidence test slow attack check bench lock
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py --out build/demo
@@ -16,6 +16,9 @@ test: $(INSTALLED)
 
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -q -m slow -n 2
+
+attack: $(INSTALLED)
+	$(BIN)/python tests/attack/run.py --cases 2000 --out build/attack.json
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+_MEMORY: Final = re.compile("out of memory|can't allocate memory")  # as torch says it
 _WORD: Final = re.compile(r"\S{300,}")  # no name or path of people: what they gave, or a file holds, is not all said
 
 
@@ -46,7 +47,7 @@ def as_sentence(said: str) -> Iterator[None]:
 def run_main(main: Callable[[], None]) -> None:
     """Run a command's `main`; what is wrong with what it was given becomes one line on standard error and exit code 2.
 
-    That is an `InputError`, a file that cannot be read or written, or more memory than there is.
+    That is an `InputError`, a file that cannot be read or written, text that is none, or more memory than there is.
     """
     try:
         main()
@@ -57,7 +58,11 @@ def run_main(main: Callable[[], None]) -> None:
     except OSError as error:
         place = f"{error.filename}: " if error.filename is not None else ""
         said = f"{place}{error.strerror or first_line(error).rstrip('.')}; see to it and start again."
-    except MemoryError as error:
+    except UnicodeError as error:
+        said = f"A text that is read is not UTF-8 ({error}); correct the file that holds it."
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not _MEMORY.search(str(error)):
+            raise
         said = f"There is not enough memory ({first_line(error).rstrip('.')}); make what is read or asked for smaller."
     else:
         return

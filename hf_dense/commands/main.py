@@ -62,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments, rest = parser.parse_known_args(words)
     if rest and not hasattr(arguments, "rest"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}; hf-dense {arguments.verb} --help lists them")
+    if not 0 <= getattr(arguments, "seed", 0) < 2**32:
+        parser.error(f"--seed {arguments.seed} is not from 0 to {2**32 - 1}")
     arguments.rest, arguments.words = rest, words
     run_main(lambda: load_verb(arguments.verb).run(arguments))
 

@@ -81,9 +81,9 @@ def read_configs(
     method = method or next((values["method"] for values in reversed(files) if values.get("method")), "")
     values: dict[str, Any] = {}
     for file in files:
-        own = file.pop("by_method", {}).get(method, {})
+        own = (file.pop("by_method", None) or {}).get(method) or {}
         values = reduce(_merge, (file, own), values)
-    shared = values.pop("retriever", {})
+    shared = values.pop("retriever", None) or {}
     for name in ("retriever1", "retriever2", "distilled"):
         if values.get(name) is not None:
             values[name] = {**shared, **values[name]}
@@ -147,8 +147,18 @@ def _with_bases(name: str, above: Sequence[Path] = ()) -> list[dict[str, Any]]:
     values = read_yaml(path)
     if "output_dir" in values:  # the Trainer's own name
         values["out"] = values.pop("output_dir")
+    _check_sections(values, path)
     base = values.pop("extends", None)
     return [*(_with_bases(str(base), (*above, path)) if base else ()), values]
+
+
+def _check_sections(values: Mapping[str, Any], path: Path) -> None:
+    """Raise `InputError` where something else stands than options, or nothing, under the name of a section."""
+    methods = values.get("by_method")
+    parts = {name: values[name] for name in (*_SECTIONS, "by_method") if name in values}
+    for name, part in {**parts, **(methods if isinstance(methods, dict) else {})}.items():
+        if part is not None and not isinstance(part, dict):
+            raise InputError(f"{path} has {name}: {part!r}, where 'option: value' lines belong.")
 
 
 def _merge(before: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import Final
 
@@ -104,11 +105,12 @@ def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, 
             none.
     """
     folder = _existing(Path(path)) / "qrels"
-    published = sorted([*folder.glob(f"{split}.parquet"), *folder.glob(f"{split}-?????-of-?????.parquet")])
-    beir = folder / f"{split}.tsv"
+    name = escape(split.replace("/", "?"))  # no path, and no pattern
+    published = sorted([*folder.glob(f"{name}.parquet"), *folder.glob(f"{name}-?????-of-?????.parquet")])
+    beir = folder / f"{split.replace('/', '?')}.tsv"
     if published:
         table = _read_parquet(published)
-    elif beir.exists():
+    elif beir.is_file():
         table = _parse(beir, {"query-id": pa.string(), "corpus-id": pa.string(), "score": pa.int32()})
     else:
         raise InputError(

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict, load_dataset, load_dataset_builder
+from datasets import (
+    Dataset,
+    DatasetDict,
+    IterableDataset,
+    IterableDatasetDict,
+    List,
+    Value,
+    load_dataset,
+    load_dataset_builder,
+)
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 from pyarrow.dataset import ParquetFragmentScanOptions
 
@@ -58,7 +67,30 @@ def _with_text(corpus: Rows, source: str, columns: list[str], text_column: str) 
             f"The corpus {source} has no column {text_column!r}; it has: {', '.join(columns)}. "
             "Name the right one with --text_column."
         )
+    check_texts(corpus, [text_column], source, lists=False)
     return corpus if text_column == "text" else corpus.rename_column(text_column, "text")
+
+
+def check_texts(
+    corpus: Dataset | IterableDataset, columns: Iterable[str], source: str = "", *, lists: bool = True
+) -> None:
+    """Pass when columns hold texts; of a stream whose columns are not known before, always.
+
+    Args:
+        corpus: the passages.
+        columns: their names.
+        source: of the corpus, for errors.
+        lists: whether they may be lists of texts.
+
+    Raises:
+        InputError: one holds something else.
+    """
+    for name in columns:
+        kind = (corpus.features or {}).get(name)
+        found = kind.feature if lists and isinstance(kind, List) else kind
+        if found is not None and not (isinstance(found, Value) and found.dtype in ("string", "large_string")):
+            what = found.dtype if isinstance(found, Value) else type(found).__name__
+            raise InputError(f"The column {name!r} of the corpus {source} holds {what}, no texts; name another.")
 
 
 def _open(source: str, streaming: bool) -> Dataset | IterableDataset:

@@ -16,6 +16,7 @@ from scipy.stats import bootstrap
 from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.contexts import CONTEXTS
+from hf_dense.data.corpus import check_texts
 from hf_dense.errors import InputError
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.hub.loading import is_retriever, load_retriever
@@ -172,6 +173,7 @@ def pair_correlation(
             f"The corpus has none of the context columns {', '.join(CONTEXT_COLUMNS)}; it has: "
             f"{', '.join(corpus.column_names)}."
         )
+    check_texts(corpus, columns)
     if pairs < 2:
         raise InputError(f"{pairs} pairs cannot be compared with others; draw at least 2.")
     retriever, generator = load_retriever(model), np.random.default_rng(seed)

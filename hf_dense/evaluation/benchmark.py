@@ -171,7 +171,7 @@ class _Table:
         try:
             return run() if rows else None
         except Exception as error:
-            if not isinstance(error, InputError):
+            if not isinstance(error, InputError | OSError | MemoryError):
                 logger.exception("%s failed on %s", rows[0], title)
             reason, asked = str(error) or type(error).__name__, [row for row in rows if row not in self.baselines]
             self.failed |= {f"{row} on {title}": reason for row in asked}

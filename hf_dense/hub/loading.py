@@ -95,7 +95,8 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
         )
     with plain_loading("a retriever", model):
         retriever = SentenceTransformer(model, trust_remote_code=False)
-    _check_vocabulary(retriever.tokenizer, model)
+    with plain_loading("a retriever", model):
+        _check_vocabulary(retriever.tokenizer, model)
     return retriever
 
 

@@ -17,6 +17,7 @@ from datasets import Sequence as SequenceFeature
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from hf_dense.data.corpus import check_texts
 from hf_dense.data.passages import add_neighbours
 from hf_dense.errors import InputError
 
@@ -82,6 +83,7 @@ def add_sources(corpus: Dataset, sources: list[str], siblings: bool = False) -> 
     missing = [source for source in sources if source not in corpus.column_names]
     if missing:
         raise missing_source(missing[0], corpus.column_names)
+    check_texts(corpus, sources)
     if not siblings:
         return corpus.select_columns(sources)
     if "document" not in corpus.column_names:

@@ -164,6 +164,8 @@ def _start(
     pool, rate = load_pool(options), options.decoder_learning_rate
     if rate is not None and not 0 < rate < math.inf:
         raise InputError(f"decoder_learning_rate is {rate}; it must be above 0.")
+    if not 0 <= options.held_out < 1:
+        raise InputError(f"held_out is {options.held_out}; it must be from 0 to below 1.")
     tokenizer = _tokenizer(options, corpus)
     vocabulary = Vocabulary.of(tokenizer)
     model = _model(method, options, tokenizer)

@@ -61,7 +61,8 @@ def _tokens(
 ) -> Iterator[NDArray[np.int32]]:
     """Token ids of every passage that has any; the spelling of its words is added to `spelled`, by their hashes."""
     for start in tqdm(range(0, len(rows), _ROWS), desc="Counting words", unit=f"x{_ROWS} passages"):
-        found = tokenizer(rows[start : start + _ROWS]["text"], add_special_tokens=False, verbose=False)["input_ids"]
+        texts = [text or "" for text in rows[start : start + _ROWS]["text"]]
+        found = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
         part = [np.array(tokens, dtype=np.int32) for tokens in found if tokens]
         if part:
             spelled.update(spell(part, vocabulary, tokenizer, spelled.keys()))

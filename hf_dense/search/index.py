@@ -75,6 +75,7 @@ class SearchIndex:
         self._opened = _identity(directory)
         with as_sentence(_BROKEN.format(directory)), self._unreplaced():
             self.manifest = index_by(retriever_source(retriever).fingerprint, directory)
+            _check_sizes(directory, self.manifest.files)
             self.kind: str = self.manifest.made_from["kind"]
             self.weight: float = self.manifest.made_from["weight"]
             self.vectors = Vectors.stored(directory)
@@ -215,6 +216,13 @@ def _asked(manifest: Manifest, precision: str | None) -> Reading:
     if precision not in (None, made.precision):
         logger.warning("Questions are encoded in %s; the passages were in %s.", precision, made.precision)
     return replace(made, precision=precision or made.precision)
+
+
+def _check_sizes(directory: Path, files: Mapping[str, int]) -> None:
+    """Raise `ValueError` where a file is not as long as it was written; vectors are read when they are needed."""
+    for name, size in files.items():
+        if (directory / name).stat().st_size != size:
+            raise ValueError(f"{name} is not as it was written")
 
 
 def _identity(directory: Path) -> tuple[int, int]:

@@ -36,13 +36,18 @@ def plain_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Say in a sentence why `path` cannot be written: a full disk, or a place where nothing may be written.
 
     Raises:
-        InputError: for such an `OSError`; others pass.
+        InputError: for such an `OSError`, or what a library makes of it; others pass.
     """
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error):
+    except Exception as error:
+        if says_full(error):
             raise InputError(f"There is no room left to write {path}; free some disk space and start again.") from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise InputError(f"{error.filename or path} may not be written; name another directory.") from error
         raise
+
+
+def says_full(error: BaseException) -> bool:
+    """Whether an error is of a full disk; libraries have errors of their own for it, such as that of safetensors."""
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)

@@ -61,9 +61,11 @@ class Manifest:
         file = Path(directory) / MANIFEST
         try:
             values = json.loads(file.read_text(encoding="utf-8"))
-            return cls(**{**values, "claims": tuple(values.get("claims", ()))})
-        except (OSError, ValueError, TypeError, AttributeError):
+            found = cls(**{**values, "claims": tuple(values.get("claims", ()))})
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
+        tables = (found.made_from, found.sources, found.files, found.run, found.facts)
+        return found if all(isinstance(table, dict) for table in tables) and isinstance(found.kind, str) else None
 
 
 def difference(

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hf_dense.errors import InputError
-from hf_dense.storage.files import plain_errors
+from hf_dense.storage.files import plain_errors, says_full
 from hf_dense.storage.manifest import (
     COMPLETE,
     MANIFEST,
@@ -93,7 +93,7 @@ class Occupied:
                 (self.path / MANIFEST).unlink()
                 self.path.rmdir()
         finally:
-            if isinstance(error, OSError):
+            if error is not None and (isinstance(error, OSError) or says_full(error)):
                 with plain_errors(self.path):
                     raise error
 

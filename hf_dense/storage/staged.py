@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hf_dense.errors import InputError
-from hf_dense.storage.files import plain_errors
+from hf_dense.storage.files import plain_errors, says_full
 from hf_dense.storage.manifest import COMPLETE, MANIFEST, OWN_PREFIX, Manifest, difference, list_files, remove_ours
 from hf_dense.storage.places import DONE, NEW, RESUMED, Lock, check_place, state_of
 from hf_dense.storage.process_group import is_main_process, wait_for_everyone
@@ -105,7 +105,7 @@ class Staged:
                         self._finish()
                     else:
                         self._give_up()
-                        if isinstance(error, OSError):
+                        if isinstance(error, OSError) or says_full(error):
                             raise error
         finally:
             if self._lock:

@@ -342,3 +342,18 @@ def test_what_is_saved_decides_on_the_best_checkpoint(tmp_path: Path) -> None:
 def test_functions_among_the_arguments_are_known_by_name(tmp_path: Path) -> None:
     found = decisive(make_arguments(tmp_path, "sentence", batch_sampler=random_words))
     assert found["batch_sampler"] == "tiny_retriever.random_words"
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "trainer_state.json"])
+def test_a_broken_checkpoint_is_passed_over_and_not_taken_where_it_is_named(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_trainer(tmp_path / "cut", "transformers", max_steps=2, save_steps=1).train()
+    newest, before = (tmp_path / "cut" / f"checkpoint-{step}" for step in (2, 1))
+    assert newest_checkpoint(tmp_path / "cut") == newest
+    content = (newest / name).read_bytes()
+    (newest / name).write_bytes(content[: len(content) // 2])
+    assert newest_checkpoint(tmp_path / "cut") == before
+    assert f"{newest} is passed over: {name} is broken" in caplog.text
+    with begin(tmp_path / "other") as work, pytest.raises(InputError, match=f"{name} is broken"):
+        checkpoint_to_resume(work, str(newest))

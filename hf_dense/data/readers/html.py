@@ -75,7 +75,7 @@ def _blocks(page: BeautifulSoup) -> Iterator[Block]:
 
 
 def _texts(page: BeautifulSoup) -> Iterator[str]:
-    """The texts of a page in their order, with breaks around blocks: a walk, since each change of a tree goes through it.
+    """The texts of a page in their order, with breaks around blocks: a walk, since each change of a tree costs one.
 
     A page may be nested as deeply as it is long, and each end is left by a stack.
     """

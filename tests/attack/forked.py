@@ -1,0 +1,132 @@
+"""Commands of `hf-dense` in children of one warm process: a crash, a signal or a hang of one stays its own."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+_WARM: Final = (
+    "datasets",
+    "faiss",
+    "matplotlib.pyplot",
+    "sentence_transformers.cross_encoder",
+    "hf_dense.data.passage_corpus",
+    "hf_dense.data.queries.collection",
+    "hf_dense.data.supervision",
+    "hf_dense.evaluation.analysis_plots",
+    "hf_dense.evaluation.benchmark",
+    "hf_dense.evaluation.glue",
+    "hf_dense.evaluation.html_report",
+    "hf_dense.experiments.merging",
+    "hf_dense.experiments.pipeline_results",
+    "hf_dense.finetuning.filtering",
+    "hf_dense.finetuning.pipeline",
+    "hf_dense.hub.hybrid",
+    "hf_dense.pretraining.pretrain",
+    "hf_dense.search.index",
+)
+_MEMORY: Final = 12 * 2**30  # of a command: what asks for more is told so, and the machine lives
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended.
+
+    Args:
+        code: its exit code; below 0 the signal that ended it.
+        seconds: that it took.
+        hung: whether it was stopped at the limit.
+        stdout: what it said.
+        stderr: and on standard error.
+    """
+
+    code: int
+    seconds: float
+    hung: bool
+    stdout: str
+    stderr: str
+
+
+def warm_up() -> None:
+    """Import what the commands need, once for all of them; nothing is run, so that children can be forked."""
+    for name in _WARM:
+        import_module(name)
+
+
+def run_command(words: Sequence[str], said: Path, limit: float, stdin: bytes = b"") -> Ended:
+    """Run `hf-dense` in a child.
+
+    Args:
+        words: of the command line.
+        said: folder for what it says.
+        limit: seconds, after which it is stopped.
+        stdin: what it reads.
+    """
+
+    def command() -> None:
+        from hf_dense.commands.main import main
+
+        main(list(words))
+
+    return run_forked(command, said, limit, stdin)
+
+
+def run_forked(work: Callable[[], None], said: Path, limit: float, stdin: bytes = b"") -> Ended:
+    """Run a function in a child, as a program of its own."""
+    said.mkdir(parents=True, exist_ok=True)
+    (said / "stdin").write_bytes(stdin)
+    started = time.monotonic()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if (child := os.fork()) == 0:
+        _be_a_program(work, said)
+    status, hung = _wait(child, started + limit)
+    code = os.waitstatus_to_exitcode(status)
+    texts = [(said / name).read_text(encoding="utf-8", errors="replace") for name in ("stdout", "stderr")]
+    return Ended(code, time.monotonic() - started, hung, *texts)
+
+
+def _be_a_program(work: Callable[[], None], said: Path) -> None:
+    """End this process as Python ends one: with the code of `SystemExit`, or 1 and a trace."""
+    code = 1
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+        for number, name in enumerate(("stdin", "stdout", "stderr")):
+            flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            os.dup2(os.open(said / name, flags, 0o644), number)
+        sys.stdin, sys.stdout, sys.stderr = (
+            open(number, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
+            for number, mode, errors in ((0, "r", "strict"), (1, "w", "strict"), (2, "w", "backslashreplace"))
+        )
+        work()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _wait(child: int, until: float) -> tuple[int, bool]:
+    """The child's status, and whether it had to be killed, with all that it started."""
+    pause = 0.005
+    while time.monotonic() < until:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return status, False
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.1)
+    os.killpg(child, 9)
+    return os.waitpid(child, 0)[1], True

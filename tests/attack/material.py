@@ -1,0 +1,106 @@
+"""What is attacked, still sound: a small one of everything that a command reads."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from forked import Ended, run_command, run_forked
+from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_encoder, write_retriever
+from transformers import BertForSequenceClassification
+
+PASSAGES, QUERIES = 16, 6
+TINY = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 64,
+}
+
+
+def make(folder: Path, said: Path) -> None:
+    """Write everything, all in children, so that this process can be forked on.
+
+    Raises:
+        RuntimeError: a sound command fails.
+    """
+    folder.mkdir(parents=True)
+    _write_texts(folder)
+    pretrain = ["pretrain", "--config", f"{folder}/pretrain.yaml", "--corpus", f"{folder}/corpus.jsonl"]
+    pretrain += ["--tokenizer", f"{folder}/encoder", "--out", f"{folder}/pretrained"]
+    index = ["search", f"{folder}/retriever", "abcd", "--corpus", f"{folder}/collection", "--index", f"{folder}/index"]
+    evaluation = ["evaluate", f"{folder}/retriever", "--tasks", f"{folder}/collection", "--out", f"{folder}/evaluation"]
+    lists = ["data", "negatives", f"{folder}/collection", "--depth", "4", "--out", f"{folder}/lists"]
+    steps: list[Callable[[], Ended]] = [
+        lambda: run_forked(lambda: _write_models(folder), said, 120),
+        *(lambda words=words: run_command(words, said, 120) for words in (pretrain, index, evaluation, lists)),
+    ]
+    for step in steps:
+        ended = step()
+        if ended.code:
+            raise RuntimeError(f"What is sound fails:\n{ended.stdout}\n{ended.stderr}")
+
+
+def _write_models(folder: Path) -> None:
+    write_encoder(folder / "encoder")
+    write_retriever(folder / "retriever")
+    model = BertForSequenceClassification(tiny_config(num_labels=1))
+    model.save_pretrained(folder / "reranker")
+    tiny_tokenizer().save_pretrained(folder / "reranker")
+
+
+def _write_texts(folder: Path) -> None:
+    draw, words = random.Random(0), random_words(3 * PASSAGES)
+    texts = [" ".join(draw.choices(words, k=8)) for _ in range(PASSAGES)]
+    rows = [
+        {"text": text, "document": f"d{row // 2}", "position": row % 2, "queries": ["ab cd"], "continuation": "ef gh"}
+        for row, text in enumerate(texts)
+    ]
+    write_lines(folder / "corpus.jsonl", rows)
+    collection = folder / "collection"
+    (collection / "qrels").mkdir(parents=True)
+    passages = [{"_id": f"p{row}", "title": words[row], "text": text} for row, text in enumerate(texts)]
+    write_lines(collection / "corpus.jsonl", passages)
+    asked = [{"_id": f"q{row}", "text": words[row]} for row in range(QUERIES)]
+    write_lines(collection / "queries.jsonl", asked)
+    judged = "".join(f"q{row}\tp{row}\t1\n" for row in range(QUERIES))
+    for split in ("train", "dev", "test"):
+        (collection / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    write_lines(folder / "labels.jsonl", [{"query": words[row], "positive": texts[row]} for row in range(QUERIES)])
+    write_lines(folder / "questions.jsonl", [{"id": f"q{row}", "text": words[row]} for row in range(QUERIES)])
+    _write_documents(folder / "documents", texts)
+    _write_settings(folder)
+
+
+def _write_documents(folder: Path, texts: list[str]) -> None:
+    folder.mkdir()
+    (folder / "one.md").write_text(f"# {texts[0]}\n\n{texts[1]}.\n\n## {texts[2]}\n\n{texts[3]}.\n")
+    (folder / "two.html").write_text(f"<html><body><h1>{texts[4]}</h1><p>{texts[5]}.</p></body></html>")
+    (folder / "three.txt").write_text(f"{texts[6]}.\n\n{texts[7]}.\n")
+    cells = [{"cell_type": "markdown", "metadata": {}, "source": texts[8]}]
+    (folder / "four.ipynb").write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    write_lines(folder / "five.jsonl", [{"id": "a", "title": texts[9], "text": texts[10]}])
+
+
+def _write_settings(folder: Path) -> None:
+    training = {
+        "max_steps": 2,
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-3,
+        "use_cpu": True,
+        "report_to": "none",
+        "logging_steps": 1,
+    }
+    sizes = {"method": "retromae", "max_length": 24, "backbone_config": TINY, "save_steps": 1, "save_total_limit": 2}
+    (folder / "pretrain.yaml").write_text(yaml.safe_dump({**sizes, **training}))
+    (folder / "finetune.yaml").write_text(yaml.safe_dump({**training}))
+
+
+def write_lines(path: Path, rows: Iterable[Any]) -> None:
+    """A file with a line of JSON for each row."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))

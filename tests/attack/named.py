@@ -1,0 +1,129 @@
+"""Inputs that broke something once, by name, with what must come of each."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from attacks import LIMIT, Outcome
+from forked import run_command
+from judging import snapshot, verdict
+from material import write_lines
+from spoiling import DEEP, DIGITS
+
+_TUNE: Final = "finetune --config @finetune.yaml --model @retriever --collection @collection --out @out"
+_PRETRAIN: Final = "pretrain --config @pretrain.yaml --corpus @corpus.jsonl --out @out"
+_EVALUATE: Final = "evaluate bm25 --tasks @collection --out @out"
+_ASK: Final = "search @retriever --index @index --queries @questions.jsonl --hits @out"
+
+
+class Named(NamedTuple):
+    """An input: what is done to a copy of what is sound, the command, and what must come of it."""
+
+    spoil: Callable[[Path], object]
+    words: str
+    expected: str
+    said: str = ""
+
+
+def _rows(path: Path, change: Callable[[list[dict[str, Any]]], list[Any]]) -> None:
+    write_lines(path, change([json.loads(line) for line in path.read_text().splitlines()]))
+
+
+def _lines(path: Path, *lines: str) -> None:
+    path.write_text(path.read_text() + "".join(line + "\n" for line in lines))
+
+
+def _cut(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def _twice(table: str) -> Callable[[Path], None]:
+    return lambda room: _rows(room / "collection" / table, lambda rows: [*rows, {**rows[0], "text": "another"}])
+
+
+def _judged(line: str) -> Callable[[Path], None]:
+    return lambda room: _lines(room / "collection" / "qrels" / "test.tsv", line)
+
+
+def _nested(room: Path) -> None:
+    (room / "documents" / "deep.html").write_text("<div>" * 50_000 + "some words are here" + "</div>" * 50_000)
+
+
+def _long_word(room: Path) -> None:
+    word = "".join(random.Random(0).choices("abcdefgh", k=1_000_000))
+    _rows(room / "corpus.jsonl", lambda rows: [*rows, {**rows[0], "text": word}])
+
+
+def _nothing(room: Path) -> None:
+    """What is wrong stands in the command."""
+
+
+_QUESTION: Final = '{{"id": "a", "text": "b", "more": {}}}'
+NAMED: Final = {
+    "two passages of one id": Named(_twice("corpus.jsonl"), _EVALUATE, "refused", "'p0' more than once"),
+    "two queries of one id": Named(_twice("queries.jsonl"), _EVALUATE, "refused", "'q0' more than once"),
+    "two queries of one id to train on": Named(_twice("queries.jsonl"), _TUNE, "refused", "'q0' more than once"),
+    "two grades of one passage": Named(_judged("q0\tp0\t0"), _EVALUATE, "refused", "two grades"),
+    "a judgement said twice": Named(_judged("q0\tp0\t1"), _EVALUATE, "done", "1 of its judgements twice"),
+    "a grade of 2147483647": Named(_judged("q0\tp3\t2147483647"), _EVALUATE, "refused", "2147483647"),
+    "a split that is a pattern": Named(_nothing, _EVALUATE.replace("@collection", "@collection:t*"), "refused", "'t*'"),
+    "objects in place of texts": Named(
+        lambda room: _rows(room / "corpus.jsonl", lambda rows: [{**rows[0], "text": {"a": "b"}}, *rows[1:]]),
+        "data passages @corpus.jsonl --processes 1 --out @out",
+        "done",
+        "1 no text where one belongs",
+    ),
+    "an object as a query": Named(
+        lambda room: _rows(room / "labels.jsonl", lambda rows: [{**rows[0], "query": {"a": "b"}}, *rows[1:]]),
+        "data labels @labels.jsonl --out @out",
+        "refused",
+        "where a text belongs",
+    ),
+    "half a letter in a label": Named(
+        lambda room: _lines(room / "labels.jsonl", '{"query": "a \\ud800", "positive": "b"}'),
+        "data labels @labels.jsonl --out @out",
+        "refused",
+        "half a letter",
+    ),
+    "half a letter in an id": Named(
+        lambda room: _lines(room / "questions.jsonl", '{"id": "a \\ud800", "text": "b"}'), _ASK, "done"
+    ),
+    "a number of 5,000 digits": Named(
+        lambda room: _lines(room / "questions.jsonl", _QUESTION.format(DIGITS)), _ASK, "refused", "Line 7"
+    ),
+    "20,000 lists in each other": Named(
+        lambda room: _lines(room / "questions.jsonl", _QUESTION.format(DEEP)), _ASK, "refused", "Line 7"
+    ),
+    "HTML of 50,000 nested elements": Named(_nested, "data passages @documents --processes 1 --out @out", "done"),
+    "a word of a megabyte": Named(_long_word, f"{_PRETRAIN} --vocab_size 200", "done"),
+    "a vocabulary of 1e9": Named(_nothing, f"{_PRETRAIN} --vocab_size 1000000000", "refused", "vocab_size"),
+    "a model that was cut off": Named(lambda room: _cut(room / "retriever" / "model.safetensors"), _ASK, "refused"),
+    "an index that was cut off": Named(
+        lambda room: _cut(room / "index" / "vectors-00000.npy"), _ASK, "refused", "build it again"
+    ),
+    "a learning rate that is no number": Named(_nothing, f"{_TUNE} --learning_rate nan", "refused", "learning_rate"),
+    "a seed below 0": Named(_nothing, f"{_TUNE} --seed -3", "refused", "--seed -3"),
+    "fewer steps than are logged": Named(_nothing, f"{_TUNE} --logging_steps 500", "done"),
+}
+
+
+def attack_named(name: str, material: Path, room: Path) -> Outcome:
+    """Run a named input; its verdict is `done` or `refused` where that came of it which must, else what came."""
+    case = NAMED[name]
+    words = [word.replace("@", f"{room}/") for word in case.words.split()]
+    shutil.copytree(material, room, dirs_exist_ok=True)
+    case.spoil(room)
+    before = snapshot(room)
+    ended = run_command(words, room.with_name(f"{room.name}-said"), LIMIT)
+    found = verdict(ended, before, snapshot(room))
+    if found == case.expected and case.said not in ended.stdout + ended.stderr:
+        found = f"{found} without saying {case.said!r}"
+    elif found != case.expected and found in ("done", "refused"):
+        found = f"{found}, not {case.expected}"
+    return Outcome(-1, case.words.split()[0], name, found, ended, words)
