@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,6 +62,14 @@ class Documents(Protocol):
         """The 100 best documents of each query."""
         search = open_search(model, PassageTexts(self.corpus), folder, batch_size)
         return Found(rank_documents(search, self.queries, self.documents), search)
+
+    def passages_of(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """The passages of each document."""
+        found: dict[str, list[str]] = {name: [] for name in names}
+        for document, passage in zip(self.documents, self.corpus["id"][:], strict=True):
+            if document in found:
+                found[document].append(passage)
+        return found
 
     def score(self, rankings: Rankings) -> dict[str, dict[str, float]]:
         """`mrr@100`, `recall@100` and `ndcg@10` of documents: fractions."""

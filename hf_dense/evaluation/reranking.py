@@ -12,7 +12,8 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from hf_dense.errors import InputError
-from hf_dense.evaluation.measures import score_queries
+from hf_dense.evaluation.answers import Answers
+from hf_dense.evaluation.documents import Documents
 from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult, load_rankings
 from hf_dense.evaluation.retrieval import Passages
 from hf_dense.evaluation.runner import Found, Protocol, Rankings, run_protocol
@@ -26,50 +27,61 @@ RERANK_DEPTH: Final = 100
 
 
 class FirstPassages(Protocol):
-    """The best passages of an earlier evaluation, ordered anew; those below them follow as they were.
+    """The best passages, or documents, of an earlier evaluation, ordered anew; those below them follow as they were.
+
+    A document is as good as the best of its passages.
 
     Args:
-        first_stage: what `evaluate_retriever` wrote; its split is measured.
-        searched: what it searched.
-        depth: passages of a query that are ordered anew.
+        first_stage: what an evaluation wrote; its split is measured.
+        searched: what it searched, of the same protocol.
+        depth: passages or documents of a query that are ordered anew.
 
     Raises:
-        InputError: no evaluation there, not one of passages, or of another collection.
+        InputError: no evaluation there, one by another protocol, or of another collection.
     """
 
     name = "re-ranking"
     models = (SentenceTransformer, CrossEncoder)
 
-    def __init__(self, first_stage: str | os.PathLike[str], searched: Passages, depth: int = RERANK_DEPTH) -> None:
+    def __init__(
+        self, first_stage: str | os.PathLike[str], searched: Passages | Documents | Answers, depth: int = RERANK_DEPTH
+    ) -> None:
         before, manifest = RetrievalResult.load(first_stage), Manifest.load(first_stage)
         collection, rankings = searched.sources["collection"], Path(first_stage) / RANKINGS_FILE
-        if "mrr@10" not in before.per_query:
-            raise InputError(f"{first_stage} cannot be re-ranked: it is not an evaluation of passages.")
-        if manifest is None or manifest.made_from["collection"] != collection.fingerprint:
+        if manifest is None or manifest.made_from.get("protocol") != searched.name:
+            raise InputError(f"{first_stage} cannot be re-ranked: it is not an evaluation of {searched.name}.")
+        if manifest.made_from["collection"] != collection.fingerprint:
             raise InputError(
                 f"{first_stage} is an evaluation of something else: it was measured on another collection than "
                 f"{collection.name}."
             )
         ranked = {query: [*found] for query, found in load_rankings(first_stage).items()}
-        self.candidates = {query: found[:depth] for query, found in ranked.items()}
+        self.searched = searched
+        self.first = {query: found[:depth] for query, found in ranked.items()}
         self.rest = {query: found[depth:] for query, found in ranked.items()}
-        self.texts = candidate_texts(searched.corpus, {name for found in self.candidates.values() for name in found})
-        self.qrels = {query: searched.qrels[query] for query in before.per_query["mrr@10"]}
+        self.passages_by_name = searched.passages_of({name for found in self.first.values() for name in found})
+        self.texts = candidate_texts(searched.corpus, {one for all_ in self.passages_by_name.values() for one in all_})
         sources = {**searched.sources, "first stage": Source(str(first_stage), fingerprint_path(rankings))}
-        asked = {query: searched.queries[query] for query in self.qrels}
-        super().__init__(before.split, sources, asked, len(self.texts), depth=depth, below="follows")
+        asked = {query: searched.queries[query] for query in next(iter(before.per_query.values()))}
+        more = {} if searched.name == Passages.name else {"of": searched.name}
+        super().__init__(before.split, sources, asked, len(self.texts), depth=depth, below="follows", **more)
 
     def rank(self, model: Any, folder: Path, batch_size: int) -> Found:
-        """The candidates of every query by the model's scores; what follows has one less than the one before."""
-        found = rank_candidates(model, self.queries, self.candidates, self.texts, folder, batch_size)
-        for query, scores in found.items():
-            least = math.floor(min(scores.values(), default=0.0))
-            scores.update({passage: float(least - below) for below, passage in enumerate(self.rest[query], start=1)})
+        """What was found first by the model's scores; what follows has one less than the one before."""
+        parts = self.passages_by_name
+        candidates = {query: [one for name in names for one in parts[name]] for query, names in self.first.items()}
+        scored = rank_candidates(model, self.queries, candidates, self.texts, folder, batch_size)
+        found: dict[str, dict[str, float]] = {}
+        for query, names in self.first.items():
+            best = {name: max(scored[query][one] for one in parts[name]) for name in names}
+            found[query] = dict(sorted(best.items(), key=lambda item: -item[1]))
+            least = math.floor(min(best.values(), default=0.0))
+            found[query] |= {name: float(least - below) for below, name in enumerate(self.rest[query], start=1)}
         return Found(found)
 
     def score(self, rankings: Rankings) -> dict[str, dict[str, float]]:
-        """As of passages; recall at `depth` and below is the first stage's."""
-        return score_queries(self.qrels, rankings)
+        """As of the first stage; recall at `depth` and below is the first stage's."""
+        return self.searched.score(rankings)
 
 
 def evaluate_reranker(

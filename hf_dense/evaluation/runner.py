@@ -74,6 +74,10 @@ class Protocol(ABC):
     def rank(self, model: Any, folder: Path, batch_size: int) -> Found:
         """Rank passages for every query; `folder` keeps vectors for a run that is killed."""
 
+    def passages_of(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """The ids of the passages that stand for what is ranked, by its id: by default they are what is ranked."""
+        return {name: [name] for name in names}
+
     @abstractmethod
     def score(self, rankings: Rankings) -> dict[str, dict[str, float]]:
         """Metric -> query id -> value."""

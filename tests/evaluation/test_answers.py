@@ -18,7 +18,8 @@ from hf_dense.data.collections import load_answers, load_corpus, load_queries
 from hf_dense.data.supervision import build_collection
 from hf_dense.errors import InputError
 from hf_dense.evaluation.answers import answer_rank, evaluate_answers
-from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult
+from hf_dense.evaluation.benchmark import evaluate_tasks
+from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult, load_rankings
 from hf_dense.search.first_stage import open_search
 
 WORDS = random_words(40, seed=3)
@@ -73,6 +74,20 @@ def in_a_loop(retriever: Path, collection: Path, queries: set[str]) -> dict[str,
                 held = [has_answer(corpus[int(place)]["text"], row["answers"]) for place in order[:depth]]
                 values[f"answer_recall@{depth}"][row["id"]] = float(any(held))
     return values
+
+
+def test_passages_that_may_answer_are_ordered_anew(collection: Path, retriever: Path, tmp_path: Path) -> None:
+    other, task = write_retriever(tmp_path / "other", seed=7), f"{collection}:test"
+    given = ({"mine": retriever}, [task], tmp_path / "out")
+    found = evaluate_tasks(*given, protocol="answers", rerankers={"again": retriever, "else": other})
+    first, same, changed = (results["collection-test"] for results in found.values())
+    assert same.per_query == first.per_query, "a retriever does not change its own order"
+    assert changed.per_query["answer_recall@100"] == first.per_query["answer_recall@100"]
+    assert changed.per_query["answer_recall@20"] != first.per_query["answer_recall@20"]
+    answers, texts = load_answers(collection), {row["id"]: row["text"] for row in load_corpus(collection)}
+    for query, ranking in load_rankings(tmp_path / "out" / "mine + else" / "collection-test").items():
+        held = any(has_answer(texts[name], answers[query]) for name in [*ranking][:20])
+        assert changed.per_query["answer_recall@20"][query] == held
 
 
 def test_recall_is_that_of_a_loop_over_the_judged_queries(collection: Path, retriever: Path, tmp_path: Path) -> None:

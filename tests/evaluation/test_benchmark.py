@@ -95,8 +95,10 @@ def test_rankings_are_ordered_anew(models: dict[str, str | Path], tmp_path: Path
         assert reordered[query] >= 1 / 5 if value >= 1 / 5 else reordered[query] == value
     with pytest.raises(InputError, match="rerank_depth is 1001; it must be from 1 to 1000"):
         evaluate_tasks(*given, rerankers=both, rerank_depth=1001)
-    with pytest.raises(InputError, match="cannot be re-ranked"):
-        evaluate_tasks({"mine": models["mine"]}, [str(data)], tmp_path / "more", protocol="documents", rerankers=both)
+    with (data / "qrels" / "test.tsv").open("a") as stream:
+        stream.write("q1\tp7\t0\nq2\tp7\t0\n")
+    with pytest.raises(InputError, match="candidates are; give the cross-encoder as a model"):
+        evaluate_tasks({"mine": models["mine"]}, [str(data)], tmp_path / "more", protocol="candidates", rerankers=both)
 
 
 def test_the_table_keeps_the_rows_of_earlier_calls(models: dict[str, str | Path], tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from tiny_retriever import random_words, write_dataset, write_retriever
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
+from hf_dense.evaluation.benchmark import evaluate_tasks
 from hf_dense.evaluation.documents import METRICS, evaluate_documents, rank_documents
 from hf_dense.evaluation.measures import score_queries
-from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult
+from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult, load_rankings
 from hf_dense.search.dense import Floats, Indices
 from hf_dense.search.first_stage import Search
 
@@ -99,6 +100,27 @@ def test_whole_documents_are_ranked_alike(retriever: Path, tmp_path: Path) -> No
     for at, metric in enumerate(METRICS):
         expected = {query: by_definition(grades, rankings[query])[at] for query, grades in qrels.items()}
         assert found.per_query[metric] == pytest.approx(expected), metric
+
+
+def test_documents_are_ordered_anew_by_the_best_of_their_passages(
+    collection: Path, retriever: Path, tmp_path: Path
+) -> None:
+    other, task = write_retriever(tmp_path / "other", seed=7), f"{collection}:test"
+    given = ({"mine": retriever, "other": other}, [task], tmp_path / "out")
+    found = evaluate_tasks(*given, protocol="documents", rerankers={"again": retriever, "else": other})
+    [first, alone, same, changed] = [
+        found[name][f"{collection.name}-test"] for name in ("mine", "other", "mine + again", "mine + else")
+    ]
+    assert same.per_query == first.per_query, "a retriever does not change its own order"
+    assert changed.per_query["recall@100"] == first.per_query["recall@100"]
+    assert changed.per_query["mrr@100"] != first.per_query["mrr@100"]
+    searched = load_rankings(tmp_path / "out" / "other" / f"{collection.name}-test")
+    candidates = load_rankings(tmp_path / "out" / "mine" / f"{collection.name}-test")
+    for query, ranking in load_rankings(tmp_path / "out" / "mine + else" / f"{collection.name}-test").items():
+        assert [*ranking][:40] != [*candidates[query]][:40]
+        alike = {name: score for name, score in searched[query].items() if name in ranking}
+        assert {name: ranking[name] for name in alike} == pytest.approx(alike, abs=1e-4), "as that retriever ranks them"
+    assert alone.metrics.keys() == changed.metrics.keys()
 
 
 def test_bm25_finds_words(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def _texts(page: BeautifulSoup) -> Iterator[str]:
 
     A page may be nested as deeply as it is long, and each end is left by a stack.
     """
-    from bs4 import CData, NavigableString, Tag
+    from bs4 import CData, Tag
+    from bs4.element import NavigableString
 
     stack = [(iter(page.contents), "")]
     while stack:
