@@ -173,6 +173,26 @@ def test_an_update_says_what_it_did(
     run(model, "abc", "--corpus", changed)  # the same, of its kind and weight
 
 
+def test_an_index_keeps_precision_and_length(
+    model: Path, corpus: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    run(model, "abc def", "--corpus", corpus, "--precision", "bf16", "--max_length", 8, "--batch_size", 4)
+    first = hits(capsys.readouterr().out)
+    manifest = Manifest.load(model / "index")
+    assert manifest is not None
+    assert (manifest.made_from["precision"], manifest.made_from["max_length"]) == ("bf16", 8)
+    run(model, "abc def", "--corpus", corpus)
+    assert hits(capsys.readouterr().out) == first
+    assert "Questions are" not in caplog.text
+    run(model, "abc def", "--precision", "fp32")
+    assert "Questions are encoded in fp32; the passages were in bf16" in caplog.text
+    for more in ((), ("--update",)):
+        with pytest.raises(InputError, match=r"another precision \(bf16, now fp32\)"):
+            run(model, "abc def", "--corpus", corpus, "--precision", "fp32", *more)
+    with pytest.raises(InputError, match="--max_length is for building an index"):
+        run(model, "abc def", "--max_length", 8)
+
+
 def test_the_weight_is_kept_where_an_index_is_built(
     model: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
