@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,10 +19,10 @@ _SCORES_OF_A_GPU = 2**26  # and few launches on a GPU
 
 def bag_loss(
     features: Tensor,
-    texts: Tensor,
+    lengths: Sequence[int],
     tokens: Tensor,
     token_texts: Tensor,
-    count: int,
+    counted: Tensor,
     words: Tensor,
     bias: Tensor | None,
     mean: bool,
@@ -34,11 +34,11 @@ def bag_loss(
     Cao 2023), equations 7 and 8, and its released code (`mean`).
 
     Args:
-        features: (n, dim) what the vocabulary projection reads, at readable positions only.
-        texts: (n,) the text of each, from 0; sorted.
+        features: (n, dim) what the vocabulary projection reads, at readable positions only, text after text.
+        lengths: how many of them each text has.
         tokens: (m,) the tokens to be found, repetitions included.
-        token_texts: (m,) the text of each.
-        count: number of texts.
+        token_texts: (m,) the text of each, from 0.
+        counted: (texts,) bool; a text that does not count has the loss 0.
         words: (vocabulary, dim) word matrix.
         bias: (vocabulary,) or None.
         mean: whether each text's sum is divided by its number of tokens, repetitions included.
@@ -46,31 +46,31 @@ def bag_loss(
     Returns:
         Scalar, in float32 at least. Of a text's scores only the greatest are kept.
     """
-    likelihood = F.log_softmax(word_scores(features, texts, count, words, bias), dim=-1)
-    weights = torch.zeros_like(likelihood)
-    weights[token_texts, tokens] = 1.0
+    likelihood = F.log_softmax(word_scores(features, lengths, words, bias), dim=-1)
+    shares = counted.to(likelihood.dtype)
     if mean:
-        weights /= token_texts.bincount(minlength=count).clamp(min=1)[:, None]
+        found = torch.zeros_like(shares).index_add_(0, token_texts, shares[token_texts])
+        shares = shares / found.clamp(min=1)
+    weights = torch.zeros_like(likelihood).index_put_((token_texts, tokens), shares[token_texts])
     return -(weights * likelihood).sum()
 
 
-def word_scores(features: Tensor, texts: Tensor, count: int, words: Tensor, bias: Tensor | None) -> Tensor:
+def word_scores(features: Tensor, lengths: Sequence[int], words: Tensor, bias: Tensor | None) -> Tensor:
     """The score of every token of the vocabulary, its greatest over the positions of a text.
 
     Scores of all positions are never held whole. The gradient goes to one position alone for each text and token: of
     equal scores the one that `torch.max` gives. Under autocast the projection runs in its precision.
 
     Args:
-        features: (n, dim) what the vocabulary projection reads.
-        texts: (n,) the text of each position, from 0; sorted.
-        count: number of texts.
+        features: (n, dim) what the vocabulary projection reads, text after text.
+        lengths: how many positions each text has.
         words: (vocabulary, dim) word matrix.
         bias: (vocabulary,) or None.
 
     Returns:
-        (count, vocabulary), in float32 at least; 0 for a text without a position. Source: DupMAE, equation 7.
+        (texts, vocabulary), in float32 at least; 0 for a text without a position. Source: DupMAE, equation 7.
     """
-    scores: Tensor = _WordScores.apply(features, texts, count, words, bias)  # type: ignore[no-untyped-call]
+    scores: Tensor = _WordScores.apply(features, lengths, words, bias)  # type: ignore[no-untyped-call]
     return scores
 
 
@@ -78,13 +78,12 @@ class _WordScores(torch.autograd.Function):
     """`word_scores`, whose backward pass is sparse: a score comes from the state of one position."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, texts: Tensor, count: int, words: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(ctx: Any, features: Tensor, lengths: Sequence[int], words: Tensor, bias: Tensor | None) -> Tensor:
         dtype = projection_dtype(features)
         projected, matrix = features.to(dtype), words.to(dtype)
-        lengths = texts.bincount(minlength=count)
-        best = projected.new_zeros(count, len(words), dtype=single_dtype(dtype))
-        rows = texts.new_zeros(count, len(words), dtype=torch.int32)  # of `features`, where the greatest score is
-        for block, start, sizes in _blocks(lengths.tolist()):
+        best = projected.new_zeros(len(lengths), len(words), dtype=single_dtype(dtype))
+        rows = torch.zeros_like(best, dtype=torch.int32)  # of `features`, where the greatest score is
+        for block, start, sizes in _blocks(lengths):
             part = projected[start : start + sum(sizes)].T
             step = max(1, _SCORES.get(features.device.type, _SCORES_OF_A_GPU) // part.shape[1])
             for at in range(0, len(words), step):
@@ -95,31 +94,34 @@ class _WordScores(torch.autograd.Function):
                     rows[text, at : at + step] = greatest.indices + row
                     row += scores.shape[1]
         if bias is not None:
-            best += bias * (lengths > 0)[:, None]
-        ctx.save_for_backward(features, words, rows, lengths > 0)
+            best += bias
+        ctx.unread = [text for text, length in enumerate(lengths) if not length]
+        for text in ctx.unread:
+            best[text] = 0
+        ctx.save_for_backward(features, words, rows)
         ctx.bias_dtype = None if bias is None else bias.dtype
         return best
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, change: Tensor) -> tuple[Tensor | None, ...]:
-        features, words, rows, read = ctx.saved_tensors
-        change, rows = change[read], rows[read]
+        features, words, rows = ctx.saved_tensors
+        for text in ctx.unread:  # few, if any
+            change = change.index_fill(0, torch.full((1,), text, device=change.device), 0)
         of_features, of_words, of_bias = None, None, None
         if ctx.needs_input_grad[0]:
-            order = rows.flatten().argsort(stable=True)
-            sizes = rows.flatten().bincount(minlength=len(features))
-            of_features = _sums(words, order % len(words), change.flatten()[order], sizes.cumsum(0) - sizes)
-            of_features = of_features.to(features.dtype)
-        if ctx.needs_input_grad[3]:
+            found, order = rows.flatten().sort(stable=True)
+            starts = torch.searchsorted(found, torch.arange(len(features), dtype=found.dtype, device=found.device))
+            of_features = _sums(words, order % len(words), change.flatten()[order], starts).to(features.dtype)
+        if ctx.needs_input_grad[2]:
             starts = torch.arange(len(words), dtype=rows.dtype, device=rows.device) * len(rows)
             of_words = _sums(features, rows.T.flatten(), change.T.flatten(), starts).to(words.dtype)
-        if ctx.needs_input_grad[4]:
+        if ctx.needs_input_grad[3]:
             of_bias = change.sum(dim=0).to(ctx.bias_dtype)
-        return of_features, None, None, of_words, of_bias
+        return of_features, None, of_words, of_bias
 
 
-def _blocks(lengths: list[int]) -> Iterator[tuple[list[int], int, list[int]]]:
+def _blocks(lengths: Sequence[int]) -> Iterator[tuple[list[int], int, list[int]]]:
     """Neighbouring texts whose scores are made together: their numbers, their first row, their lengths."""
     block: list[int] = []
     start, stop = 0, 0
@@ -135,4 +137,6 @@ def _blocks(lengths: list[int]) -> Iterator[tuple[list[int], int, list[int]]]:
 
 def _sums(vectors: Tensor, chosen: Tensor, factors: Tensor, starts: Tensor) -> Tensor:
     """Sums of the `chosen` vectors (m,) times `factors` (m,), one from each of `starts` to the next; (starts, dim)."""
+    if not len(vectors) or not len(starts):  # nothing was read
+        return factors.new_zeros(len(starts), vectors.shape[1])
     return F.embedding_bag(chosen, vectors.to(factors.dtype), starts, per_sample_weights=factors, mode="sum")

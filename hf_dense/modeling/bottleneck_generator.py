@@ -14,8 +14,9 @@ from transformers.activations import ACT2FN
 
 from .bottleneck_backbones import FAMILIES, Backbone, has_token_types
 from .bottleneck_encoder import LayerRunner, token_types
-from .bottleneck_layout import FlatRows, take_rows
+from .bottleneck_layout import FlatRows, Places, take_rows
 from .bottleneck_losses import single_dtype, token_loss
+from .bottleneck_plan import Drawn
 
 _ROWS = 512  # positions whose scores over the whole vocabulary are held at once
 
@@ -61,9 +62,9 @@ def runner_of(generator: PreTrainedModel) -> LayerRunner | None:
 
 
 def predict(
-    generator: PreTrainedModel, runner: LayerRunner | None, view: Mapping[str, Tensor], chosen: Tensor
+    generator: PreTrainedModel, runner: LayerRunner | None, view: Mapping[str, Tensor], places: Places, drawn: Drawn
 ) -> Predictions:
-    """What `generator` predicts at the `chosen` positions (batch, length) of a view.
+    """What `generator` predicts where it draws, in the order of the view.
 
     Its head, and its last layer's queries, are of these positions alone; of a family that is not known here the parts
     cannot be told apart, so all positions are read.
@@ -72,20 +73,22 @@ def predict(
         generator: a masked language model, as `AutoModelForMaskedLM` builds it.
         runner: of its layers, from `runner_of`.
         view: `input_ids`, `attention_mask` and maybe `token_type_ids` (batch, length).
+        places: of the view's tokens.
+        drawn: where it draws.
     """
     if runner is None:
         keys = ("input_ids", "attention_mask", "token_type_ids")[: 3 if has_token_types(generator.config) else 2]
-        return Predictions(generator(**{key: view[key] for key in keys if key in view}).logits[chosen])
+        scores = generator(**{key: view[key] for key in keys if key in view}).logits
+        return Predictions(scores.flatten(0, 1).index_select(0, drawn.at))
     family = runner.family
     dense, norm = (
         generator.get_submodule(family.head[f"{part}.weight"].removesuffix(".weight")) for part in ("dense", "norm")
     )
     activation = ACT2FN[family.shape(generator.config).head_activation]
-    layout = FlatRows(view)
-    wanted = layout.flatten(chosen)
+    layout = FlatRows(view, places)
     types = token_types(generator.config, view, layout)
-    last, _ = runner.run(cast(Backbone, generator.base_model), layout, types, layout.rows(wanted))
-    states = take_rows(last, (wanted.cumsum(0) - 1)[layout.where[chosen]])
+    last, _ = runner.run(cast(Backbone, generator.base_model), layout, types, drawn.rows)
+    states = take_rows(last, drawn.order)
     projection = generator.get_output_embeddings()
     assert isinstance(projection, nn.Linear)
     return Predictions(norm(activation(dense(states))), projection.weight, projection.bias)

@@ -2,13 +2,14 @@
 
 The only file of the model that knows how texts lie in tensors. All but attention reads one row for every real token;
 attention reads groups of texts of similar length, each padded to its longest. Of a stack's last layer only those rows
-are computed that somebody reads.
+are computed that somebody reads. What depends on lengths, `Places` and `Rows`, is made where the masks lie: of masks in
+the host's memory, without waiting for a GPU (see `bottleneck_plan.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -95,20 +96,21 @@ class Group(NamedTuple):
     """Rows of texts of similar length, which attention reads padded.
 
     Args:
-        rows: where they are among the flat rows.
+        start, stop: from which to which of the flat rows they are.
         texts: how many texts these are of.
         length: of the longest, in rows.
         places: (rows,) the place of each among the texts * length padded rows; None where nothing is padded.
     """
 
-    rows: slice
+    start: int
+    stop: int
     texts: int
     length: int
     places: Tensor | None
 
     def pad(self, flat: Tensor) -> Tensor:
         """(n, ...) flat rows -> (texts, length, ...) of this group, 0 at padding."""
-        part = flat[self.rows]
+        part = flat[self.start : self.stop]
         if self.places is not None:
             padded = part.new_zeros(self.texts * self.length, *part.shape[1:])
             part = padded.index_copy(0, self.places, part)
@@ -126,11 +128,67 @@ class Rows(NamedTuple):
 
     Args:
         at: (n,) which, ascending.
-        counts: how many of each text, in the layout's order.
+        groups: of these rows, of the same texts as the layout's.
     """
 
     at: Tensor
-    counts: Sequence[int]
+    groups: Sequence[Group]
+
+
+class Places(NamedTuple):
+    """Where the tokens of a batch stand among the flat rows, longest text first.
+
+    Args:
+        order: (batch,) the texts, longest first.
+        tokens: (batch,) how many tokens each text has.
+        at: (rows,) the place of each row among the batch * length padded tokens.
+        text: (rows,) the text of each row, by its number in the batch.
+        positions: (rows,) its position in that text, from 0.
+        where: (batch, length) the row of each token; at padding, -1.
+        groups: texts of similar length.
+    """
+
+    order: Tensor
+    tokens: Tensor
+    at: Tensor
+    text: Tensor
+    positions: Tensor
+    where: Tensor
+    groups: Sequence[Group]
+
+    @classmethod
+    def of(cls, attention_mask: Tensor) -> Places:
+        """Of a (batch, length) mask: 1 = token, 0 = padding, which comes after the tokens; no text is empty."""
+        present = attention_mask.bool()
+        tokens = present.sum(dim=1)
+        order = tokens.argsort(descending=True, stable=True)
+        batch, width = present.shape
+        columns = torch.arange(width, device=present.device)
+        at = (order[:, None] * width + columns)[columns < tokens[order, None]]
+        unplaced = torch.full((batch * width,), -1, device=present.device)
+        where = unplaced.index_copy(0, at, torch.arange(len(at), device=present.device)).view(batch, width)
+        counts = tokens[order].tolist()
+        groups = _groups([counts[start:stop] for start, stop in _similar(counts)], present.device)
+        return cls(order, tokens, at, at // width, at % width, where, groups)
+
+    def flatten(self, padded: Tensor) -> Tensor:
+        """(batch, length, ...) -> (rows, ...), what stands at padding left out."""
+        return padded.flatten(0, 1).index_select(0, self.at)
+
+    def inner(self) -> Tensor:
+        """(rows,) bool: the tokens of every text without its first and last, which are [CLS] and [SEP]."""
+        return (self.positions > 0) & (self.positions < self.tokens[self.text] - 1)
+
+    def counts(self, read: Tensor) -> list[int]:
+        """How many rows of each text are True in (rows,) bool, longest text first."""
+        ends = F.pad(read.cumsum(0), (1, 0))[F.pad(self.tokens[self.order].cumsum(0), (1, 0))].tolist()
+        return [after - before for before, after in pairwise(ends)]
+
+    def rows(self, read: Tensor) -> Rows:
+        """The rows where (rows,) bool is True."""
+        counts = iter(self.counts(read))
+        groups = _groups([list(islice(counts, group.texts)) for group in self.groups], read.device)
+        return Rows(read.nonzero().squeeze(1), groups)
 
 
 class LayerMask:
@@ -179,40 +237,31 @@ class FlatRows:
         view: `input_ids` (batch, length), `attention_mask` (batch, length; 1 = token, 0 = padding, which comes after
             the tokens; no text is empty), and for a decoder with sampled attention `visible` (batch, length, length;
             True = may look).
+        places: where they stand, on the view's device; without them a GPU is waited for.
 
     Attributes:
-        order: (batch,) the texts, longest first.
-        text: (rows,) the text of each row, by its number in the batch.
-        positions: (rows,) its position in that text, from 0.
-        where: (batch, length) the row of each token; at padding, -1.
+        order, text, positions, where, groups: see `Places`.
+        input_ids: (rows,).
     """
 
-    def __init__(self, view: Mapping[str, Tensor]) -> None:
-        present = tokens_of(view).bool()
+    def __init__(self, view: Mapping[str, Tensor], places: Places | None = None) -> None:
+        self.places = Places.of(tokens_of(view)) if places is None else places
+        self.order, self._tokens, _, self.text, self.positions, self.where, self.groups = self.places
         self.visible = view.get("visible")
-        self._tokens = present.sum(dim=1)
-        self.order = self._tokens.argsort(descending=True, stable=True)
-        self._lengths = self._tokens[self.order]
-        batch, width = present.shape
-        columns = torch.arange(width, device=present.device)
-        self._place = (self.order[:, None] * width + columns)[columns < self._lengths[:, None]]
-        self.text, self.positions = self._place // width, self._place % width
-        rows = torch.arange(len(self._place), device=present.device)
-        unplaced = torch.full((batch * width,), -1, device=present.device)
-        self.where = unplaced.index_copy(0, self._place, rows).view(batch, width)
-        self._counts: list[int] = self._lengths.tolist()
-        self._cuts = list(_similar(self._counts))
-        self.groups = self._group(self._counts)
         self.input_ids = self.flatten(view["input_ids"])
 
     @property
     def length(self) -> int:
         """Of the longest text, in tokens."""
-        return self._counts[0]
+        return self.groups[0].length
 
     def flatten(self, padded: Tensor) -> Tensor:
         """(batch, length, ...) -> (rows, ...), what stands at padding left out."""
-        return padded.flatten(0, 1).index_select(0, self._place)
+        return self.places.flatten(padded)
+
+    def inner(self) -> Tensor:
+        """(rows,) bool: the tokens of every text without its first and last, which are [CLS] and [SEP]."""
+        return self.places.inner()
 
     def means(self, hidden: Tensor) -> Tensor:
         """(rows, dim) states -> (batch, dim), the mean of every text, summed in float32 at least; see `pool`."""
@@ -224,15 +273,6 @@ class FlatRows:
     def replace_first(self, hidden: Tensor, vectors: Tensor) -> Tensor:
         """(rows, dim) states with the (batch, dim) `vectors` at the first position of every text."""
         return hidden.index_copy(0, self.where[:, 0], vectors.to(hidden.dtype))
-
-    def inner(self) -> Tensor:
-        """(rows,) bool: the tokens of every text without its first and last, which are [CLS] and [SEP]."""
-        return (self.positions > 0) & (self.positions < self._tokens[self.text] - 1)
-
-    def rows(self, read: Tensor) -> Rows:
-        """The rows where (rows,) bool is True."""
-        ends = F.pad(read.cumsum(0), (1, 0))[F.pad(self._lengths.cumsum(0), (1, 0))].tolist()
-        return Rows(read.nonzero().squeeze(1), [after - before for before, after in pairwise(ends)])
 
     def mask(
         self,
@@ -254,11 +294,12 @@ class FlatRows:
         Raises:
             ValueError: the decoder samples its visibility and the view carries none.
         """
-        queries = self.groups if read is None else self._group(read.counts)
-        masks = []
-        for (start, stop), asking, keys in zip(self._cuts, queries, self.groups, strict=True):
+        queries = self.groups if read is None else read.groups
+        masks, start = [], 0
+        for asking, keys in zip(queries, self.groups, strict=True):
             at = self._columns(keys.length) if read is None else asking.pad(self.positions[read.at])
-            seen = self._seen(slice(start, stop), at, keys, decoder, window)
+            seen = self._seen(self.order[start : start + keys.texts], at, keys, decoder, window)
+            start += keys.texts
             masks.append(seen if bias is None else _biased(bias, at, keys.length, seen))
         text = self.text if read is None else self.text[read.at]
         if rotation is None:
@@ -267,11 +308,11 @@ class FlatRows:
         return LayerMask(queries, self.groups, masks, text, (turned, rotation))
 
     def _seen(
-        self, texts: slice, at: Tensor, keys: Group, decoder: Decoder | None, window: int | None
+        self, texts: Tensor, at: Tensor, keys: Group, decoder: Decoder | None, window: int | None
     ) -> Tensor | None:
-        """(texts or 1, 1, queries or 1, keys) bool of a group whose queries stand `at` (texts or 1, queries)."""
+        """(texts or 1, 1, queries or 1, keys) bool of a group of texts whose queries stand `at` (texts or 1, queries)."""
         columns = self._columns(keys.length)[0]
-        mask = None if keys.places is None else (columns < self._lengths[texts, None])[:, None]
+        mask = None if keys.places is None else (columns < self._tokens[texts, None])[:, None]
         kind = "full" if decoder is None else decoder.attention_kind
         if kind == "full" and window is None:
             return None if mask is None else mask[:, None]
@@ -281,7 +322,7 @@ class FlatRows:
         elif kind == "sampled":
             if self.visible is None:
                 raise ValueError("This decoder samples what each position sees; its view needs a `visible` mask.")
-            visible = self.visible[self.order[texts], :, : keys.length].bool()
+            visible = self.visible[texts, :, : keys.length].bool()
             mask = mask & visible.gather(1, at[:, :, None].expand(len(visible), -1, keys.length))
         if window is not None:
             mask = mask & near(at, columns, window)
@@ -291,19 +332,18 @@ class FlatRows:
         """(1, length) positions from 0."""
         return torch.arange(length, device=self.text.device)[None]
 
-    def _group(self, counts: Sequence[int]) -> list[Group]:
-        """The groups of as many rows of each text."""
-        groups, row = [], 0
-        for start, stop in self._cuts:
-            part = counts[start:stop]
-            longest = max(part)
-            places = None
-            if min(part) < longest:
-                kept = self._columns(longest) < torch.tensor(part, device=self.text.device)[:, None]
-                places = kept.flatten().nonzero().squeeze(1)
-            groups.append(Group(slice(row, row + sum(part)), len(part), longest, places))
-            row += sum(part)
-        return groups
+
+def _groups(counts: Sequence[Sequence[int]], device: torch.device) -> list[Group]:
+    """Groups of texts by how many rows each of them has."""
+    groups, row = [], 0
+    for part in counts:
+        longest, places = max(part), None
+        if min(part) < longest:
+            kept = torch.arange(longest, device=device) < torch.tensor(part, device=device)[:, None]
+            places = kept.flatten().nonzero().squeeze(1)
+        groups.append(Group(row, row + sum(part), len(part), longest, places))
+        row += sum(part)
+    return groups
 
 
 def _similar(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:

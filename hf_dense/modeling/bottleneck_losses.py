@@ -129,4 +129,5 @@ def pair_loss(vectors: Tensor, valid: Tensor, candidates: Tensor, candidates_val
     rows = torch.arange(offset, offset + len(vectors), device=vectors.device)
     columns = torch.arange(len(candidates), device=vectors.device)
     scores = scores.masked_fill((columns == rows[:, None]) | ~candidates_valid, float("-inf"))
-    return F.cross_entropy(scores[valid], (rows ^ 1)[valid], reduction="sum")
+    scores = scores.masked_fill(~valid[:, None], 0.0)  # numbers, as nothing must come of them backwards either
+    return F.cross_entropy(scores, (rows ^ 1).masked_fill(~valid, IGNORED), reduction="sum", ignore_index=IGNORED)

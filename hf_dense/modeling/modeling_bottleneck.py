@@ -25,6 +25,7 @@ from .bottleneck_encoder import LayerRunner, layer_masks, token_types
 from .bottleneck_gather import gather_rows
 from .bottleneck_layout import FlatRows, Rows, counted, join_views, pool, take_rows, tokens_of
 from .bottleneck_losses import IGNORED, pair_loss, token_loss
+from .bottleneck_plan import BagRows, Plan, Reading
 from .configuration_bottleneck import BottleneckConfig
 
 logger = logging.get_logger(__name__)
@@ -53,9 +54,8 @@ class Encoded(NamedTuple):
     Args:
         bottleneck: (batch, dim).
         last: (n, dim) last states of the tokens that are read, of all views.
-        at: (batch, length) the row of `last` of each token of this view that is read.
-        inner: (rows, dim) states of inner layers that a decoder reads, by the number of the layer, in the order of the
-            view's `FlatRows`.
+        at: (rows,) the row of `last` of each token of this view that is read, in the order of the view's `FlatRows`.
+        inner: (rows, dim) states of inner layers that a decoder reads, by the number of the layer, in that order.
     """
 
     bottleneck: Tensor
@@ -65,7 +65,7 @@ class Encoded(NamedTuple):
 
     def states(self, layout: FlatRows) -> Tensor:
         """(rows, dim) last states in the order of the view's layout, where all are read."""
-        return take_rows(self.last, layout.flatten(self.at))
+        return take_rows(self.last, self.at)
 
 
 class BottleneckModel(PreTrainedModel):
@@ -141,6 +141,8 @@ class BottleneckForPreTraining(PreTrainedModel):
         shape = self.family.shape(config.backbone)
         self.head = VocabularyHead(shape, config.vocab_size)
         self.encoder_specs, self.decoder_specs = config.encoder_specs, config.decoder_specs
+        self.view_names, self.scored, self.hidden_layers = list(config.views), config.scored, config.hidden_layers
+        self.contrasts, self.bags, self.weights = config.contrasts, config.bags, config.weights
         self.decoders = nn.ModuleDict()
         for name, spec in self.decoder_specs.items():
             if not spec.shares:
@@ -229,7 +231,10 @@ class BottleneckForPreTraining(PreTrainedModel):
         return words
 
     def forward(
-        self, views: Mapping[str, Mapping[str, Tensor]], counts: Mapping[str, Tensor] | None = None
+        self,
+        views: Mapping[str, Mapping[str, Tensor]],
+        counts: Mapping[str, Tensor] | None = None,
+        plan: Plan | None = None,
     ) -> PreTrainingOutput:
         """One pre-training step.
 
@@ -240,6 +245,7 @@ class BottleneckForPreTraining(PreTrainedModel):
             counts: what to divide each summed loss by (scalars, by loss name); `count_scored` of this batch when
                 absent. A trainer gives its share of the count over all processes and accumulated batches, so that the
                 loss does not depend on how a batch is cut.
+            plan: of these views, made before they went to the device, so that the device is not waited for.
 
         Returns:
             The loss, its parts by name, and the bottlenecks.
@@ -249,75 +255,76 @@ class BottleneckForPreTraining(PreTrainedModel):
         """
         self._check(views)
         counts = self.count_scored(views) if counts is None else counts
-        encoded = self.encode(views)
-        sums = {name: self._score_encoder(name, part, views[name]) for name, part in encoded.items()}
+        plan = self.plan(views) if plan is None else plan
+        encoded = self.encode(views, plan)
+        layouts = {name: FlatRows(view, plan.views[name].places) for name, view in views.items()}
+        sums = {}
+        for name, part in encoded.items():
+            sums[name] = self._score_encoder(name, layouts[name], part, views[name]["labels"], plan.views[name])
         for name, spec in self.decoder_specs.items():
-            sums[name] = self._score_decoder(name, views[self.config.scored[name]], encoded[spec.encoder])
-        for name, encoder in self.config.contrasts.items():
+            view = self.scored[name]
+            sums[name] = self._score_decoder(
+                name, layouts[view], encoded[spec.encoder], views[view]["labels"], plan.views[view]
+            )
+        for name, encoder in self.contrasts.items():
             sums[name] = self.contrast(encoded[encoder].bottleneck, counted(views[encoder]))
-        for name, (encoder, bag) in self.config.bags.items():
-            sums[name] = self.score_bag(encoder, bag, encoded[encoder], views[encoder])
+        for name, (encoder, bag) in self.bags.items():
+            read = plan.views[encoder].bag
+            assert read is not None
+            sums[name] = self.score_bag(encoder, bag, encoded[encoder], layouts[encoder], views[encoder], read)
         losses = {name: total / counts[name].clamp(min=_LEAST) for name, total in sums.items()}
-        weights = self.config.weights
-        loss = torch.stack([weights[name] * value for name, value in losses.items()]).sum()
+        loss = torch.stack([self.weights[name] * value for name, value in losses.items()]).sum()
         bottlenecks = {name: part.bottleneck for name, part in encoded.items()}
         return PreTrainingOutput(loss=loss, losses=losses, bottlenecks=bottlenecks)
 
     def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
         """What each summed loss is a mean over (scalars, float32, by loss name): scored tokens, or texts."""
         self._check(views)
-        tokens = {name: scored_tokens(views[view]).sum() for name, view in self.config.scored.items()}
-        over_texts = self.config.contrasts | {name: encoder for name, (encoder, _) in self.config.bags.items()}
+        tokens = {name: scored_tokens(views[view]).sum() for name, view in self.scored.items()}
+        over_texts = self.contrasts | {name: encoder for name, (encoder, _) in self.bags.items()}
         texts = {name: counted(views[encoder]).sum() for name, encoder in over_texts.items()}
         return {name: count.float() for name, count in (tokens | texts).items()}
 
+    def plan(self, views: Mapping[str, Mapping[str, Tensor]]) -> Plan:
+        """What a step must know of its views on the host; to be made before they go to a device."""
+        return Plan(self.config, views)
+
     def _check(self, views: Mapping[str, Mapping[str, Tensor]]) -> None:
-        missing = [name for name in self.config.views if name not in views]
+        missing = [name for name in self.view_names if name not in views]
         if missing:
             raise ValueError(f"The batch lacks the view {missing[0]!r}; it has: {', '.join(views)}.")
 
-    def encode(self, views: Mapping[str, Mapping[str, Tensor]], every: bool = False) -> dict[str, Encoded]:
+    def encode(
+        self, views: Mapping[str, Mapping[str, Tensor]], plan: Plan | None = None, every: bool = False
+    ) -> dict[str, Encoded]:
         """Read every encoder's view, in one pass for all.
 
         The last layer is computed for the first tokens and those that are scored alone, unless the bottleneck is a mean
-        of all, a bag of words is read from all, or `every` asks for all.
+        of all, a bag of words is read from all, or `every` asks for all (of a plan that is not given).
         """
         names = list(self.encoder_specs)
+        plan = Plan(self.config, {name: views[name] for name in names}, every) if plan is None else plan
         read = join_views([views[name] for name in names])
-        layout = FlatRows(read)
-        wanted = layout.flatten(torch.cat([self._wanted(name, views[name], layout, every) for name in names]))
-        rows = None if wanted.all() else layout.rows(wanted)
+        layout = FlatRows(read, plan.joined)
         types = token_types(self.config.backbone, read, layout)
-        last, inner = self.runner.run(self.backbone, layout, types, rows, set(self.config.hidden_layers.values()))
-        at = (wanted.cumsum(0) - 1)[layout.where]
-        encoded, start = {}, 0
-        for name in names:
-            batch, length = views[name]["input_ids"].shape
-            part = slice(start, start + batch), slice(length)
-            encoded[name] = self._encoded(views[name], last, at[part], inner, layout.where[part])
-            start += batch
-        return encoded
+        kept = set(self.hidden_layers.values())
+        last, inner = self.runner.run(self.backbone, layout, types, plan.last, kept)
+        return {
+            name: self._encoded(FlatRows(views[name], plan.views[name].places), last, inner, plan.views[name])
+            for name in names
+        }
 
-    def _wanted(self, name: str, view: Mapping[str, Tensor], layout: FlatRows, every: bool) -> Tensor:
-        """(batch, length of the layout) bool: the tokens whose last states are read."""
-        if every or self.config.bottleneck == "mean" or self.encoder_specs[name].bag is not None:
-            wanted = torch.ones_like(view["input_ids"], dtype=torch.bool)
+    def _encoded(self, layout: FlatRows, last: Tensor, inner: Mapping[int, Tensor], read: Reading) -> Encoded:
+        """The part of a pass that one view has."""
+        assert read.last is not None
+        assert read.joined is not None
+        if self.config.bottleneck == "mean":
+            bottleneck = layout.means(take_rows(last, read.last))
         else:
-            wanted = scored_tokens(view)
-            wanted[:, 0] = True
-        return nn.functional.pad(wanted, (0, layout.where.shape[1] - wanted.shape[1]))
-
-    def _encoded(
-        self, view: Mapping[str, Tensor], last: Tensor, at: Tensor, inner: Mapping[int, Tensor], where: Tensor
-    ) -> Encoded:
-        """The part of a pass that one view has; `at` and `where` (batch, length) are its rows of `last` and `inner`."""
-        mean = self.config.bottleneck == "mean"
-        if not mean and not inner:
-            return Encoded(take_rows(last, at[:, 0]), last, at, {})
-        layout = FlatRows(view)
-        own = layout.flatten(where)
-        bottleneck = layout.means(take_rows(last, layout.flatten(at))) if mean else take_rows(last, at[:, 0])
-        return Encoded(bottleneck, last, at, {layer: take_rows(states, own) for layer, states in inner.items()})
+            bottleneck = take_rows(last, read.last[layout.where[:, 0]])
+        return Encoded(
+            bottleneck, last, read.last, {at: take_rows(states, read.joined) for at, states in inner.items()}
+        )
 
     def decode(
         self,
@@ -337,7 +344,7 @@ class BottleneckForPreTraining(PreTrainedModel):
         assert isinstance(stack, DecoderStack)
         if spec.reads_hidden:
             assert inner is not None
-            memory = inner[self.config.hidden_layers[name]]
+            memory = inner[self.hidden_layers[name]]
         elif stack.embeddings is not None:
             memory = stack.embeddings(self.get_input_embeddings()(layout.input_ids), positions)
         else:
@@ -359,19 +366,20 @@ class BottleneckForPreTraining(PreTrainedModel):
         vectors = self.family.position_vectors(self.backbone, layout.positions)
         return expanded if vectors is None else expanded + vectors
 
-    def _score_encoder(self, name: str, encoded: Encoded, view: Mapping[str, Tensor]) -> Tensor:
+    def _score_encoder(self, name: str, layout: FlatRows, encoded: Encoded, labels: Tensor, read: Reading) -> Tensor:
         """Summed token loss of an encoder's view; a scalar."""
-        scored = scored_tokens(view)
-        hidden = take_rows(encoded.last, encoded.at[scored])
-        return self.score_view(name, hidden, view["labels"][scored], view["input_ids"][scored], "mlm")
+        assert read.scored is not None
+        at = read.scored.at
+        hidden = take_rows(encoded.last, encoded.at[at])
+        return self.score_view(name, hidden, layout.flatten(labels)[at], layout.input_ids[at], "mlm")
 
-    def _score_decoder(self, name: str, view: Mapping[str, Tensor], encoded: Encoded) -> Tensor:
-        """Summed token loss of a decoder reading `view`; a scalar."""
-        layout, spec = FlatRows(view), self.decoder_specs[name]
-        labels = layout.flatten(view["labels"])
-        read = layout.rows(labels != IGNORED)
-        hidden = self.decode(name, layout, encoded.bottleneck, encoded.inner, read)
-        return self.score_view(self.config.scored[name], hidden, labels[read.at], layout.input_ids[read.at], spec.head)
+    def _score_decoder(self, name: str, layout: FlatRows, encoded: Encoded, labels: Tensor, read: Reading) -> Tensor:
+        """Summed token loss of a decoder reading a view; a scalar."""
+        assert read.scored is not None
+        at, spec = read.scored.at, self.decoder_specs[name]
+        hidden = self.decode(name, layout, encoded.bottleneck, encoded.inner, read.scored)
+        view = self.scored[name]
+        return self.score_view(view, hidden, layout.flatten(labels)[at], layout.input_ids[at], spec.head)
 
     def score_view(self, name: str, hidden: Tensor, targets: Tensor, shown: Tensor, head: str) -> Tensor:
         """Summed loss of last states (n, dim) at the scored tokens of the view called `name`; a scalar.
@@ -423,15 +431,11 @@ class BottleneckForPreTraining(PreTrainedModel):
         candidates, offset = gather_rows(bottleneck)
         return pair_loss(bottleneck, counted, candidates, gather_rows(counted)[0], offset)
 
-    def score_bag(self, name: str, bag: Bag, encoded: Encoded, view: Mapping[str, Tensor]) -> Tensor:
+    def score_bag(
+        self, name: str, bag: Bag, encoded: Encoded, layout: FlatRows, view: Mapping[str, Tensor], read: BagRows
+    ) -> Tensor:
         """Summed bag-of-words loss of an encoder's view; a scalar."""
-        layout, labels = FlatRows(view), view["labels"]
-        targets = layout.flatten(labels)
-        readable = layout.positions > 0
-        if not bag.masked:
-            readable &= targets == IGNORED
-        read = readable.nonzero().squeeze(1)
-        features = take_rows(encoded.states(layout), read)
+        features = take_rows(encoded.states(layout), read.read)
         if bag.head == "own":
             head = self.bag_heads[name]
             assert isinstance(head, nn.Linear)
@@ -440,10 +444,10 @@ class BottleneckForPreTraining(PreTrainedModel):
             matrix = self.get_input_embeddings().weight
             assert isinstance(matrix, Tensor)
             features, words, bias = self.head(features), matrix, self.head.bias
-        sought = layout.inner() & counted(view)[layout.text]
-        tokens = torch.where(targets == IGNORED, layout.input_ids, targets)[sought]
-        number = layout.order.argsort()[layout.text]  # texts in the order of their rows
-        return bag_loss(features, number[read], tokens, number[sought], len(labels), words, bias, bag.target == "mean")
+        labels = layout.flatten(view["labels"])
+        tokens = torch.where(labels == IGNORED, layout.input_ids, labels)[read.sought]
+        texts = counted(view)[layout.order]
+        return bag_loss(features, read.lengths, tokens, read.texts, texts, words, bias, bag.target == "mean")
 
 
 def model_classes(config: type[BottleneckConfig]) -> tuple[type[BottleneckModel], type[BottleneckForPreTraining]]:

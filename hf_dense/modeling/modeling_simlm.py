@@ -19,10 +19,9 @@ from .bottleneck_backbones import Shape
 from .bottleneck_declaration import Decoder, Encoder, View
 from .bottleneck_generator import Predictions, predict, runner_of
 from .bottleneck_losses import single_dtype
+from .bottleneck_plan import DRAWN, Plan, Reading, read_view
 from .configuration_bottleneck import BottleneckConfig, Json, build_config, resolved
 from .modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput, model_classes
-
-_KEPT = -1.0  # in `uniform`: a token that the generator leaves alone
 
 
 class SimLMConfig(BottleneckConfig):
@@ -142,14 +141,17 @@ class SimLMForPreTraining(BottleneckForPreTraining):
         return self
 
     def forward(
-        self, views: Mapping[str, Mapping[str, Tensor]], counts: Mapping[str, Tensor] | None = None
+        self,
+        views: Mapping[str, Mapping[str, Tensor]],
+        counts: Mapping[str, Tensor] | None = None,
+        plan: Plan | None = None,
     ) -> PreTrainingOutput:
         """One pre-training step.
 
         Args:
             views: as for any method; a view with `uniform` (batch, length) holds [MASK] where the generator is to draw
                 a token, by a number in [0, 1), and -1 elsewhere. Without it `input_ids` are read as they are.
-            counts: see `BottleneckForPreTraining.forward`.
+            counts, plan: see `BottleneckForPreTraining.forward`.
 
         Returns:
             The loss, its parts by name, and the bottlenecks.
@@ -158,13 +160,18 @@ class SimLMForPreTraining(BottleneckForPreTraining):
             ValueError: there is no generator to draw with.
         """
         counts = self.count_scored(views) if counts is None else counts
-        predicted = {name: self.generate(view) for name, view in views.items() if "uniform" in view}
-        filled = {name: _filled(view, predicted[name]) if name in predicted else view for name, view in views.items()}
-        output = super().forward(filled, counts)
-        if self.config.generator_weight and "encoder" in predicted:
+        plan = self.plan(views) if plan is None else plan
+        predicted, filled = {}, dict(views)
+        for name, reading in plan.views.items():
+            if reading.drawn is not None:
+                predicted[name] = self.generate(views[name], reading)
+                filled[name] = _filled(views[name], predicted[name], reading.drawn.at)
+        output = super().forward(filled, counts, plan)
+        drawn = plan.views["encoder"].drawn
+        if self.config.generator_weight and drawn is not None:
             assert output.loss is not None
             assert output.losses is not None
-            targets = views["encoder"]["labels"][_drawn(views["encoder"])]
+            targets = views["encoder"]["labels"].flatten().index_select(0, drawn.at)
             loss = predicted["encoder"].loss(targets) / counts["generator"].clamp(min=1e-6)
             output.losses["generator"] = loss
             output.loss = output.loss + self.config.generator_weight * loss
@@ -186,27 +193,24 @@ class SimLMForPreTraining(BottleneckForPreTraining):
         single = single_dtype(odds.dtype)
         return F.binary_cross_entropy_with_logits(odds.to(single), (shown != targets).to(single), reduction="sum")
 
-    def generate(self, view: Mapping[str, Tensor]) -> Predictions:
-        """What the generator predicts at the positions of `view` where it is to draw."""
+    def generate(self, view: Mapping[str, Tensor], reading: Reading | None = None) -> Predictions:
+        """What the generator predicts at the positions of `view` where it is to draw; `reading` is the view's."""
         if self.generator is None:
             raise ValueError("SimLM replaces tokens by what a generator draws, and none was given.")
         with torch.set_grad_enabled(self.config.generator_weight > 0 and torch.is_grad_enabled()):
-            return predict(self.generator, self.generator_runner, view, _drawn(view))
+            reading = read_view(view) if reading is None else reading
+            assert reading.drawn is not None
+            return predict(self.generator, self.generator_runner, view, reading.places, reading.drawn)
 
     def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
         """What each summed loss is a mean over (scalars, float32, by loss name)."""
         counts = super().count_scored(views)
         if self.config.generator_weight and "uniform" in views["encoder"]:
-            counts["generator"] = _drawn(views["encoder"]).sum().float()
+            counts["generator"] = (views["encoder"]["uniform"] >= DRAWN).sum().float()
         return counts
 
 
-def _drawn(view: Mapping[str, Tensor]) -> Tensor:
-    """Where the generator is to draw; (batch, length) bool."""
-    return view["uniform"] > _KEPT
-
-
-def _filled(view: Mapping[str, Tensor], predicted: Predictions) -> dict[str, Tensor]:
-    """`view` with a token drawn wherever the generator predicted; the same uniform number draws the same token."""
-    drawn = _drawn(view)
-    return {**view, "input_ids": view["input_ids"].masked_scatter(drawn, predicted.draw(view["uniform"][drawn]))}
+def _filled(view: Mapping[str, Tensor], predicted: Predictions, at: Tensor) -> dict[str, Tensor]:
+    """`view` with a token drawn at each place where the generator predicted; the same number draws the same token."""
+    ids, uniform = view["input_ids"], view["uniform"].flatten().index_select(0, at)
+    return {**view, "input_ids": ids.flatten().index_copy(0, at, predicted.draw(uniform)).view_as(ids)}

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hf_dense.modeling.bottleneck_losses import IGNORED
+from hf_dense.modeling.bottleneck_plan import Plan
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, View, parse_source
 from hf_dense.pretraining.keywords import Keywords
 from hf_dense.pretraining.masking import (
@@ -31,6 +32,7 @@ from hf_dense.pretraining.masking import (
 from hf_dense.pretraining.vocabulary import Vocabulary
 
 Text = NDArray[np.int32]
+Views = dict[str, dict[str, Tensor]]
 Row = Mapping[str, Any]  # by column: a `Text`, or several (generated queries)
 
 
@@ -76,6 +78,7 @@ class ViewCollator:
 
     Attributes:
         epoch: number of the epoch; a row is masked anew in each. Set by the trainer.
+        chunk: texts that are read at once; None = all. Set by the trainer.
 
     Raises:
         ValueError: a view hides keywords and there are no `keywords`.
@@ -89,6 +92,7 @@ class ViewCollator:
         seed: int,
         keywords: Keywords | None = None,
     ) -> None:
+        self.config = config
         self.views = config.views
         self.decoders = config.decoder_specs
         self.crop = config.crop
@@ -97,6 +101,7 @@ class ViewCollator:
         self.seed = seed
         self.keywords = keywords
         self.epoch = 0
+        self.chunk: int | None = None
         if keywords is None and config.needs_keywords:
             raise ValueError("A view of this method hides keywords; give the word counts of the corpus (Keywords.of).")
 
@@ -107,13 +112,17 @@ class ViewCollator:
             rows: for every source column of the method, an array of token ids, or several.
 
         Returns:
-            `{"views": {name: view}}`, one view per encoder, and per decoder that does not read its encoder's. A view
-            has `input_ids`, `attention_mask`, `labels` (batch, length), and where its declaration asks for them
-            `visible` (batch, length, length), `uniform` and `token_type_ids` (batch, length). A view of several sources
-            has their rows interleaved.
+            `{"views": {name: view}, "plan": plan}`: one view per encoder, and per decoder that does not read its
+            encoder's, and their `Plan`, made here so that no device is waited for; of a batch that is read in chunks
+            `chunks`, their plans, in place of `plan`. A view has `input_ids`, `attention_mask`, `labels` (batch,
+            length), and where its declaration asks for them `visible` (batch, length, length), `uniform` and
+            `token_type_ids` (batch, length). A view of several sources has their rows interleaved.
         """
         batch = _Batch(rows, row_keys([row["text"] for row in rows], self.seed, self.epoch))
-        return {"views": {name: self._render(name, view, batch) for name, view in self.views.items()}}
+        views = {name: self._render(name, view, batch) for name, view in self.views.items()}
+        if self.chunk is not None and size_of(views) > self.chunk:
+            return {"views": views, "chunks": [Plan(self.config, chunk) for chunk in cut(views, self.chunk)]}
+        return {"views": views, "plan": Plan(self.config, views)}
 
     def _render(self, name: str, view: View, batch: _Batch) -> dict[str, Tensor]:
         if view.sources not in batch.padded:
@@ -219,6 +228,19 @@ class ViewCollator:
         present = np.arange(width) <= lengths[:, None] + 1
         maskable = present & ~self.vocabulary.special[ids]
         return _Padded(ids, present, maskable, word_index(ids, maskable, self.vocabulary.continues))
+
+
+def size_of(views: Views) -> int:
+    """How many texts each view of a batch has."""
+    return len(next(iter(views.values()))["labels"])
+
+
+def cut(views: Views, size: int) -> list[Views]:
+    """A batch as chunks of `size` texts."""
+    return [
+        {name: {key: tensor[at : at + size] for key, tensor in view.items()} for name, view in views.items()}
+        for at in range(0, size_of(views), size)
+    ]
 
 
 def _labels(view: View, ids: Ints, present: Bools, maskable: Bools, hidden: Bools) -> Ints:

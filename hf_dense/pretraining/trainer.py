@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from accelerate.utils import send_to_device
 from datasets import Dataset
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -18,16 +19,16 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from hf_dense.errors import InputError
 from hf_dense.modeling.bottleneck_layout import counted
 from hf_dense.modeling.bottleneck_losses import IGNORED
+from hf_dense.modeling.bottleneck_plan import Plan
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
-from hf_dense.pretraining.collator import ViewCollator
+from hf_dense.pretraining.collator import ViewCollator, Views, cut, size_of
 from hf_dense.pretraining.sampler import LengthGroupedSampler, SiblingSampler
 from hf_dense.pretraining.soundness import STEP_FILE, Soundness, check_weights, write_step
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
 from hf_dense.pretraining.throughput import Throughput
 from hf_dense.storage.batch_size import is_auto
 
-Views = dict[str, dict[str, Tensor]]
-Batch = dict[str, Any]  # `views`, which are `Views`
+Batch = dict[str, Any]  # what `ViewCollator` gives
 Counts = Mapping[str, Tensor]
 RandomState = tuple[Tensor, list[Tensor]]
 
@@ -72,6 +73,7 @@ class PreTrainer(Trainer):
         check_arguments(model, args, chunk, isinstance(train_dataset, PassageStream))
         if isinstance(train_dataset, PassageStream):
             args.ignore_data_skip = True  # the stream passes over what was read, without tokenizing it
+        args.logging_nan_inf_filter = False  # a loss that is no number ends the training; to look for it is to wait
         super().__init__(
             model=model,
             args=args,
@@ -81,7 +83,9 @@ class PreTrainer(Trainer):
             **kwargs,
         )
         check_sharding(self)
+        self.accelerator.dataloader_config.non_blocking = args.dataloader_pin_memory
         self.collator = collator
+        self.collator.chunk = chunk
         self.chunk = chunk
         self.decoder_learning_rate = decoder_learning_rate
         self.sampler: LengthGroupedSampler | None = None
@@ -145,7 +149,7 @@ class PreTrainer(Trainer):
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
         """Held-out batches, masked the same way at every evaluation."""
         self.data_collator = copy(self.collator)
-        self.data_collator.epoch = _EVALUATION_EPOCH
+        self.data_collator.epoch, self.data_collator.chunk = _EVALUATION_EPOCH, None
         rows: Any = self.eval_dataset if eval_dataset is None else eval_dataset
         if isinstance(rows, Dataset):
             if self.model.config.siblings:
@@ -163,6 +167,7 @@ class PreTrainer(Trainer):
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, None
+        batches = send_to_device(batches, device, non_blocking=self.accelerator.non_blocking)  # a stream's are not yet
         counted = [self.model.count_scored(batch["views"]) for batch in batches]
         names = list(counted[0])
         total = torch.stack([torch.stack([count[name] for count in counted]).sum() for name in names]).to(device)
@@ -204,9 +209,9 @@ class PreTrainer(Trainer):
         views: Views = inputs["views"]
         if model.training:
             self._throughput.read(views)
-        if model.training and self.chunk is not None and len(next(iter(views.values()))["labels"]) > self.chunk:
-            return self._chunked_loss(model, views, num_items_in_batch)
-        output = model(views, counts=num_items_in_batch)
+        if model.training and self.chunk is not None and size_of(views) > self.chunk:
+            return self._chunked_loss(model, views, inputs["chunks"], num_items_in_batch)
+        output = model(views, counts=num_items_in_batch, plan=inputs["plan"])
         if model.training:
             self._remember(output.losses)
         return (output.loss, output) if return_outputs else output.loss
@@ -215,7 +220,7 @@ class PreTrainer(Trainer):
         for name, value in losses.items():
             self._shares[name] += value.detach()
 
-    def _chunked_loss(self, model: nn.Module, views: Views, counts: Counts | None) -> Tensor:
+    def _chunked_loss(self, model: nn.Module, views: Views, plans: Sequence[Plan], counts: Counts | None) -> Tensor:
         """The loss of a batch that is read in chunks; contrast is over the whole batch, with exact gradients.
 
         A first pass without gradient gives all bottlenecks, the contrastive loss on them the gradient of each. A second
@@ -225,29 +230,31 @@ class PreTrainer(Trainer):
         """
         assert self.chunk is not None
         counts = self.model.count_scored(views) if counts is None else counts
-        chunks = _cut(views, self.chunk)
-        states, bottlenecks = self._read_ahead(chunks)
+        chunks = cut(views, self.chunk)
+        states, bottlenecks = self._read_ahead(chunks, plans)
         pulls, total = self._contrast(bottlenecks, views, counts)
         done = 0
-        for chunk, state in zip(chunks[:-1], states, strict=False):
+        for chunk, plan, state in zip(chunks[:-1], plans, states, strict=False):
             with torch.random.fork_rng(), self.accelerator.no_sync(model):
                 _set_random_state(state)
-                loss, value = self._chunk_loss(model, chunk, counts, pulls, done)
+                loss, value = self._chunk_loss(model, chunk, plan, counts, pulls, done)
                 self.accelerator.backward(loss)
             total = total + value
             done += len(chunk[next(iter(pulls))]["labels"])
         with torch.random.fork_rng():
             _set_random_state(states[-1])
-            loss, value = self._chunk_loss(model, chunks[-1], counts, pulls, done)
+            loss, value = self._chunk_loss(model, chunks[-1], plans[-1], counts, pulls, done)
         return loss + (total + value - loss.detach())  # the whole batch's value, this chunk's gradient
 
     @torch.no_grad()
-    def _read_ahead(self, chunks: list[Views]) -> tuple[list[RandomState], dict[str, Tensor]]:
+    def _read_ahead(
+        self, chunks: Sequence[Views], plans: Sequence[Plan]
+    ) -> tuple[list[RandomState], dict[str, Tensor]]:
         """The random state before each chunk, and by encoder the bottlenecks of all texts, (batch, dim)."""
         states, parts = [], []
-        for chunk in chunks:
+        for chunk, plan in zip(chunks, plans, strict=True):
             states.append(_random_state())
-            parts.append({name: encoded.bottleneck for name, encoded in self.model.encode(chunk).items()})
+            parts.append({name: encoded.bottleneck for name, encoded in self.model.encode(chunk, plan).items()})
         return states, {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def _contrast(
@@ -266,10 +273,16 @@ class PreTrainer(Trainer):
         return pulls, total
 
     def _chunk_loss(
-        self, model: nn.Module, chunk: Views, counts: Counts, pulls: Mapping[str, Tensor], done: int
+        self,
+        model: nn.Module,
+        chunk: Views,
+        plan: Plan,
+        counts: Counts,
+        pulls: Mapping[str, Tensor],
+        done: int,
     ) -> tuple[Tensor, Tensor]:
         """What is taken backwards of a chunk, the `done`-th text first: its gradient is exact; its token losses."""
-        output = model(chunk, counts=counts)
+        output = model(chunk, counts=counts, plan=plan)
         weights, contrasts = self.model.config.weights, self.model.config.contrasts
         tokens = {name: value for name, value in output.losses.items() if name not in contrasts}
         self._remember(tokens)
@@ -286,7 +299,8 @@ class PreTrainer(Trainer):
         """The loss of a held-out batch; sums and counts are kept so that the evaluation's token means are exact."""
         with torch.no_grad(), self.compute_loss_context_manager():
             views = self._without_repeats(inputs["views"])
-            output = model(views)
+            changed = any("counted" in view for view in views.values())  # the plan is of what was scored before
+            output = model(views, plan=None if changed else inputs["plan"])
         for name, count in self.model.count_scored(views).items():
             self._evaluated[name] += torch.stack([output.losses[name] * count, count]).to(self.args.device)
         return output.loss.detach(), None, None
@@ -301,7 +315,7 @@ class PreTrainer(Trainer):
         for view in views.values():
             texts = torch.arange(len(view["labels"]), device=view["labels"].device)
             view["counted"] = texts < real * len(texts) // size
-            view["labels"][~view["counted"]] = IGNORED
+            view["labels"].masked_fill_(~view["counted"][:, None], IGNORED)
         return views
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -379,15 +393,6 @@ def _check_streaming(model: BottleneckForPreTraining, args: TrainingArguments) -
         raise InputError("A streamed corpus has no length that is known; say --max_steps.")
     if args.dataloader_num_workers > 1:
         raise InputError("A streamed corpus is read in one order; set dataloader_num_workers to 0 or 1.")
-
-
-def _cut(views: Views, size: int) -> list[Views]:
-    """A batch as chunks of `size` rows."""
-    rows = len(next(iter(views.values()))["labels"])
-    return [
-        {name: {key: tensor[at : at + size] for key, tensor in view.items()} for name, view in views.items()}
-        for at in range(0, rows, size)
-    ]
 
 
 def _random_state() -> RandomState:

@@ -29,7 +29,9 @@ from transformers.utils import logging as transformers_logging
 
 from hf_dense import METHODS, View
 from hf_dense.modeling.bottleneck_backbones import build_backbone
+from hf_dense.modeling.bottleneck_layout import FlatRows
 from hf_dense.modeling.bottleneck_losses import IGNORED
+from hf_dense.modeling.bottleneck_plan import Reading
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, merge
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput
 
@@ -205,11 +207,12 @@ def with_states(
     seen: list[Tensor] = []
     plain = type(model)._encoded
 
-    def changed(self: Any, view: Any, last: Tensor, at: Tensor, *more: Any) -> Any:
-        states = last[at.clamp(min=0)].clone()  # what is not read is there too, as any other row
+    def changed(self: Any, layout: FlatRows, last: Tensor, inner: Any, read: Reading) -> Any:
+        rows = read.last[layout.where.clamp(min=0)]
+        states = last[rows.clamp(min=0)].clone()  # what is not read is there too, as any other row
         change(states)
         seen.append(states)
-        return plain(self, view, states.flatten(0, 1), torch.arange(at.numel()).view(at.shape), *more)
+        return plain(self, layout, states.flatten(0, 1), inner, read._replace(last=layout.places.at))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(model), "_encoded", changed)

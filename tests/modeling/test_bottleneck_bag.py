@@ -11,6 +11,7 @@ from hf_dense.modeling.bottleneck_bag import bag_loss, word_scores
 
 DIM, VOCABULARY = 6, 37
 LENGTHS = [5, 0, 1, 12, 3]  # one text without a position that may be read
+COUNTED = torch.ones(5, dtype=torch.bool)
 
 
 @pytest.fixture(autouse=True)
@@ -63,18 +64,18 @@ def test_the_loss_and_its_gradients_are_those_of_the_definition(with_bias: bool,
     features, texts, words, bias = operands()
     inputs = [features, words, bias] if with_bias else [features, words]
     given = bias if with_bias else None
-    total = bag_loss(features, texts, *sought(), len(LENGTHS), words, given, mean)
+    total = bag_loss(features, LENGTHS, *sought(), COUNTED, words, given, mean)
     expected = plain_bag_loss(features, texts, len(LENGTHS), words, given, mean)
     torch.testing.assert_close(total, expected)
     torch.testing.assert_close(torch.autograd.grad(total, inputs), torch.autograd.grad(expected, inputs))
 
 
 def test_the_gradient_is_that_of_finite_differences() -> None:
-    features, texts, words, bias = operands()
+    features, _texts, words, bias = operands()
     weights = torch.randn(len(LENGTHS), VOCABULARY, dtype=torch.float64)
 
     def weighed(features: Tensor, words: Tensor, bias: Tensor) -> Tensor:
-        return (weights * word_scores(features, texts, len(LENGTHS), words, bias)).sum()
+        return (weights * word_scores(features, LENGTHS, words, bias)).sum()
 
     assert torch.autograd.gradcheck(weighed, (features, words, bias))
 
@@ -85,7 +86,11 @@ def test_of_equal_scores_one_alone_gets_the_gradient() -> None:
         features[:] = torch.arange(DIM)
         words.round_()
     total, expected = (
-        scores(features, texts, len(LENGTHS), words, None).sum() for scores in (word_scores, plain_word_scores)
+        scores.sum()
+        for scores in (
+            word_scores(features, LENGTHS, words, None),
+            plain_word_scores(features, texts, len(LENGTHS), words, None),
+        )
     )
     inputs = [features, words]
     torch.testing.assert_close(torch.autograd.grad(total, inputs), torch.autograd.grad(expected, inputs))
@@ -97,7 +102,7 @@ def test_one_factor_alone_can_be_trained(trained: int) -> None:
     factors = [features, words, bias]
     for at, factor in enumerate(factors):
         factor.requires_grad_(at == trained)
-    total = bag_loss(features, texts, *sought(), len(LENGTHS), words, bias, True)
+    total = bag_loss(features, LENGTHS, *sought(), COUNTED, words, bias, True)
     expected = plain_bag_loss(features, texts, len(LENGTHS), words, bias, True)
     torch.testing.assert_close(
         torch.autograd.grad(total, factors[trained]), torch.autograd.grad(expected, factors[trained])
@@ -106,8 +111,8 @@ def test_one_factor_alone_can_be_trained(trained: int) -> None:
 
 @pytest.mark.parametrize("lengths", [[], [0, 0]])
 def test_nothing_to_read_has_a_gradient_of_zero(lengths: list[int]) -> None:
-    features, texts, words, bias = operands(lengths=lengths)
-    scores = word_scores(features, texts, len(lengths), words, bias)
+    features, _texts, words, bias = operands(lengths=lengths)
+    scores = word_scores(features, lengths, words, bias)
     assert scores.shape == (len(lengths), VOCABULARY)
     for gradient in torch.autograd.grad(scores.sum(), [features, words, bias]):
         assert not gradient.any()
@@ -115,9 +120,9 @@ def test_nothing_to_read_has_a_gradient_of_zero(lengths: list[int]) -> None:
 
 def test_scores_of_all_positions_are_never_held() -> None:
     lengths = [30] * 4
-    features, texts, words, bias = operands(lengths=lengths)
+    features, _texts, words, bias = operands(lengths=lengths)
     with Operations() as operations:
-        bag_loss(features, texts, *sought(), len(lengths), words, bias, True).backward()
+        bag_loss(features, lengths, *sought(), COUNTED[: len(lengths)], words, bias, True).backward()
     assert operations.largest < sum(lengths) * VOCABULARY / 4
 
 
@@ -125,7 +130,7 @@ def test_autocast_projects_in_its_precision_and_stays_close() -> None:
     features, texts, words, bias = operands(torch.float32)
     inputs = [features, words, bias]
     with torch.autocast("cpu", torch.bfloat16), Operations() as operations:
-        total = bag_loss(features, texts, *sought(), len(LENGTHS), words, bias, True)
+        total = bag_loss(features, LENGTHS, *sought(), COUNTED, words, bias, True)
     assert operations.precisions == {torch.bfloat16}
     expected = plain_bag_loss(features, texts, len(LENGTHS), words, bias, True)
     assert total.dtype == torch.float32

@@ -175,7 +175,7 @@ def test_of_the_last_layer_only_what_is_read_is_computed(decoder: Decoder) -> No
     stack = randomised(DecoderStack(SHAPE, decoder))
     stream, memory, _, bottleneck = inputs()
     memory = memory if decoder is TWO_STREAMS else stream
-    read = LAYOUT.rows(torch.arange(BATCH * LENGTH) % 3 == 0)
+    read = LAYOUT.places.rows(torch.arange(BATCH * LENGTH) % 3 == 0)
     expanded = []
     stack.layers[-1].up.register_forward_hook(lambda _module, given, _output: expanded.append(len(given[0])))
 

@@ -10,6 +10,8 @@ from transformers import AlbertConfig, AutoModelForMaskedLM, PreTrainedConfig, P
 
 from hf_dense.modeling import bottleneck_generator
 from hf_dense.modeling.bottleneck_generator import Predictions, predict, runner_of
+from hf_dense.modeling.bottleneck_layout import Places
+from hf_dense.modeling.bottleneck_plan import Drawn, read_view
 
 UNKNOWN = "albert"
 FAMILIES = [*BACKBONES, UNKNOWN]
@@ -42,6 +44,13 @@ def make_view() -> tuple[dict[str, Tensor], Tensor]:
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}, chosen
 
 
+def drawing(view: dict[str, Tensor], chosen: Tensor) -> tuple[Places, Drawn]:
+    """Where the view's tokens stand, and where a token is drawn."""
+    reading = read_view({**view, "uniform": chosen.float() - 1})
+    assert reading.drawn is not None
+    return reading.places, reading.drawn
+
+
 def plain_scores(generator: PreTrainedModel, view: dict[str, Tensor], chosen: Tensor) -> Tensor:
     """From the whole model's logits."""
     if getattr(generator.config, "type_vocab_size", 0) < 2:
@@ -64,7 +73,7 @@ def scores_of(predicted: Predictions) -> Tensor:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_predictions_are_the_logits_at_the_chosen_positions(name: str) -> None:
     generator, (view, chosen) = make_generator(name), make_view()
-    predicted = predict(generator, runner_of(generator), view, chosen)
+    predicted = predict(generator, runner_of(generator), view, *drawing(view, chosen))
     assert (predicted.words is None) is (name == UNKNOWN)
     expected = plain_scores(generator, view, chosen)
     assert expected.std() > 0.1
@@ -76,7 +85,7 @@ def test_loss_and_gradients_are_those_of_the_logits(name: str) -> None:
     generator, (view, chosen) = make_generator(name).double(), make_view()
     targets = view["input_ids"][chosen]
     parameters = list(generator.parameters())
-    total = predict(generator, runner_of(generator), view, chosen).loss(targets)
+    total = predict(generator, runner_of(generator), view, *drawing(view, chosen)).loss(targets)
     expected = F.cross_entropy(plain_scores(generator, view, chosen), targets, reduction="sum")
     # transformers rotates ModernBERT's queries and keys in float32
     close = {"atol": 1e-5, "rtol": 1e-5} if name == "modernbert" else {"atol": 1e-12, "rtol": 1e-9}
@@ -94,7 +103,7 @@ def test_no_scores_are_made_at_other_positions(name: str) -> None:
     generator, (view, chosen) = make_generator(name), make_view()
     count = int(chosen.sum())
     with Operations() as operations:
-        predicted = predict(generator, runner_of(generator), view, chosen)
+        predicted = predict(generator, runner_of(generator), view, *drawing(view, chosen))
         predicted.draw(torch.rand(count))
         predicted.loss(view["input_ids"][chosen]).backward()
     made = operations.shapes

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hf_dense import Decoder, View
-from hf_dense.modeling.bottleneck_layout import FlatRows, LayerMask, Rows, join_views, pool, take_rows
+from hf_dense.modeling.bottleneck_layout import FlatRows, LayerMask, join_views, pool, take_rows
 
 IDS = torch.tensor([[2, 9, 3, 0], [2, 7, 8, 3]])  # the longer one last: in the layout it comes first
 MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
@@ -148,7 +148,7 @@ def test_attention_is_that_of_every_text_alone(kind: str, part: bool) -> None:
     }
     count = len(rows.text)
     wanted = (torch.rand(count, generator=generator) < 0.4) & (rows.text != 2) if part else torch.ones(count).bool()
-    read = rows.rows(wanted) if part else None
+    read = rows.places.rows(wanted) if part else None
     mask = rows.mask(**kinds[kind], read=read)
     assert len(rows.groups) > 2
     flat = torch.randn(3, count, heads, size, generator=generator, dtype=torch.float64).requires_grad_()
@@ -187,9 +187,9 @@ def test_texts_of_similar_length_are_padded_together() -> None:
 def test_rotations_of_the_queries_are_those_of_their_rows() -> None:
     rows = of_lengths([4, 3])
     turns = torch.randn(2, 7, 4)
-    read = rows.rows(torch.tensor([1, 0, 0, 1, 0, 1, 0]).bool())
+    read = rows.places.rows(torch.tensor([1, 0, 0, 1, 0, 1, 0]).bool())
     assert read.at.tolist() == [0, 3, 5]
-    assert list(read.counts) == [2, 1]
+    assert [group.places.tolist() for group in read.groups if group.places is not None] == [[0, 1, 2]]
     mask = rows.mask(read=read, rotation=(turns[0], turns[1]))
     assert mask.rotation is not None
     of_queries, of_keys = mask.rotation
@@ -205,4 +205,3 @@ def test_rows_are_taken_with_their_gradients() -> None:
     assert torch.autograd.gradcheck(lambda given: take_rows(given, places), rows)
     nothing = take_rows(rows, places[:0])
     assert nothing.shape == (0, 3)
-    assert isinstance(Rows(places, [1, 2]), tuple)

@@ -21,6 +21,7 @@ from transformers import AutoModelForPreTraining
 
 from hf_dense.errors import InputError
 from hf_dense.modeling.bottleneck_generator import Predictions
+from hf_dense.modeling.bottleneck_plan import Plan
 from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.pretrain import pretrain
@@ -54,9 +55,9 @@ def read_ids(model: SimLMForPreTraining, views: dict[str, dict[str, torch.Tensor
     seen: list[torch.Tensor] = []
     plain = model.encode
 
-    def encode(views: dict[str, dict[str, torch.Tensor]]) -> Any:
+    def encode(views: dict[str, dict[str, torch.Tensor]], plan: Plan) -> Any:
         seen.append(views["encoder"]["input_ids"])
-        return plain(views)
+        return plain(views, plan)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model, "encode", encode)

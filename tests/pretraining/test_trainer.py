@@ -190,8 +190,8 @@ def test_both_passes_of_a_chunk_drop_the_same_states(tmp_path: Path, monkeypatch
     seen: list[torch.Tensor] = []
     plain = model.encode
 
-    def encode(views: Any) -> Any:
-        encoded = plain(views)
+    def encode(*given: Any) -> Any:
+        encoded = plain(*given)
         seen.append(encoded["encoder"].bottleneck.detach())
         return encoded
 
