@@ -310,7 +310,7 @@ class FlatRows:
     def _seen(
         self, texts: Tensor, at: Tensor, keys: Group, decoder: Decoder | None, window: int | None
     ) -> Tensor | None:
-        """(texts or 1, 1, queries or 1, keys) bool of a group of texts whose queries stand `at` (texts or 1, queries)."""
+        """(texts or 1, 1, queries or 1, keys) bool of texts whose queries stand `at` (texts or 1, queries)."""
         columns = self._columns(keys.length)[0]
         mask = None if keys.places is None else (columns < self._tokens[texts, None])[:, None]
         kind = "full" if decoder is None else decoder.attention_kind
