@@ -56,6 +56,8 @@ from hf_dense.pretraining.sampler import LengthGroupedSampler
 from hf_dense.pretraining.vocabulary import Vocabulary
 from hf_dense.storage.provenance import PACKAGES, describe_run
 
+Batch = dict[str, Any]  # what `ViewCollator` gives: `views` and their `plan`
+
 PEAKS = {  # dense bf16 TFLOP/s by what the device calls itself; the first name that is in it counts
     "H100 PCIe": 756.0,
     "H100 NVL": 835.0,
@@ -338,6 +340,11 @@ def moved(views: Views, device: torch.device) -> Views:
     }
 
 
+def moved_batch(batch: Batch, device: torch.device) -> Batch:
+    """A batch's views and their plan on a device."""
+    return {"views": moved(batch["views"], device), "plan": batch["plan"].to(device, non_blocking=True)}
+
+
 # Speed.
 
 
@@ -351,8 +358,8 @@ class Prepared:
     """
 
     model: nn.Module
-    loss: Callable[[Views], Tensor]
-    batches: list[Views]
+    loss: Callable[[Batch], Tensor]
+    batches: list[Batch]
     tokens: list[int]
     operations: list[float]
     precision: str = "bf16"
@@ -367,10 +374,10 @@ class Prepared:
         """Train on a batch; its loss, which nobody has waited for."""
         return self.train(self.batches[at % len(self.batches)])
 
-    def train(self, views: Views) -> Tensor:
-        """Train on some views."""
+    def train(self, batch: Batch) -> Tensor:
+        """Train on a batch."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-            loss = self.loss(views)
+            loss = self.loss(batch)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -401,8 +408,8 @@ def prepare(
     views = make_views(model.config, shape, rows, size)
     tokens = [encoder_tokens(model.config, part) for part in views]
     operations = [needed_operations(model.config, part) for part in views]
-    batches = [moved(part, bench.device) for part in views]
-    return Prepared(model, lambda views: model(views).loss, batches, tokens, operations)
+    batches = [moved_batch({"views": part, "plan": model.plan(part)}, bench.device) for part in views]
+    return Prepared(model, lambda batch: model(**batch).loss, batches, tokens, operations)
 
 
 def encoder_tokens(config: BottleneckConfig, views: Views) -> int:
@@ -438,7 +445,7 @@ def measure_plain(bench: Bench, side: Prepared) -> dict[str, Any]:
         model = PlainPretraining(side.model).to(bench.device)  # type: ignore[arg-type]
         side.model.to("cpu")
         side.optimizer.state.clear()
-        return time_steps(bench, replace(side, model=model, loss=model))
+        return time_steps(bench, replace(side, model=model, loss=lambda batch: model(batch["views"])))
     except torch.OutOfMemoryError as error:
         return {"error": one_line(error)}
 
@@ -641,7 +648,7 @@ def prepare_whole(bench: Bench, rows: Sequence[Mapping[str, Any]], backend: str)
     side = prepare(bench, "retromae", "bert", rows, shape, WARM_UP + bench.plan.steps)
     torch._dynamo.reset()
     compiled = torch.compile(side.model, dynamic=True, backend=backend)
-    return replace(side, loss=lambda views: compiled(views).loss), compilations()
+    return replace(side, loss=lambda batch: compiled(**batch).loss), compilations()
 
 
 def compile_step(bench: Bench, side: Prepared, begun: Mapping[str, int], step: int) -> dict[str, Any]:
@@ -676,11 +683,11 @@ class Collate:
         self.collator = collator
         self.config = config
 
-    def __call__(self, drawn: Sequence[tuple[int, Mapping[str, Any]]]) -> tuple[Views, int]:
-        """Views of a batch, all of one epoch."""
+    def __call__(self, drawn: Sequence[tuple[int, Mapping[str, Any]]]) -> tuple[Batch, int]:
+        """A batch, all of one epoch."""
         self.collator.epoch = drawn[0][0]
-        views = self.collator([row for _, row in drawn])["views"]
-        return views, encoder_tokens(self.config, views)
+        batch = self.collator([row for _, row in drawn])
+        return batch, encoder_tokens(self.config, batch["views"])
 
 
 class Batches:
@@ -740,7 +747,7 @@ def train_on_text(
     losses, times, tokens, waited = [], [], 0, 0.0
     for group in side.optimizer.param_groups:
         group["lr"] = 0.0
-    side.train(moved(next(source)[0], bench.device))  # starts the workers and loads the kernels
+    side.train(moved_batch(next(source)[0], bench.device))  # starts the workers and loads the kernels
     bench.wait()
     started = time.perf_counter()
     while (passed := time.perf_counter() - started) < seconds:
@@ -748,9 +755,9 @@ def train_on_text(
         for group in side.optimizer.param_groups:
             group["lr"] = side.rate * min(20 * share + 1e-3, (1 - share) / 0.95)
         asked = time.perf_counter()
-        views, read = next(source)
+        batch, read = next(source)
         waited += time.perf_counter() - asked
-        losses.append(side.train(moved(views, bench.device)))
+        losses.append(side.train(moved_batch(batch, bench.device)))
         tokens += read
         times.append(passed)
         if len(losses) % 10 == 0:
@@ -794,7 +801,7 @@ def measure_curves(bench: Bench) -> None:
         model: nn.Module = build_model(method, "bert", sized, bench.device)
         if side == "plain":
             model = PlainPretraining(model).to(bench.device)  # type: ignore[arg-type]
-        loss = model if side == "plain" else lambda views: model(views).loss
+        loss = (lambda batch: model(batch["views"])) if side == "plain" else lambda batch: model(**batch).loss
         training = Prepared(model, loss, [], [], [], precision, rate=1e-4)
         torch.manual_seed(SEED)
         return train_on_text(bench, training, corpus.passages, sized, vocabulary, seconds)
@@ -817,7 +824,7 @@ def train_small(bench: Bench) -> None:
         sized = replace(shape, vocab_size=vocabulary.size)
         model = build_model("retromae", "bert", sized, bench.device)
         found.update(text=text, tokenizer=tokenizer, random=deepcopy(model.encoder), encoder=model.encoder)
-        side = Prepared(model, lambda views: model(views).loss, [], [], [], rate=5e-4)
+        side = Prepared(model, lambda batch: model(**batch).loss, [], [], [], rate=5e-4)
         seconds = min(plan.pretraining, max(0.65 * bench.left, 1.0))
         return train_on_text(bench, side, passages, sized, vocabulary, seconds)
 

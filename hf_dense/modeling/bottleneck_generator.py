@@ -35,16 +35,16 @@ class Predictions:
     words: Tensor | None = None
     bias: Tensor | None = None
 
-    @torch.no_grad()
     def draw(self, uniform: Tensor) -> Tensor:
         """A token (n,) for each position, by a number (n,) in [0, 1); the same number draws the same token."""
         tokens = [uniform.new_empty(0, dtype=torch.long)]
-        for features, part in zip(self.features.split(_ROWS), uniform.split(_ROWS), strict=True):
-            scores = features if self.words is None else F.linear(features, self.words, self.bias)
-            cumulative = scores.softmax(dim=-1, dtype=single_dtype(scores.dtype)).cumsum(dim=-1)
-            threshold = part.to(cumulative)[:, None] * cumulative[:, -1:]
-            drawn = torch.searchsorted(cumulative, threshold, right=True).squeeze(-1)
-            tokens.append(drawn.clamp(max=scores.shape[-1] - 1))
+        with torch.no_grad():
+            for features, part in zip(self.features.split(_ROWS), uniform.split(_ROWS), strict=True):
+                scores = features if self.words is None else F.linear(features, self.words, self.bias)
+                cumulative = scores.softmax(dim=-1, dtype=single_dtype(scores.dtype)).cumsum(dim=-1)
+                threshold = part.to(cumulative)[:, None] * cumulative[:, -1:]
+                drawn = torch.searchsorted(cumulative, threshold, right=True).squeeze(-1)
+                tokens.append(drawn.clamp(max=scores.shape[-1] - 1))
         return torch.cat(tokens)
 
     def loss(self, targets: Tensor) -> Tensor:

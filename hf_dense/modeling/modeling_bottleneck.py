@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -20,7 +21,7 @@ from transformers.utils.generic import ModelOutput
 from .bottleneck_backbones import Backbone, build_backbone, family_of, same_vocabulary
 from .bottleneck_bag import bag_loss
 from .bottleneck_declaration import Bag, Decoder
-from .bottleneck_decoder import DecoderStack, ResidualLinear, VocabularyHead
+from .bottleneck_decoder import Block, DecoderStack, ResidualLinear, VocabularyHead
 from .bottleneck_encoder import LayerRunner, layer_masks, token_types
 from .bottleneck_gather import gather_rows
 from .bottleneck_layout import FlatRows, Rows, counted, join_views, pool, take_rows, tokens_of
@@ -229,6 +230,20 @@ class BottleneckForPreTraining(PreTrainedModel):
             head.weight, head.bias = _resized(head.weight, size), _resized(head.bias, size)
             head.out_features = size
         return words
+
+    def compile_parts(self, **options: Any) -> None:
+        """Compile the feed-forward part of every layer of encoder and decoders, once for any number of rows.
+
+        A step as a whole compiles too, in one graph, but anew whenever a batch has other groups of texts of similar
+        length, or another number of scored tokens.
+
+        Args:
+            options: of `torch.compile` (`backend`, `mode`).
+        """
+        layers = [module for module in self.modules() if isinstance(module, Block)]
+        for block in [self.runner.block, self.runner.first, *layers]:
+            compiled: Any = torch.compile(partial(Block.expand, block), dynamic=True, **options)
+            block.expand = compiled  # type: ignore[method-assign]
 
     def forward(
         self,

@@ -74,6 +74,8 @@ class PreTrainer(Trainer):
         if isinstance(train_dataset, PassageStream):
             args.ignore_data_skip = True  # the stream passes over what was read, without tokenizing it
         args.logging_nan_inf_filter = False  # a loss that is no number ends the training; to look for it is to wait
+        compiled = {"backend": args.torch_compile_backend, "mode": args.torch_compile_mode}
+        args.torch_compile_backend = args.torch_compile_mode = None  # accelerate would compile whole steps, ever anew
         super().__init__(
             model=model,
             args=args,
@@ -82,6 +84,9 @@ class PreTrainer(Trainer):
             eval_dataset=eval_dataset,
             **kwargs,
         )
+        args.torch_compile_backend, args.torch_compile_mode = compiled.values()
+        if args.torch_compile:
+            model.compile_parts(**compiled)
         check_sharding(self)
         self.accelerator.dataloader_config.non_blocking = args.dataloader_pin_memory
         self.collator = collator

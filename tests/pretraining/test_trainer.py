@@ -261,3 +261,15 @@ def test_what_is_added_to_the_encoder_learns_at_its_own_rate(tmp_path: Path, met
     plain.model = trainer.model
     for group in plain.create_optimizer().param_groups:
         assert {decays[id(value)] for value in group["params"]} <= {group["weight_decay"]}, "decay is as it was"
+
+
+def test_compiled_parts_give_the_same_losses(tmp_path: Path) -> None:
+    plain, compiled = (
+        make_trainer(tmp_path, max_steps=3, **more) for more in ({}, {"torch_compile_backend": "aot_eager"})
+    )
+    assert compiled.args.torch_compile
+    for trainer in (plain, compiled):
+        trainer.train()
+    assert logged(compiled, "loss") == pytest.approx(logged(plain, "loss"), rel=1e-4)
+    assert "expand" in vars(compiled.model.runner.block)
+    assert "expand" not in vars(plain.model.runner.block)
