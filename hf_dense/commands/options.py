@@ -170,6 +170,8 @@ def _check_values(arguments: Any) -> None:
     for name in ("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps"):
         if getattr(arguments, name) < 0:
             raise InputError(f"--{name} is {getattr(arguments, name)}; it must be 0 or above.")
+    if arguments.max_steps > 10**9:
+        raise InputError(f"--max_steps is {arguments.max_steps}, which no training comes to; name fewer.")
     if not 0 <= arguments.seed < 2**32:
         raise InputError(f"--seed {arguments.seed} is not from 0 to {2**32 - 1}.")
     try:

@@ -130,6 +130,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise InputError(f"The configuration file {path} cannot be read: {error.strerror}.") from error
     if not isinstance(values, dict):
         raise InputError(f"{path} must hold 'option: value' lines, but holds a {type(values).__name__}.")
+    if strange := [key for key in values if not isinstance(key, str)]:
+        raise InputError(f"{path} has the key {strange[0]!r}, which is no option's name.")
     return values
 
 

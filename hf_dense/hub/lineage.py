@@ -53,11 +53,12 @@ class Step:
     def of(cls, manifest: Manifest, steps: int | None = None) -> Step:
         """The step that a manifest tells of; `steps` of optimisation where they are known better than it says."""
         made, run = manifest.made_from, manifest.run
+        method = made.get("method", manifest.facts.get("method"))
         starts = [manifest.sources[role] for role in _STARTS if role in manifest.sources]
         data = [f"{role} {name}" for role, name in manifest.sources.items() if role not in _STARTS]
         return cls(
             manifest.kind,
-            method=made.get("method", manifest.facts.get("method")),
+            method=method if isinstance(method, str) else None,
             start=starts[0] if starts else None,
             data=", ".join(data) or None,
             steps=manifest.facts.get("steps") if steps is None else steps,

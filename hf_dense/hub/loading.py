@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeGuard
+from typing import Final, TypeGuard
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.util import is_sentence_transformer_model
@@ -23,6 +23,8 @@ from transformers import logging as transformers_logging
 
 from hf_dense.errors import InputError, as_sentence, first_line
 from hf_dense.methods import METHODS
+
+_HOLES: Final = 1_000_000  # ids of a tokenizer that no token has, at most
 
 
 def load_encoder(checkpoint: str | Path) -> PreTrainedModel:
@@ -146,6 +148,9 @@ def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, origin: str | Path) ->
     """Refuse the empty tokenizer that transformers makes where there is none."""
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise InputError(f"There is no tokenizer in {origin}; save one there with tokenizer.save_pretrained.")
+    greatest = max(tokenizer.get_vocab().values())
+    if greatest > len(tokenizer) + _HOLES:  # each number up to it would be gone through
+        raise InputError(f"The tokenizer in {origin} has a token of the id {greatest}, but {len(tokenizer)} tokens.")
 
 
 def drop_pooler(model: nn.Module) -> None:
