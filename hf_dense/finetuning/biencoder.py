@@ -189,7 +189,7 @@ def finetune(
     sources |= ({"held-out pairs": _source(held_out)} if held_out else {}) | evaluator_sources(evaluator)
     form = "hybrid retriever" if isinstance(retriever[-1], HybridHead) else "retriever"
     save = partial(_save, retriever, arguments)
-    return train_model(output, arguments, "fine-tuning", form, settings, sources, make, save, fit)
+    return train_model(output, arguments, retriever, "fine-tuning", form, settings, sources, make, save, fit)
 
 
 class _BiencoderTrainer(CarefulTraining, SentenceTransformerTrainer):

@@ -122,6 +122,7 @@ def train_reranker(
     return train_model(
         output,
         arguments,
+        reranker,
         "re-ranker training",
         "cross-encoder",
         {**lists.settings(), "max_length": max_length},

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 from sentence_transformers.base.evaluation import BaseEvaluator
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hf_dense.errors import InputError
@@ -65,6 +65,7 @@ class SharedDefaults:
 def train_model(
     output: Output | None,
     arguments: TrainingArguments,
+    trained: nn.Module,
     kind: str,
     form: str,
     settings: Mapping[str, Any],
@@ -80,6 +81,7 @@ def train_model(
     Args:
         output: the directory, where the arguments do not say all of it.
         arguments: of the trainer.
+        trained: the model.
         kind: of training.
         form: of model (see `hf_dense.hub.cards.FORMS`).
         settings: all that the result depends on beside the arguments and the sources.
@@ -103,7 +105,7 @@ def train_model(
     model = output.at("model")
     publication = Publication.of(arguments, output.path.name)
     recorded = recorded_setting("precision", output.path, arguments.resume_from_checkpoint, kind)
-    arguments.precision = choose_precision(arguments, arguments.precision, recorded)
+    arguments.precision = choose_precision(arguments, trained, arguments.precision, recorded)
     with occupy_training(output, kind, settings, sources, arguments, _CLAIMS, fit) as work:
         if not work.done:
             trainer, checkpoint = make(), checkpoint_to_resume(work, arguments.resume_from_checkpoint)

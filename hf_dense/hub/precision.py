@@ -17,6 +17,7 @@ from hf_dense.storage.process_group import decide_together
 if TYPE_CHECKING:
     import torch
     from sentence_transformers import CrossEncoder, SentenceTransformer
+    from torch import nn
     from transformers import TrainingArguments
 
     Model = TypeVar("Model", SentenceTransformer, CrossEncoder, SentenceTransformer | CrossEncoder)
@@ -31,6 +32,7 @@ _NAMES: Final = {FP32: "float32", BF16: "bfloat16", FP16: "float16"}
 _SHAPE: Final = (512, 512, 2048)  # rows, inputs and outputs of a linear layer
 _TRIALS, _LONGEST = 10, 0.8  # and the seconds after which there are no more
 _WORTH: Final = 1.5  # times as fast
+_SMALL: Final = 10_000_000  # weights; a smaller model's matrices are too small to gain by it on a processor
 
 
 @dataclass(frozen=True)
@@ -107,13 +109,14 @@ def _check_length(model: Any, length: int | None) -> None:
         raise InputError(f"max_length is {length} tokens; the encoder takes at most {positions}.")
 
 
-def choose_precision(arguments: TrainingArguments, wanted: str, recorded: str | None = None) -> str:
+def choose_precision(arguments: TrainingArguments, model: nn.Module, wanted: str, recorded: str | None = None) -> str:
     """Set the precision that a training computes in, and say it in the log where nobody chose it.
 
     Args:
         arguments: of the training; `bf16`, `fp16`, and what `accelerate launch --mixed_precision` says, choose too.
+        model: that is trained.
         wanted: `fp32`, `bf16` or `fp16`; or `auto`: what the arguments choose, else what is recorded, else bfloat16 on
-            devices that are faster by it.
+            devices that are faster by it; on processors not for models of less than 10 million weights.
         recorded: that of the run which is gone on with.
 
     Returns:
@@ -132,7 +135,8 @@ def choose_precision(arguments: TrainingArguments, wanted: str, recorded: str | 
         )
     found = chosen if wanted == AUTO else wanted
     if found is None:
-        found = recorded or decide_together(lambda: BF16 if is_faster_in_bf16(device) else FP32)
+        small = device == "cpu" and sum(weight.numel() for weight in model.parameters()) < _SMALL
+        found = recorded or decide_together(lambda: BF16 if not small and is_faster_in_bf16(device) else FP32)
         why = "as the run that is gone on with" if recorded else "in which this machine multiplies matrices faster"
         if found != FP32:
             logger.warning("Training computes in %s, %s; --precision fp32 refuses it.", found, why)

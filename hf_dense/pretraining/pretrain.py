@@ -133,10 +133,10 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
     output = Output(Path(training.output_dir), options.overwrite, command, options.license)
     check_products(options.float32_matmul_precision, training.tf32)
     recorded = recorded_setting("precision", output.path, training.resume_from_checkpoint, KIND)
-    options = replace(options, precision=choose_precision(training, options.precision, recorded))
     with training.main_process_first(local=False, desc="corpus and tokenizer"):
         corpus = (stream_passages if options.streaming else load_passages)(options.corpus, options.text_column)
         start = _start(method, options, corpus, training)
+    options = replace(options, precision=choose_precision(training, start.model, options.precision, recorded))
     sources = decide_together(lambda: _sources(options, corpus, start))
     settings = _settings(options, start)
     fit = partial(_fit, options, training, start)

@@ -131,6 +131,7 @@ def test_a_killed_run_goes_on_in_the_precision_that_it_began_with(
     options = {"max_steps": 6, "save_strategy": "steps", "save_steps": 3}
     plain = weights(finetune(retriever, pairs, arguments(tmp_path / "plain", precision="fp32", **options)))
     monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: True)
+    monkeypatch.setattr(precision, "_SMALL", 0)
     whole = finetune(retriever, pairs, arguments(tmp_path / "whole", **options))
     with killed_after(4):
         finetune(retriever, pairs, arguments(tmp_path / "killed", **options))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tiny_retriever import random_words, write_retriever
+from torch import nn
 from transformers import TrainingArguments
 
 from hf_dense.errors import InputError
@@ -113,21 +114,29 @@ def test_a_training_takes_what_is_wanted_or_recorded_or_faster(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: faster)
+    monkeypatch.setattr(precision, "_SMALL", 6)
     training = arguments(tmp_path)
-    assert choose_precision(training, wanted, recorded) == expected
+    assert choose_precision(training, nn.Linear(2, 2), wanted, recorded) == expected
     assert (training.bf16, training.mixed_precision) == ((True, "bf16") if expected == "bf16" else (False, "no"))
     assert ("--precision fp32 refuses it" in caplog.text) == (wanted == "auto" and expected == "bf16")
 
 
+def test_a_small_model_is_no_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: True)
+    assert choose_precision(arguments(tmp_path), nn.Linear(2, 2), "auto") == "fp32"
+    assert choose_precision(arguments(tmp_path), nn.Linear(2, 2), "bf16") == "bf16"
+
+
 def test_what_the_trainer_was_told_is_a_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: False)
-    assert choose_precision(arguments(tmp_path, bf16=True), "auto", "fp32") == "bf16"
+    model = nn.Linear(2, 2)
+    assert choose_precision(arguments(tmp_path, bf16=True), model, "auto", "fp32") == "bf16"
     with pytest.raises(InputError, match="is fp32, and the training's arguments say bf16; leave one"):
-        choose_precision(arguments(tmp_path, bf16=True), "fp32")
+        choose_precision(arguments(tmp_path, bf16=True), model, "fp32")
     with pytest.raises(InputError, match="No processor trains in fp16"):
-        choose_precision(arguments(tmp_path), "fp16")
+        choose_precision(arguments(tmp_path), model, "fp16")
     with pytest.raises(InputError, match="'int8'; choose one of auto, fp32, bf16, fp16"):
-        choose_precision(arguments(tmp_path), "int8")
+        choose_precision(arguments(tmp_path), model, "int8")
 
 
 def test_products_of_float32_are_as_before_afterwards() -> None:

@@ -196,6 +196,7 @@ def test_an_interrupted_run_goes_on_in_the_precision_that_it_began_with(
 ) -> None:
     options = tiny_options(tmp_path, "retromae")
     monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: True)
+    monkeypatch.setattr(precision, "_SMALL", 0)
     whole = pretrain(options, saving(tmp_path, "whole"))
     interrupt(monkeypatch, options, saving(tmp_path, "killed"))
     monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: False)
