@@ -19,8 +19,8 @@ Python environment. Stages, each with its share of the time:
 - `small`: a 6 x 384 encoder pre-trained on that text, nDCG@10 and MRR@10 on modules held out, before and after a short
   fine-tuning, beside random weights and BM25.
 - `compile`: `torch.compile` with changing shapes, of the layers' feed-forward parts for every method, then of one whole
-  model, with the number of graphs, graph breaks and compilations. (`--tiny` leaves the whole model out: the flat rows'
-  lengths are read on the host, so that it falls into dozens of graphs and is compiled again for minutes.)
+  model, with the number of graphs, graph breaks and compilations. (`--tiny` leaves the whole model out: every
+  pattern of text lengths is compiled anew, for minutes.)
 
 A process of its own does the work, and is replaced when it dies, hangs or loses the device; what failed is recorded in
 a line and the rest goes on. The results, one JSON, are written row by row. The exit code is 1 if anything failed or

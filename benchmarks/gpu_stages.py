@@ -565,8 +565,8 @@ def measure_long(bench: Bench) -> None:
 def measure_compiled(bench: Bench) -> None:
     """`torch.compile` of the feed-forward parts, for as many methods as there is time; then of a whole RetroMAE.
 
-    The whole model's shapes change with every batch, and it reads them on the host: it breaks into many graphs, each of
-    which is compiled several times. That takes minutes, so that its steps are rows of their own.
+    The whole model is one graph, but another one for every pattern of text lengths. Compiling it takes minutes, so that
+    its steps are rows of their own.
     """
     backend, methods = bench.plan.compiled
     corpora = {kind: make_rows(shape, "real") for kind, shape in bench.plan.shapes.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -60,6 +61,7 @@ __all__ = ["PretrainingOptions", "PretrainingResult", "pretrain"]
 KIND: Final = "pre-training"  # of output
 _VOCABULARY: Final = 1_000_000  # tokens of a tokenizer at most
 _TOKENIZER_ROWS: Final = 100_000  # at the head of a stream
+_WORKERS: Final = 4  # that make a GPU's batches, at most
 _HEAD: Final = 100  # rows, among which one that can be used is looked for
 _READ: Final = {"text", "title", "document", "position", "neighbour", "query", "queries", "continuation"}  # of a corpus
 _BY_THE_WAY: Final = {"_name_or_path", "architectures", "auto_map", "dtype", "transformers_version"}
@@ -300,6 +302,8 @@ def _trainer(options: PretrainingOptions, training: TrainingArguments, start: _S
         training.eval_strategy = IntervalStrategy.NO
     training.remove_unused_columns = False
     training.dataloader_pin_memory &= torch.cuda.is_available()
+    if torch.cuda.is_available() and not training.use_cpu:
+        _use_workers(training, isinstance(start.rows, PassageStream))
     config, vocabulary = start.model.config, Vocabulary.of(start.tokenizer)
     trainer = PreTrainer(
         model=start.model,
@@ -408,3 +412,9 @@ def _mapping(value: dict[str, Any] | str | None, name: str) -> dict[str, Any] | 
 def _generator(value: dict[str, Any] | str | None) -> dict[str, Any] | str | None:
     """A checkpoint's name, or a configuration, which flags give as JSON."""
     return _mapping(value, "generator") if isinstance(value, str) and value.lstrip().startswith("{") else value
+
+
+def _use_workers(training: TrainingArguments, streaming: bool) -> None:
+    """Processes that make batches while the GPU computes, unless their number was chosen: a stream is read by one."""
+    most = 1 if streaming else _WORKERS
+    training.dataloader_num_workers = training.dataloader_num_workers or max(1, min(most, (os.cpu_count() or 1) - 1))

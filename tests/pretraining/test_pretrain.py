@@ -567,3 +567,16 @@ def test_held_out_documents_without_a_usable_row_do_not_stop_the_run(tmp_path: P
         tiny_arguments(tmp_path / "out", max_steps=1),
     )
     assert len(logged(result.history, "loss")) == 1
+
+
+@pytest.mark.parametrize(
+    ("cores", "streaming", "chosen", "expected"),
+    [(16, False, 0, 4), (2, False, 0, 1), (16, True, 0, 1), (16, False, 7, 7)],
+)
+def test_a_gpus_batches_are_made_beside_it(
+    cores: int, streaming: bool, chosen: int, expected: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    training = saving(tmp_path, "out", dataloader_num_workers=chosen)
+    pretrain_module._use_workers(training, streaming)
+    assert training.dataloader_num_workers == expected
