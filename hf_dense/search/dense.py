@@ -110,6 +110,7 @@ def encode_corpus(
     _check_similarity(retriever)
     files = [folder / f"vectors-{start // BLOCK:05d}.npy" for start in range(0, len(texts), BLOCK)]
     new = len(texts) if known is None else int((known.rows < 0).sum())
+    new = 0 if all(file.exists() for file in files) else new
     chosen = devices_for(retriever, new) if devices is None else devices
     with (
         tqdm(total=len(texts), desc="Encoding passages", unit=" passages") as bar,
@@ -289,7 +290,13 @@ class _Encoder:
 @contextmanager
 def _encoder(retriever: SentenceTransformer, devices: Sequence[str], batch_size: int) -> Iterator[_Encoder]:
     """Encode in this process, a batch at a time, or on several devices, in processes that end with it."""
-    encode = partial(retriever.encode_document, batch_size=batch_size, show_progress_bar=False)
+
+    def encode(texts: list[str], **how: Any) -> NDArray[np.floating]:
+        found: NDArray[np.floating] = retriever.encode_document(
+            texts, batch_size=batch_size, show_progress_bar=False, **how
+        )
+        return found
+
     if len(devices) < 2:
         yield _Encoder(partial(encode, device=devices[0]) if devices else encode, batch_size)
         return
@@ -305,12 +312,12 @@ def _make_block(
 ) -> Floats:
     """(texts, dimensions) vectors, those copied that are known."""
     if known is None:
-        return _encode_block(retriever, encoder, texts, bar.update)
+        return _encode_block(retriever, texts, encoder, bar.update)
     found = known.vectors.take(np.maximum(known.rows, 0))
     new = np.flatnonzero(known.rows < 0)
     _skip(bar, len(texts) - len(new))
     if len(new):
-        found[new] = _encode_block(retriever, encoder, [texts[at] for at in new.tolist()], bar.update)
+        found[new] = _encode_block(retriever, [texts[at] for at in new.tolist()], encoder, bar.update)
     return found
 
 
@@ -321,7 +328,7 @@ def _skip(bar: Any, count: int) -> None:
 
 
 def _encode_block(
-    retriever: SentenceTransformer, encoder: _Encoder, texts: Sequence[str], done: Callable[[int], object]
+    retriever: SentenceTransformer, texts: Sequence[str], encoder: _Encoder, done: Callable[[int], object]
 ) -> Floats:
     """(texts, dimensions) vectors; texts of one length are encoded together, the longest first."""
     order = np.argsort(-_lengths(retriever, texts), kind="stable").tolist()
