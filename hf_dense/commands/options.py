@@ -148,7 +148,7 @@ def build_arguments(
         parsed, *_, unknown = _trainer_parser(kind).parse_args_into_dataclasses(
             words, return_remaining_strings=True, look_for_args_file=False
         )
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise InputError(" ".join(str(error).split())) from error
     if unknown:
         known = [f"--{name}" for name in {*_names([kind]), *others}]
@@ -162,7 +162,7 @@ def build_arguments(
 
 def _check_values(arguments: Any) -> None:
     """Raise `InputError` for a value that a Trainer would refuse later, or train to nonsense with."""
-    from transformers.integrations import get_reporting_integration_callbacks
+    from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
     for name, value in vars(arguments).items():
         if isinstance(value, float) and not math.isfinite(value):

@@ -124,7 +124,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     )
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), Loader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     except OSError as error:
         raise InputError(f"The configuration file {path} cannot be read: {error.strerror}.") from error

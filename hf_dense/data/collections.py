@@ -23,6 +23,7 @@ from pyarrow import compute, csv, json, parquet
 
 from hf_dense.data.corpus import open_files, table_files
 from hf_dense.data.passage_texts import passage_text
+from hf_dense.data.rows import check_nesting
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
 from hf_dense.errors import InputError, first_line
 from hf_dense.storage.fingerprints import fingerprint_files
@@ -273,6 +274,8 @@ def _parse(file: Path, types: dict[str, pa.DataType]) -> pa.Table:
     """A JSON lines or tab-separated file; columns named in `types` are read as such."""
     if file.stat().st_size == 0:
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})
+    if file.suffix != ".tsv":
+        check_nesting(file)
     with _sound(file):
         if file.suffix == ".tsv":
             return csv.read_csv(

@@ -59,6 +59,7 @@ def add_contexts(
         InputError: a column is missing, or no document has two passages.
     """
     _check_columns(corpus)
+    corpus = corpus.filter(lambda text: bool(text and text.strip()), input_columns="text")
     rows = corpus.select_columns(["document", "position"]).to_pandas()
     rows = rows.sort_values(["document", "position"], kind="stable")
     rows = rows[rows.duplicated("document", keep=False)]

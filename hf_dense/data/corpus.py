@@ -19,6 +19,7 @@ from datasets import (
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 from pyarrow.dataset import ParquetFragmentScanOptions
 
+from hf_dense.data.rows import check_nesting
 from hf_dense.errors import InputError
 
 Rows = TypeVar("Rows", Dataset, IterableDataset)
@@ -117,6 +118,9 @@ def open_files(files: Sequence[Path], streaming: bool = False) -> Dataset | Iter
     """The rows of files of one kind: mapped from a copy in the cache of `datasets`, or read as they are asked for."""
     kind = _FILES[files[0].suffix]
     options: dict[str, Any] = {}
+    if kind == "json":
+        for file in files:
+            check_nesting(file)
     if kind == "parquet" and not streaming:  # else Arrow reads ahead through the whole file
         options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
     return load_dataset(kind, data_files=[str(file) for file in files], split="train", streaming=streaming, **options)

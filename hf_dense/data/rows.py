@@ -19,6 +19,7 @@ from hf_dense.errors import InputError
 
 TABLES: Final = (".jsonl", ".parquet", ".csv", ".tsv")
 MAX_BYTES: Final = 10_000_000  # of one row; books are below 5 million characters
+_DEEP: Final = 500  # brackets of a line that may be within each other
 _LINES: Final = 1024  # rows of a Parquet file read at once
 
 Row = Mapping[str, Any]
@@ -41,6 +42,23 @@ def read_rows(path: Path, kind: str, counts: Counter[str]) -> Iterator[Row]:
     except (ArrowException, OSError, EOFError, zlib.error) as error:
         what = "a Parquet file" if kind == ".parquet" else "a file"
         raise InputError(f"{path} is not {what} that can be read: {str(error).splitlines()[0]}") from error
+
+
+def check_nesting(file: Path) -> None:
+    """Pass when no line of a JSON file is nested so deeply that Arrow, which reads it by recursion, would crash.
+
+    Raises:
+        InputError: a line is.
+    """
+    with file.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.count(b"[") + line.count(b"{") > _DEEP:
+                try:
+                    json.loads(line)
+                except RecursionError as error:
+                    raise InputError(f"Line {number} of {file} is nested too deeply; correct or remove it.") from error
+                except ValueError:  # which Arrow says
+                    pass
 
 
 def plain_text(value: object) -> str | None:

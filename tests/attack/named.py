@@ -100,6 +100,12 @@ NAMED: Final = {
     "20,000 lists in each other": Named(
         lambda room: _lines(room / "questions.jsonl", _QUESTION.format(DEEP)), _ASK, "refused", "Line 7"
     ),
+    "an id of 20,000 lists": Named(
+        lambda room: _lines(room / "collection" / "corpus.jsonl", f'{{"_id": {DEEP}, "text": "a"}}'),
+        _EVALUATE,
+        "refused",
+        "nested too deeply",
+    ),
     "HTML of 50,000 nested elements": Named(_nested, "data passages @documents --processes 1 --out @out", "done"),
     "a word of a megabyte": Named(_long_word, f"{_PRETRAIN} --vocab_size 200", "done"),
     "a vocabulary of 1e9": Named(_nothing, f"{_PRETRAIN} --vocab_size 1000000000", "refused", "vocab_size"),

@@ -79,8 +79,7 @@ def _texts(page: BeautifulSoup) -> Iterator[str]:
 
     A page may be nested as deeply as it is long, and each end is left by a stack.
     """
-    from bs4 import CData, Tag
-    from bs4.element import NavigableString
+    from bs4.element import CData, NavigableString, Tag
 
     stack = [(iter(page.contents), "")]
     while stack:
