@@ -89,7 +89,7 @@ def test_tokens_are_drawn_with_the_generators_probabilities() -> None:
     scores = torch.log(torch.tensor([0.5, 0.3, 0.2] + [1e-12] * (VOCABULARY.size - 3)))
     views = make_views(model, count=1500)
     uniform = views["encoder"]["uniform"]
-    model.generate = lambda view: Predictions(scores.expand(int((view["uniform"] >= 0).sum()), -1))
+    model.generate = lambda view, _: Predictions(scores.expand(int((view["uniform"] >= 0).sum()), -1))
     drawn = read_ids(model, views)[uniform >= 0]
     shares = torch.bincount(drawn, minlength=3)[:3] / len(drawn)
     torch.testing.assert_close(shares, torch.tensor([0.5, 0.3, 0.2]), atol=0.03, rtol=0)
