@@ -133,37 +133,48 @@ def evaluate_glue(
     output, encoder, tokenizer = Output.of(out), load_encoder(checkpoint), load_tokenizer(checkpoint)
     _check_length(encoder.config, max_length)
     schedule = {**SCHEDULE, **(arguments or {})}
-    _check_grid(learning_rates, seeds, schedule)
     settings = {"max_length": max_length, "arguments": schedule}
     source = Source(str(checkpoint), encoder_fingerprint(encoder, tokenizer))
     with tempfile.TemporaryDirectory() as scratch:
-        place = f"{scratch}/training"
-        trainings = {
-            run: _training_arguments(place, {**schedule, "learning_rate": run[0], "seed": run[1]})
-            for run in product(learning_rates, seeds)
-        }
+        trainings = _trainings(f"{scratch}/training", schedule, learning_rates, seeds)
         start = Path(scratch) / "encoder"
         encoder.save_pretrained(start)
         tokenizer.save_pretrained(start)
         del encoder
 
-        def measure(task: str) -> list[Run]:
-            data = load_task(task, data_dir)
-            content = {split: fingerprint_rows(rows, rows.column_names) for split, rows in data.items()}
-            sources = {"encoder": source, "data": Source(str(data_dir or HUB_NAME), fingerprint_values(content))}
-            runs = []
-            for (rate, seed), training in trainings.items():
-                given = {"protocol": "glue", "task": task, **settings, "learning_rate": rate, "seed": seed}
-                run = partial(_run_task, start, task, name, data, max_length, training)
-                place = output.at(task, f"{rate:g}-seed{seed}")
-                runs.append(Run(rate, seed, measure_once(place, given, sources, name, run, resumable=False)))
-            return runs
-
+        grid = _Grid(start, name, data_dir, max_length, settings, source, trainings, output)
         claims = [RESULT_FILE, *(f"{task}-error.txt" for task in TASKS)]
         with output.occupy("glue", settings, {"encoder": source}, claims=claims, again=True) as folder:
-            result = _measure_all(tasks, measure, name, output.path)
+            result = _measure_all(tasks, grid.measure, name, output.path)
             folder.complete()
     return result
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Trainings of one encoder that are the same for every task."""
+
+    start: Path
+    name: str
+    data_dir: str | Path | None
+    max_length: int
+    settings: Mapping[str, Any]
+    encoder: Source
+    trainings: Mapping[tuple[float, int], TrainingArguments]
+    output: Output
+
+    def measure(self, task: str) -> list[Run]:
+        """Train with every rate and seed, and measure each, unless it was done before."""
+        data, runs = load_task(task, self.data_dir), []
+        content = {split: fingerprint_rows(rows, rows.column_names) for split, rows in data.items()}
+        origin = Source(str(self.data_dir or HUB_NAME), fingerprint_values(content))
+        sources = {"encoder": self.encoder, "data": origin}
+        for (rate, seed), training in self.trainings.items():
+            given = {"protocol": "glue", "task": task, **self.settings, "learning_rate": rate, "seed": seed}
+            run = partial(_run_task, self.start, task, self.name, data, self.max_length, training)
+            place = self.output.at(task, f"{rate:g}-seed{seed}")
+            runs.append(Run(rate, seed, measure_once(place, given, sources, self.name, run, resumable=False)))
+        return runs
 
 
 def _measure_all(tasks: Sequence[str], measure: Callable[[str], list[Run]], name: str, target: Path) -> RetrievalResult:
@@ -295,7 +306,10 @@ def _training_arguments(output_dir: str, schedule: Mapping[str, Any]) -> Trainin
         raise InputError(f"The arguments cannot be used: {str(error).splitlines()[0].rstrip('.')}.") from error
 
 
-def _check_grid(rates: Sequence[float], seeds: Sequence[int], schedule: Mapping[str, Any]) -> None:
+def _trainings(
+    place: str, schedule: Mapping[str, Any], rates: Sequence[float], seeds: Sequence[int]
+) -> dict[tuple[float, int], TrainingArguments]:
+    """The arguments of a training with each rate and seed."""
     for given, values in (("learning_rates", rates), ("seeds", seeds)):
         if not values or len({*values}) < len(values):
             raise InputError(f"The {given} are {', '.join(map(str, values)) or 'none'}; name some, each once.")
@@ -303,6 +317,10 @@ def _check_grid(rates: Sequence[float], seeds: Sequence[int], schedule: Mapping[
         raise InputError(f"A learning rate is {min(rates)}; it must be above 0.")
     if named := next((name for name in ("learning_rate", "seed") if name in schedule), None):
         raise InputError(f"{named} is no argument of one training here; give {named}s.")
+    return {
+        (rate, seed): _training_arguments(place, {**schedule, "learning_rate": rate, "seed": seed})
+        for rate, seed in product(rates, seeds)
+    }
 
 
 def _check_length(config: Any, max_length: int) -> None:
