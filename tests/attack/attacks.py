@@ -39,7 +39,7 @@ class Target:
     def reads(self) -> list[str]:
         """What it reads, by name."""
         words = self.words.replace("=", " ").split()
-        return [word[1:].partition(":")[0] for word in words if word.startswith("@")]
+        return [word[1:].partition(":")[0].partition("/")[0] for word in words if word.startswith("@")]
 
 
 TRAINING: Final = {"--max_steps": "1", "--learning_rate": "1e-3", "--seed": "1", "--logging_steps": "1"}
@@ -51,7 +51,7 @@ TARGETS: Final = (
     Target("data keywords @corpus.jsonl --tokenizer @encoder", values=OUT),
     Target("data labels @labels.jsonl", values={**OUT, "--split": "80/10/10", "--form": "pairs", "--seed": "1"}),
     Target(
-        "data queries @collection --from sentences neighbours",
+        "data queries @corpus.jsonl --from headings neighbours",
         values={**OUT, "--limit": "8", "--split": "80/10/10", "--seed": "1"},
     ),
     Target("data negatives @collection", values={**OUT, "--depth": "4", "--split": "train"}),
@@ -77,24 +77,24 @@ TARGETS: Final = (
     Target("export @pretrained", values={**OUT, "--max_length": "24", "--pooling": "cls", "--similarity": "dot"}),
     Target("export @encoder --kind retriever", values={**OUT, "--max_length": "24", "--normalize": "true"}),
     Target("export @pretrained --kind encoder", values=OUT),
-    Target("export @encoder --kind cross-encoder", values={**OUT, "--max_length": "24"}),
+    Target("export @reranker --kind cross-encoder", values={**OUT, "--max_length": "24"}),
     Target("evaluate @retriever --tasks @collection:test", values={**OUT, "--batch_size": "8", "--dimensions": "8"}),
     Target("evaluate bm25 --tasks @collection:test", values=OUT),
     Target(
         "evaluate bm25 --tasks @collection:test --rerank @reranker",
         values={**OUT, "--rerank_depth": "4", "--batch_size": "8"},
     ),
-    Target("report one=@evaluation --collection @collection", values=OUT),
+    Target("report one=@evaluation/bm25/collection-test --collection @collection", values=OUT),
     Target("search @retriever abcd --index @index", values={"--top_k": "3", "--weight": "0.5"}),
     Target("search @retriever abcd --corpus @collection", values={"--index": "OUT", "--kind": "exact", "--top_k": "3"}),
     Target(
         "search @retriever --index @index --queries @questions.jsonl", values={"--hits": "OUT", "--top_k": "3"}
     ),
     Target(
-        "analyse lengths @retriever @corpus.jsonl", values={**OUT, "--lengths": "8", "--texts": "9", "--pairs": "5"}
+        "analyse lengths @retriever @corpus.jsonl", values={**OUT, "--lengths": "64", "--texts": "16", "--pairs": "5"}
     ),
     Target("analyse contexts @retriever @corpus.jsonl", values={**OUT, "--pairs": "5", "--seed": "1"}),
-    Target("analyse curve 1=@evaluation --x_label steps", values={**OUT, "--metric": "mrr@10"}),
+    Target("analyse curve 1=@evaluation/bm25/collection-test 2=@evaluation/retriever/collection-test --x_label steps", values={**OUT, "--metric": "mrr@10"}),
     Target("merge @retriever @retriever", values={**OUT, "--weight": "0.5"}),
     Target("publish @retriever me/none", values={"--results": "evaluation"}, more=("evaluation",)),
     Target("recipes retromae"),
@@ -123,7 +123,7 @@ class Outcome:
     words: list[str]
 
 
-def attack(number: int, seed: int, material: Path, room: Path) -> Outcome:
+def attack(number: int, seed: int, material: Path, room: Path, *, sound: bool = False) -> Outcome:
     """Spoil something, run the command, judge it.
 
     Args:
@@ -131,6 +131,7 @@ def attack(number: int, seed: int, material: Path, room: Path) -> Outcome:
         seed: of all draws, with the number.
         material: what is sound.
         room: an empty folder, for the copies.
+        sound: whether nothing is spoiled, to see that the command works.
     """
     draw, target = random.Random(f"{seed}:{number}"), TARGETS[number % len(TARGETS)]
     for name in {*target.reads, *target.more}:
@@ -140,7 +141,7 @@ def attack(number: int, seed: int, material: Path, room: Path) -> Outcome:
     (room / "foreign" / "notes.txt").write_text("somebody's")
     words = [_placed(word, room) for word in target.words.split()]
     values = {name: _placed(value, room) for name, value in target.values.items()}
-    how = _spoil(target, values, draw, room)
+    how = "nothing" if sound else _spoil(target, values, draw, room)
     words += [word for pair in values.items() for word in pair]
     before = snapshot(room)
     ended = run_command(words, room.with_name(f"{room.name}-said"), LIMIT)

@@ -58,7 +58,15 @@ def _write_texts(folder: Path) -> None:
     draw, words = random.Random(0), random_words(3 * PASSAGES)
     texts = [" ".join(draw.choices(words, k=8)) for _ in range(PASSAGES)]
     rows = [
-        {"text": text, "document": f"d{row // 2}", "position": row % 2, "queries": ["ab cd"], "continuation": "ef gh"}
+        {
+            "id": str(row),
+            "title": f"Title {row} of it",
+            "text": f"This is the {text} of all.",
+            "document": f"d{row // 2}",
+            "position": row % 2,
+            "queries": ["ab cd"],
+            "continuation": "ef gh",
+        }
         for row, text in enumerate(texts)
     ]
     write_lines(folder / "corpus.jsonl", rows)
