@@ -94,7 +94,10 @@ TARGETS: Final = (
         "analyse lengths @retriever @corpus.jsonl", values={**OUT, "--lengths": "64", "--texts": "16", "--pairs": "5"}
     ),
     Target("analyse contexts @retriever @corpus.jsonl", values={**OUT, "--pairs": "5", "--seed": "1"}),
-    Target("analyse curve 1=@evaluation/bm25/collection-test 2=@evaluation/retriever/collection-test", values={**OUT, "--x_label": "steps", "--metric": "mrr@10"}),
+    Target(
+        "analyse curve 1=@evaluation/bm25/collection-test 2=@evaluation/retriever/collection-test",
+        values={**OUT, "--x_label": "steps", "--metric": "mrr@10"},
+    ),
     Target("merge @retriever @retriever", values={**OUT, "--weight": "0.5"}),
     Target("publish @retriever me/none", values={"--results": "evaluation"}, more=("evaluation",)),
     Target("recipes retromae"),
