@@ -131,6 +131,8 @@ def load_hybrid(model: str | Path) -> SentenceTransformer:
     load_tokenizer(model)
     name = str(model)
     with plain_loading("a model of hybrid vectors", model):
+        if not HybridHead.load_config(name, subfolder=_FOLDER):
+            raise InputError(f"There is no model of hybrid vectors in {model}.")
         config = HybridHead.load_config(name, config_filename="config_sentence_transformers.json")
         transformer = Transformer.load(name)
         head = HybridHead.load(name, subfolder=_FOLDER)

@@ -99,6 +99,8 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
         retriever = SentenceTransformer(model, trust_remote_code=False)
     with plain_loading("a retriever", model):
         _check_vocabulary(retriever.tokenizer, model)
+        for encode in (retriever.encode_query, retriever.encode_document):  # its modules' settings are read only then
+            encode("a", show_progress_bar=False)
     return retriever
 
 

@@ -83,7 +83,8 @@ def add_sources(corpus: Dataset, sources: list[str], siblings: bool = False) -> 
     missing = [source for source in sources if source not in corpus.column_names]
     if missing:
         raise missing_source(missing[0], corpus.column_names)
-    check_texts(corpus, sources)
+    if len(corpus):  # else columns that were made have no type
+        check_texts(corpus, sources)
     if not siblings:
         return corpus.select_columns(sources)
     if "document" not in corpus.column_names:

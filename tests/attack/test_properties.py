@@ -21,7 +21,7 @@ from tiny_retriever import tiny_config
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.data.documents import DocumentReader
 from hf_dense.data.passages import build_passages, pretoken_counter
-from hf_dense.data.splits import parse_shares, split_of
+from hf_dense.data.splits import divide_documents, parse_shares
 from hf_dense.errors import InputError
 from hf_dense.methods import METHODS as EVERY_METHOD
 from hf_dense.methods import get_method
@@ -193,8 +193,11 @@ def test_no_passage_is_too_long_and_no_letter_is_lost(paragraphs: list[str], len
 
 
 @seeded
-@given(name=texts, train=st.integers(0, 100), seed=st.integers(0, 9))
-def test_a_document_has_one_split_that_has_a_share(name: str, train: int, seed: int) -> None:
+@given(names=st.lists(texts, unique=True, max_size=30), train=st.integers(0, 100), seed=st.integers(0, 9))
+def test_every_document_has_one_split_and_every_share_a_document(names: list[str], train: int, seed: int) -> None:
     shares = parse_shares(f"{train}/{100 - train}/0")
-    assert split_of(name, shares, seed) == split_of(name, shares, seed)
-    assert shares[split_of(name, shares, seed)] > 0
+    splits = divide_documents(names, shares, seed)
+    assert splits.keys() == set(names)
+    assert all(shares[split] > 0 for split in splits.values())
+    wanted = [name for name, share in shares.items() if share > 0]
+    assert set(splits.values()) == set(wanted[: len(names)])
