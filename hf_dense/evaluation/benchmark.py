@@ -237,8 +237,8 @@ def _load(task: str, protocol: str) -> Protocol:
     return PROTOCOLS[protocol](directory, split) if directory is not None else Passages(*public_task(task))
 
 
-def _first_passages(first_stage: Path, searched: Any, depth: int) -> FirstPassages:
-    if isinstance(searched, Candidates):
+def _first_passages(first_stage: Path, searched: Protocol, depth: int) -> FirstPassages:
+    if not isinstance(searched, Passages | Documents | Answers):
         raise InputError(f"{first_stage} cannot be re-ranked: candidates are; give the cross-encoder as a model.")
     return FirstPassages(first_stage, searched, depth)
 

@@ -149,16 +149,25 @@ def _check(options: AblationOptions, trials: Sequence[Trial]) -> None:
     for trial in trials:
         if options.split == trial.pipeline.split:
             raise InputError(f"The split {options.split!r} is trained on; measure on another (--split).")
-        if trial.pretraining is not None:
-            given, _ = trial.pretraining
-            try:
-                declared: dict[str, Any] = {"encoders": given.encoders, "decoders": given.decoders}
-                read = {key: json.loads(value) if isinstance(value, str) else value for key, value in declared.items()}
-                get_method(given.method).config(backbone_config=None, **read)
-            except (TypeError, ValueError) as error:
-                raise InputError(f"The variant {trial.variant!r} cannot be pre-trained: {error}") from error
-    for collection in dict.fromkeys(trial.pipeline.collection for trial in trials):
-        build_task(collection, options.split)
+    check_declarations(trials)
+    first, *others = dict.fromkeys(trial.pipeline.collection for trial in trials)
+    if others:
+        raise InputError(f"The variants are of the collections {first} and {others[0]}; name one with --collection.")
+    build_task(first, options.split)
+
+
+def check_declarations(trials: Sequence[Trial]) -> None:
+    """Raise `InputError` for a variant whose encoders and decoders its method does not have so."""
+    for trial in trials:
+        if trial.pretraining is None:
+            continue
+        given, _ = trial.pretraining
+        try:
+            declared: dict[str, Any] = {"encoders": given.encoders, "decoders": given.decoders}
+            read = {key: json.loads(value) if isinstance(value, str) else value for key, value in declared.items()}
+            get_method(given.method).config(backbone_config=None, **read)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"The variant {trial.variant!r} cannot be pre-trained: {error}") from error
 
 
 def _write(options: AblationOptions, trials: Sequence[Trial], rows: Sequence[VariantRow], output: Output) -> None:

@@ -12,6 +12,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import Entry, PassageLists
+from hf_dense.finetuning.training import SharedDefaults
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 from hf_dense.storage.process_group import decide_together
@@ -28,7 +29,8 @@ class RefreshNegatives(TrainerCallback):
     Args:
         lists: what is trained on; changed in place.
         every: epochs between two refreshes.
-        mine: writes the training lists that a retriever finds into an output; called on every process.
+        mine: writes the training lists that a retriever finds, in a precision, into an output; called on every process.
+            The precision is the training's, in which its model computes whatever is asked of it.
         read: reads them.
         options: of the mining, for the manifest of the training.
 
@@ -40,7 +42,7 @@ class RefreshNegatives(TrainerCallback):
         self,
         lists: PassageLists,
         every: int,
-        mine: Callable[[SentenceTransformer, Output], object],
+        mine: Callable[[SentenceTransformer, Output, str], object],
         read: Callable[[Path], Sequence[Entry]],
         options: Mapping[str, Any],
     ) -> None:
@@ -57,10 +59,12 @@ class RefreshNegatives(TrainerCallback):
         if last == 0:
             return
         assert args.output_dir is not None
+        assert isinstance(args, SharedDefaults)
         out = Path(args.output_dir) / f"refresh-{last}"
         if decide_together(lambda: Manifest.load(out) is None):
             logger.info("Mining negatives again before epoch %d", last)
-            self.mine(model, Output(out, overwrite=True))  # what a killed run left may be of slightly other weights
+            # What a killed run left may be of slightly other weights.
+            self.mine(model, Output(out, overwrite=True), args.precision)
             model.train()
         fresh = {entry.id: entry for entry in self.read(out)}
         self.lists.replace([fresh.get(entry.id, entry) for entry in self.lists.entries])

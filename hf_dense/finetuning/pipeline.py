@@ -298,8 +298,9 @@ class _Run:
         logger.info("Stage %s", stage)
         return self.output.at(stage)
 
-    def _mine(self, retriever: Path | SentenceTransformer, out: Output) -> Path:
-        return mine_negatives(retriever, self.given.collection, out, self.given.split, **self.given.mined)
+    def _mine(self, retriever: Path | SentenceTransformer, out: Output, precision: str | None = None) -> Path:
+        options = {**self.given.mined, **({"precision": precision} if precision else {})}
+        return mine_negatives(retriever, self.given.collection, out, self.given.split, **options)
 
     def _retriever(self, name: str, start: str | Path, lists: Path) -> Path:
         section, output, arguments = self.sections[name], self._begin(name), self.retriever_arguments(name)

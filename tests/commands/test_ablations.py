@@ -15,7 +15,7 @@ from hf_dense.commands.main import main
 from hf_dense.commands.recipes import FOLDER, read_configs
 from hf_dense.commands.sweep import plan_ablation
 from hf_dense.errors import InputError
-from hf_dense.experiments.ablation import Trial
+from hf_dense.experiments.ablation import Trial, check_declarations
 from hf_dense.experiments.sweep_options import AblationOptions
 from hf_dense.methods import get_method
 from hf_dense.pretraining.options import PretrainingOptions
@@ -77,15 +77,12 @@ def test_the_file_that_the_docs_show_is_one(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
     [shown] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     (tmp_path / "decoders.yaml").write_text(shown)
-    one, two, harder, none = plan_ablation(AblationOptions("out"), read_configs([str(tmp_path / "decoders.yaml")]))
-    assert [trial.variant for trial in (one, two, harder, none)] == [
-        "one layer",
-        "two layers",
-        "harder negatives",
-        "none",
-    ]
-    assert one.pipeline.model == harder.pipeline.model != two.pipeline.model
-    assert (one.pipeline.mined.get("skip"), harder.pipeline.mined["skip"]) == (None, 10)
+    trials = plan_ablation(AblationOptions("out"), read_configs([str(tmp_path / "decoders.yaml")]))
+    half, less, harder, none = trials
+    assert [trial.variant for trial in trials] == ["half is hidden", "less is hidden", "harder negatives", "none"]
+    check_declarations(trials)
+    assert half.pipeline.model == harder.pipeline.model != less.pipeline.model
+    assert (half.pipeline.mined.get("skip"), harder.pipeline.mined["skip"]) == (None, 10)
     assert (none.pretraining, none.pipeline.model) == (None, "bert-base-uncased")
 
 

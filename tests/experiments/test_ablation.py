@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,4 +60,7 @@ def test_a_later_variants_fault_is_known_before_the_first_is_trained(tmp_path: P
     ):
         with pytest.raises(InputError, match=message):
             run_ablation(changed, trials[:1])
+    other = Trial("other", "other", None, replace(pipeline, collection=str(write_dataset(tmp_path / "other"))))
+    with pytest.raises(InputError, match=r"are of the collections .*data and .*other; name one with --collection"):
+        run_ablation(options, [trials[0], other])
     assert not (tmp_path / "out").exists()

@@ -222,6 +222,16 @@ def test_negatives_are_mined_again_while_training(given: dict[str, Any], tmp_pat
             run_pipeline(Pipeline.of({**again, "retriever2": {**again["retriever2"], **changes}}))
 
 
+def test_negatives_that_a_training_mines_name_its_precision(given: dict[str, Any], tmp_path: Path) -> None:
+    given = {**given, "reranker": None, "distilled": None}
+    given["retriever2"] = {**given["retriever2"], "max_steps": 8, "refresh": 1, "precision": "bf16"}
+    run_pipeline(Pipeline.of(given))
+    for place, precision in (("mined1", "fp32"), ("retriever2/refresh-1", "bf16")):
+        manifest = Manifest.load(tmp_path / "run" / place)
+        assert manifest is not None
+        assert manifest.made_from["precision"] == precision
+
+
 def test_a_share_of_the_queries(given: dict[str, Any], tmp_path: Path) -> None:
     given = {**given, "fraction": 0.5, "retriever2": None, "reranker": None, "distilled": None}
     seen: list[int] = []
