@@ -107,13 +107,11 @@ def pretrain(
         out: directory to write, with checkpoints; where the same training is complete there, nothing is done.
         config: recipes or YAML files; arguments win over them, and None leaves it to them.
         method, corpus: of pre-training, such as `retromae`; passages, whose column is `text_column`.
-        backbone: encoder or checkpoint to start from; None starts from scratch, with `backbone_config` and a
-            `tokenizer` of `vocab_size` tokens.
-        encoders, decoders, bottleneck, keywords, generator, generator_weight: changes to the method.
-        decoder_learning_rate: peak rate of decoders and head; None takes `learning_rate`, the encoder's.
+        backbone: encoder or checkpoint to start from; None is from scratch, of `backbone_config` and `tokenizer`.
+        encoders, decoders, decoder_learning_rate, bottleneck, keywords, generator, generator_weight: of the method.
         probe, probe_steps, probe_patience, probe_keep_best: a collection that is searched while training.
         precision, float32_matmul_precision: that it computes in; `auto` is bf16 where the machine is faster by it.
-        streaming, max_length, held_out, chunk, overwrite, license: as the flags have them.
+        vocab_size, streaming, max_length, held_out, chunk, overwrite, license: as the flags have them.
         **trainer: every other option of `transformers.TrainingArguments`, such as `max_steps`.
 
     Returns:
@@ -125,12 +123,11 @@ def pretrain(
     options = {name: value for name, value in locals().items() if name not in ("config", "trainer")}
     from transformers import TrainingArguments
 
-    from hf_dense.pretraining.options import PretrainingOptions
-    from hf_dense.pretraining.pretrain import pretrain
+    from hf_dense.pretraining.pretrain import PretrainingOptions, pretrain
 
     refuse_unknown(trainer, [*options, *_trainers(TrainingArguments)], "pretrain")
-    arguments = read_call("pretrain", [], {**options, **trainer}, config)
-    result = pretrain(*read_options(arguments, PretrainingOptions, TrainingArguments), command_line(arguments))
+    call = read_call("pretrain", [], {**options, **trainer}, config)
+    result = pretrain(*read_options(call, PretrainingOptions, TrainingArguments), command_line(call))
     return Training(result.path, "pre-training", _last_figures(result.history), result.history)
 
 

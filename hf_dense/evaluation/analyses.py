@@ -188,24 +188,29 @@ def pair_correlation(
             raise InputError(f"The column {name!r} holds fewer than two contexts for the passages drawn; draw more.")
         contexts = [contexts[at] for at in kept]
         vectors, words = unit_vectors(retriever, contexts, queries=name == "queries"), _content_words(contexts)
-        own, others = np.arange(len(kept)), np.roll(np.arange(len(kept)), 1)
-        similarity, random_similarity = ((passages[kept] * vectors[partners]).sum(axis=1) for partners in (own, others))
-        shared, random_shared = (
-            [_share(words[partner], passage_words[at]) for at, partner in zip(kept, partners, strict=True)]
-            for partners in (own, others)
-        )
-        rows.append(
-            ContextCorrelation(
-                context=name,
-                pairs=len(kept),
-                similarity=float(similarity.mean()),
-                random_similarity=float(random_similarity.mean()),
-                words=float(np.mean(shared)),
-                random_words=float(np.mean(random_shared)),
-                correlated=float((similarity > np.quantile(random_similarity, _ALIKE)).mean()),
-            )
-        )
+        rows.append(_correlation(name, passages[kept], vectors, [passage_words[at] for at in kept], words))
     return rows
+
+
+def _correlation(
+    name: str, passages: Floats, contexts: Floats, passage_words: list[set[str]], context_words: list[set[str]]
+) -> ContextCorrelation:
+    """Passages with their own contexts, row by row, against the same with the context of the row before."""
+    own, others = np.arange(len(passages)), np.roll(np.arange(len(passages)), 1)
+    similarity, random_similarity = ((passages * contexts[partners]).sum(axis=1) for partners in (own, others))
+    shared, random_shared = (
+        [_share(context_words[partner], words) for words, partner in zip(passage_words, partners, strict=True)]
+        for partners in (own, others)
+    )
+    return ContextCorrelation(
+        context=name,
+        pairs=len(passages),
+        similarity=float(similarity.mean()),
+        random_similarity=float(random_similarity.mean()),
+        words=float(np.mean(shared)),
+        random_words=float(np.mean(random_shared)),
+        correlated=float((similarity > np.quantile(random_similarity, _ALIKE)).mean()),
+    )
 
 
 def curves(

@@ -101,11 +101,7 @@ def evaluate_tasks(
             if searched is not None:
                 _measure_task(table, title, searched, models, rerankers, rerank_depth)
                 _measure_cut(table, title, searched, models, dimensions)
-        for cell, reason in table.passed_over.items():
-            logger.warning("%s was not measured: %s", cell, reason)
-        if not any(table.found.values()) and not folder.resumed:
-            raise InputError(table.failure())
-        _write_tables(folder, table.failed | table.passed_over)
+        table.write()
         folder.complete()
     if table.failed:
         raise InputError(f"{table.failure()} What could be measured is in {output.path}.")
@@ -193,6 +189,14 @@ class _Table:
             self.folder.facts["rows"] = list(dict.fromkeys([*self.folder.facts["rows"], name]))
             self.folder.record()
         return result is not None
+
+    def write(self) -> None:
+        """The tables of the folder; raises `InputError` where nothing was ever measured there."""
+        for cell, reason in self.passed_over.items():
+            logger.warning("%s was not measured: %s", cell, reason)
+        if not any(self.found.values()) and not self.folder.resumed:
+            raise InputError(self.failure())
+        _write_tables(self.folder, self.failed | self.passed_over)
 
     def failure(self) -> str:
         """The first thing that failed, and the names of the others."""

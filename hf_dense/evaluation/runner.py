@@ -116,7 +116,7 @@ def run_protocol(
     """
     loaded = BM25 if model == BM25 else load_ranker(model)
     with cut_to(loaded, dimensions, str(model)):
-        source = model_source(loaded, model if isinstance(model, str | Path) else None)
+        source = model_source(loaded, model)
         settings = {} if dimensions is None else {"dimensions": dimensions}
         if not isinstance(loaded, str):
             settings |= reading.settings

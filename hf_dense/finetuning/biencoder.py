@@ -184,7 +184,7 @@ def finetune(
 
     depends_on = {type(callback).__name__: getattr(callback, "settings", {}) for callback in callbacks}
     settings = depends_on | (lists.settings() if lists else {})
-    sources = {"model": retriever_source(retriever, model if isinstance(model, str | Path) else None)}
+    sources = {"model": retriever_source(retriever, model)}
     sources |= lists.sources() if lists else {"pairs": _source(rows)}
     sources |= ({"held-out pairs": _source(held_out)} if held_out else {}) | evaluator_sources(evaluator)
     form = "hybrid retriever" if isinstance(retriever[-1], HybridHead) else "retriever"

@@ -95,8 +95,7 @@ def filter_collection(
             favour this model.
         within: a query stays when a relevant passage is among so many first ones of any retriever in `by`.
         by: `"bm25"`, exported directories, Hub ids or loaded models.
-        teacher: a cross-encoder, whose raw logit of the query and its best relevant passage must be `least` or more.
-        least: see there.
+        teacher, least: a cross-encoder, and what its raw logit of the query and its best relevant passage must reach.
         precision: that models compute in: `fp32`, `bf16` or `fp16`.
         max_length: longest text of retrievers in tokens; None is their own.
         batch_size: texts or pairs read at once.
@@ -108,10 +107,8 @@ def filter_collection(
         InputError: nothing is asked for, nothing to load, the collection cannot be read, no query of a split would be
             left, or something else is in `out`.
     """
-    output, started = Output.of(out), time.perf_counter()
-    _check(splits, within, by, teacher)
-    check_batch(batch_size)
-    reading = Reading(precision, max_length)
+    output, reading, started = Output.of(out), Reading(precision, max_length), time.perf_counter()
+    _check(splits, within, by, teacher, batch_size)
     verdicts = {split: _verdict(load_judged(collection, split)) for split in splits}
     retrievers = [model if model == BM25 else load_retriever(model) for model in by] if within else []
     cross_encoder = None if teacher is None else load_reranker(teacher)
@@ -120,25 +117,22 @@ def filter_collection(
     retrievers = [model if isinstance(model, str) else reading.apply(model) for model in retrievers]
     settings |= {} if cross_encoder is None and all(model == BM25 for model in retrievers) else reading.settings
     if cross_encoder is not None:
-        sources["cross-encoder"] = cross_encoder_source(cross_encoder, _name(teacher))
-        settings["least"] = least
+        sources["cross-encoder"], settings["least"] = cross_encoder_source(cross_encoder, teacher), least
         cross_encoder = reading.apply(cross_encoder)
     with output.stage(KIND, settings, sources, resumable=True) as work:
         if not work.done:
             if within:
-                _find(verdicts, retrievers, within, work.pieces, batch_size)
-                _check_left(verdicts, work)
+                _find(verdicts, retrievers, within, work, batch_size)
             if cross_encoder is not None:
-                for split, verdict in verdicts.items():
-                    _agree(verdict, cross_encoder, least, work.pieces / f"scores-{split}", batch_size)
-                _check_left(verdicts, work)
+                _agree(verdicts, cross_encoder, least, work, batch_size)
             if is_main_process():
                 _write(work, Path(collection), verdicts)
             work.facts["seconds"] = time.perf_counter() - started
     return output.path
 
 
-def _check(splits: Sequence[str], within: int | None, by: Sequence[object], teacher: object) -> None:
+def _check(splits: Sequence[str], within: int | None, by: Sequence[object], teacher: object, batch_size: int) -> None:
+    check_batch(batch_size)
     if within is None and teacher is None:
         raise InputError("Say what queries must do: find their passage (--within K), or please a --teacher.")
     if within is not None and within < 1:
@@ -153,10 +147,6 @@ def _verdict(judged: Judged) -> _Verdict:
     return _Verdict(judged, set(judged.positives))
 
 
-def _name(model: object) -> str | Path | None:
-    return model if isinstance(model, str | Path) else None
-
-
 def _sources(
     collection: Path, judged: Judged, retrievers: Sequence[str | SentenceTransformer], by: Sequence[object]
 ) -> dict[str, Source]:
@@ -165,7 +155,7 @@ def _sources(
     if lists := sorted((collection / "negatives").glob("*.parquet")):
         sources["lists"] = Source(str(collection), fingerprint_files(lists, collection))
     for number, (retriever, given) in enumerate(zip(retrievers, by, strict=bool(retrievers)), 1):
-        sources[f"retriever {number}"] = model_source(retriever, _name(given))
+        sources[f"retriever {number}"] = model_source(retriever, given)
     return sources
 
 
@@ -173,16 +163,16 @@ def _find(
     verdicts: Mapping[str, _Verdict],
     retrievers: Sequence[str | SentenceTransformer],
     within: int,
-    folder: Path,
+    work: Staged,
     batch_size: int,
 ) -> None:
     """Let go the queries that find none of their passages; the first process searches for all."""
-    file = folder / "found.json"
+    file = work.pieces / "found.json"
     if is_main_process() and not file.exists():
         texts = next(iter(verdicts.values())).judged.texts
         found: dict[str, set[str]] = {split: set() for split in verdicts}
         for number, retriever in enumerate(retrievers):
-            place = folder / f"retriever-{number}"
+            place = work.pieces / f"retriever-{number}"
             place.mkdir(exist_ok=True)
             search = open_search(retriever, texts, place, batch_size)
             for split, verdict in verdicts.items():
@@ -191,6 +181,7 @@ def _find(
     wait_for_everyone()
     for split, ids in json.loads(file.read_text(encoding="utf-8")).items():
         verdicts[split].keep(ids, f"that do not find a passage within {within}")
+    _check_left(verdicts, work)
 
 
 def _found(judged: Judged, search: Search, within: int) -> set[str]:
@@ -206,21 +197,24 @@ def _found(judged: Judged, search: Search, within: int) -> set[str]:
     return found
 
 
-def _agree(verdict: _Verdict, cross_encoder: CrossEncoder, least: float, pieces: Path, batch_size: int) -> None:
+def _agree(
+    verdicts: Mapping[str, _Verdict], cross_encoder: CrossEncoder, least: float, work: Staged, batch_size: int
+) -> None:
     """Let go the queries whose best passage has a lower score; all processes read."""
-    judged = verdict.judged
-    names = [name for name in judged.positives if name in verdict.kept]
-    entries = [
-        Entry(name, judged.queries[name], tuple(judged.ids[at] for at in chain(*judged.positives[name])))
-        for name in names
-    ]
-    pieces.mkdir(exist_ok=True)
-    teacher = cross_encoder_teacher(cross_encoder, PassageLists(entries, judged.corpus, 1, 0), batch_size)
-    rows = parquet.read_table(score_entries(teacher, entries, pieces), columns=["query_id", "positive_scores"])
-    best = {row["query_id"]: max(row["positive_scores"]) for row in rows.to_pylist()}
-    verdict.keep(
-        (name for name, score in best.items() if score >= least), f"that the cross-encoder scores below {least}"
-    )
+    for split, verdict in verdicts.items():
+        judged, pieces = verdict.judged, work.pieces / f"scores-{split}"
+        entries = [
+            Entry(name, judged.queries[name], tuple(judged.ids[at] for at in chain(*judged.positives[name])))
+            for name in judged.positives
+            if name in verdict.kept
+        ]
+        pieces.mkdir(exist_ok=True)
+        teacher = cross_encoder_teacher(cross_encoder, PassageLists(entries, judged.corpus, 1, 0), batch_size)
+        rows = parquet.read_table(score_entries(teacher, entries, pieces), columns=["query_id", "positive_scores"])
+        best = {row["query_id"]: max(row["positive_scores"]) for row in rows.to_pylist()}
+        kept = (name for name, score in best.items() if score >= least)
+        verdict.keep(kept, f"that the cross-encoder scores below {least}")
+    _check_left(verdicts, work)
 
 
 def _check_left(verdicts: Mapping[str, _Verdict], work: Staged) -> None:

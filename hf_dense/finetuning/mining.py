@@ -20,7 +20,7 @@ from hf_dense.finetuning.negatives import DEPTH, KIND, SPARE, Filter, Judged, Or
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import FP32, Reading
 from hf_dense.search.cross_encoder import load_reranker
-from hf_dense.search.dense import Floats, Indices, Vectors, check_kind, encode_corpus, encode_queries, searcher
+from hf_dense.search.dense import Floats, Indices, check_kind, encode_corpus, encode_queries, searcher
 from hf_dense.search.fingerprints import cross_encoder_source, retriever_source
 from hf_dense.storage.output import Output
 from hf_dense.storage.process_group import is_main_process
@@ -70,13 +70,10 @@ def mine_negatives(
             out of range, the cross-encoder gives no number, or something else is in `out`.
     """
     output, reading, judged = Output.of(out), Reading(precision, max_length), load_judged(collection, split, depth)
-    check_kind(kind, len(judged.ids))
-    if skip < 0:
-        raise InputError(f"skip is {skip}; it is a number of hits, 0 or more.")
+    _check(kind, skip, judged)
     retriever = load_retriever(model)
     cross_encoder = None if filter_by is None else load_reranker(filter_by)
-    name = model if isinstance(model, str | Path) else None
-    sources = {"collection": judged.source, "retriever": retriever_source(retriever, name)}
+    sources = {"collection": judged.source, "retriever": retriever_source(retriever, model)}
     settings = {"search": kind, "split": split, "depth": depth, "skip": skip, "margin": margin, **reading.settings}
     retriever = reading.apply(retriever)
     if cross_encoder is not None:
@@ -85,24 +82,30 @@ def mine_negatives(
         cross_encoder = reading.apply(cross_encoder)
     with output.stage(KIND, settings, sources, resumable=True) as work:
         if not work.done and is_main_process():
-            started = time.perf_counter()
-            vectors = encode_corpus(retriever, judged.texts, work.pieces, batch_size)
-            search = _Search(retriever, judged, vectors, kind, batch_size)
+            search = _Search(retriever, judged, kind, batch_size, work.pieces)
             filters = _filters(search, collection, skip, margin, cross_encoder, filter_margin)
             origin = _origin(work.manifest.sources, search, depth)
             write_lists(work, judged, depth, search, origin, filters, spare=skip + SPARE, together=_QUERIES)
-            work.facts["seconds"] = time.perf_counter() - started
+            work.facts["seconds"] = time.perf_counter() - search.started
     return output.path
 
 
+def _check(kind: str, skip: int, judged: Judged) -> None:
+    check_kind(kind, len(judged.ids))
+    if skip < 0:
+        raise InputError(f"skip is {skip}; it is a number of hits, 0 or more.")
+
+
 class _Search:
-    """A retriever's search for queries by their ids."""
+    """A retriever's search for queries by their ids; what was encoded in a folder before is not encoded again."""
 
     def __init__(
-        self, retriever: SentenceTransformer, judged: Judged, vectors: Vectors, kind: str, batch_size: int
+        self, retriever: SentenceTransformer, judged: Judged, kind: str, batch_size: int, folder: Path
     ) -> None:
-        self.retriever, self.judged, self.vectors, self.batch_size = retriever, judged, vectors, batch_size
-        self.kind, self.search = kind, searcher(vectors, kind)
+        self.started = time.perf_counter()
+        self.retriever, self.judged, self.kind, self.batch_size = retriever, judged, kind, batch_size
+        self.vectors = encode_corpus(retriever, judged.texts, folder, batch_size)
+        self.search = searcher(self.vectors, kind)
         self.queries: dict[str, Floats] = {}  # id -> vector, of those searched last
 
     def __call__(self, names: list[str], hits: int) -> tuple[Floats, Indices]:

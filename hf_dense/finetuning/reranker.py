@@ -118,7 +118,6 @@ def train_reranker(
             callbacks=[Epochs(lists)],
         )
 
-    start = cross_encoder_source(reranker, base if isinstance(base, str | Path) else None)
     return train_model(
         output,
         arguments,
@@ -126,7 +125,7 @@ def train_reranker(
         "re-ranker training",
         "cross-encoder",
         {**lists.settings(), "max_length": max_length},
-        {"base": start, **lists.sources(), **evaluator_sources(evaluator)},
+        {"base": cross_encoder_source(reranker, base), **lists.sources(), **evaluator_sources(evaluator)},
         make,
         lambda out: reranker.save_pretrained(str(out), create_model_card=False),
     )

@@ -75,9 +75,8 @@ def score_lists(
         InputError: nothing to load, a passage is not in the collection, a score is no number, or something else is in
             `out`.
     """
-    output = Output.of(out)
+    output, reading = Output.of(out), Reading(precision)
     check_batch(batch_size)
-    reading = Reading(precision)
     lists = load_lists(lists_dir, collection, passages=1, seed=0, split=split, depth=depth)
     wanted = [entry for entry in lists.entries if queries is None or entry.id in queries]
     if not wanted:
@@ -92,7 +91,7 @@ def score_lists(
     if model is None:
         sources["BM25"] = model_source(BM25)
     else:
-        sources["cross-encoder"] = cross_encoder_source(model, teacher if isinstance(teacher, str | Path) else None)
+        sources["cross-encoder"] = cross_encoder_source(model, teacher)
         settings |= reading.settings
         model = reading.apply(model)
     with output.stage(KIND, settings, sources, resumable=True) as work:

@@ -28,6 +28,7 @@ from hf_dense.storage.checkpoints import (
 )
 from hf_dense.storage.fingerprints import fingerprint_values
 from hf_dense.storage.manifest import MANIFEST
+from hf_dense.storage.occupied import Occupied
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import is_main_process
@@ -108,12 +109,8 @@ def train_model(
     arguments.precision = choose_precision(arguments, trained, arguments.precision, recorded)
     with occupy_training(output, kind, settings, sources, arguments, _CLAIMS, fit) as work:
         if not work.done:
-            trainer, checkpoint = make(), checkpoint_to_resume(work, arguments.resume_from_checkpoint)
-            seconds = keep_time(trainer, work, checkpoint)
             with float32_products(arguments.float32_matmul_precision):
-                train(trainer, checkpoint)
-            trainer.save_state()
-            work.facts |= {"steps": trainer.state.global_step, "seconds": seconds()}
+                _fit(make(), work, arguments.resume_from_checkpoint)
             everything = {**settings, **decisive(arguments)}
             with model.stage(form, everything, sources, seed=arguments.seed) as made:
                 if not made.done and is_main_process():
@@ -126,6 +123,15 @@ def train_model(
     if publication and is_main_process():
         publication.publish(model.path)
     return model.path
+
+
+def _fit(trainer: Trainer, work: Occupied, resume: str | None) -> None:
+    """Train from the start or from a checkpoint, and note how long that took in all."""
+    checkpoint = checkpoint_to_resume(work, resume)
+    seconds = keep_time(trainer, work, checkpoint)
+    train(trainer, checkpoint)
+    trainer.save_state()
+    work.facts |= {"steps": trainer.state.global_step, "seconds": seconds()}
 
 
 def evaluator_sources(evaluator: BaseEvaluator | list[BaseEvaluator] | None) -> dict[str, Source]:

@@ -17,12 +17,12 @@ from hf_dense.storage.places import Source
 _BM25: Final = {"stop words": "en", "stemmer": "english", "k1": 1.5, "b": 0.75, "method": "lucene"}
 
 
-def retriever_source(model: str | Path | SentenceTransformer, name: str | Path | None = None) -> Source:
+def retriever_source(model: str | Path | SentenceTransformer, name: object = None) -> Source:
     """A retriever: its weights, tokenizer, modules (pooling), prompts, similarity and longest text.
 
     Args:
         model: an exported directory, a Hub id or a loaded model.
-        name: by which a loaded model is shown, the directory that it came from for instance.
+        name: by which a loaded model is shown, where it is a string or a path: the directory that it came from.
 
     Raises:
         InputError: nothing to load.
@@ -30,12 +30,12 @@ def retriever_source(model: str | Path | SentenceTransformer, name: str | Path |
     return Source(_shown(model, name), retriever_fingerprint(load_retriever(model)))
 
 
-def cross_encoder_source(model: str | Path | CrossEncoder, name: str | Path | None = None) -> Source:
+def cross_encoder_source(model: str | Path | CrossEncoder, name: object = None) -> Source:
     """A cross-encoder: its weights, tokenizer and longest pair.
 
     Args:
         model: a directory, a Hub id or a loaded model.
-        name: by which a loaded model is shown.
+        name: by which a loaded model is shown, where it is a string or a path.
 
     Raises:
         InputError: nothing to load.
@@ -43,7 +43,7 @@ def cross_encoder_source(model: str | Path | CrossEncoder, name: str | Path | No
     return Source(_shown(model, name), retriever_fingerprint(load_reranker(model)))
 
 
-def model_source(model: str | SentenceTransformer | CrossEncoder, name: str | Path | None = None) -> Source:
+def model_source(model: str | SentenceTransformer | CrossEncoder, name: object = None) -> Source:
     """A loaded retriever or cross-encoder, or `"bm25"`, of which its settings and the version of `bm25s` are all."""
     if isinstance(model, str):
         return Source(model, fingerprint_values({**_BM25, "bm25s": version("bm25s")}))
@@ -52,5 +52,5 @@ def model_source(model: str | SentenceTransformer | CrossEncoder, name: str | Pa
     return cross_encoder_source(model, name)
 
 
-def _shown(model: object, name: str | Path | None) -> str:
-    return str(name or (model if isinstance(model, str | Path) else "a loaded model"))
+def _shown(model: object, name: object) -> str:
+    return next((str(given) for given in (name, model) if isinstance(given, str | Path)), "a loaded model")

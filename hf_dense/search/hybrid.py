@@ -86,8 +86,7 @@ def build_hybrid_index(
     encoder = model if isinstance(model, SentenceTransformer) else load_hybrid(model)
     if hybrid_head(encoder) is None:
         raise InputError("This model gives no hybrid vectors; load one with load_hybrid.")
-    shown = model if isinstance(model, str | Path) else None
-    sources = {"model": retriever_source(encoder, shown), "texts": Source("the passages", fingerprint_texts(texts))}
+    sources = {"model": retriever_source(encoder, model), "texts": Source("the passages", fingerprint_texts(texts))}
     with output.stage("hybrid index", {"precision": precision}, sources) as work:
         if not work.done:
             write_hybrid_vectors(encoder, texts, work.result, precision=precision, batch_size=batch_size)
