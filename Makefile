@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo evidence test slow attack check bench lock
+.PHONY: demo evidence test slow attack check site bench lock
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py --out build/demo
@@ -25,6 +25,9 @@ check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+site: $(INSTALLED)
+	$(BIN)/mkdocs build
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/collation.py
