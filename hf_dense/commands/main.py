@@ -11,6 +11,7 @@ from io import TextIOWrapper
 from typing import Final, NoReturn, Protocol, cast
 
 from hf_dense.errors import one_line, run_main
+from hf_dense.storage.training_values import check_seed
 from hf_dense.version import __version__
 
 VERBS: Final = (
@@ -62,10 +63,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments, rest = parser.parse_known_args(words)
     if rest and not hasattr(arguments, "rest"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}; hf-dense {arguments.verb} --help lists them")
-    if not 0 <= getattr(arguments, "seed", 0) < 2**32:
-        parser.error(f"--seed {arguments.seed} is not from 0 to {2**32 - 1}")
     arguments.rest, arguments.words = rest, words
-    run_main(lambda: load_verb(arguments.verb).run(arguments))
+    run_main(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    check_seed(getattr(arguments, "seed", 0))
+    load_verb(arguments.verb).run(arguments)
 
 
 def build_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:

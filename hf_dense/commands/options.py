@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from hf_dense.commands.recipes import closest, read_configs
-from hf_dense.errors import InputError, first_line
+from hf_dense.errors import InputError
 from hf_dense.storage.batch_size import AUTO
+from hf_dense.storage.training_values import check_training
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -153,31 +153,11 @@ def build_arguments(
     if unknown:
         known = [f"--{name}" for name in {*_names([kind]), *others}]
         raise InputError(f"{unknown[0]!r} is no option of this command{closest(unknown[0], known, _SEE)}")
-    _check_values(parsed)
+    check_training(parsed)
     built: Kind = parsed
     if size == AUTO:
         vars(built)[_BATCH_SIZE] = AUTO
     return built
-
-
-def _check_values(arguments: Any) -> None:
-    """Raise `InputError` for a value that a Trainer would refuse later, or train to nonsense with."""
-    from transformers.integrations.integration_utils import get_reporting_integration_callbacks
-
-    for name, value in vars(arguments).items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"--{name} is {value}; it must be a number.")
-    for name in ("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps"):
-        if getattr(arguments, name) < 0:
-            raise InputError(f"--{name} is {getattr(arguments, name)}; it must be 0 or above.")
-    if arguments.max_steps > 10**9:
-        raise InputError(f"--max_steps is {arguments.max_steps}, which no training comes to; name fewer.")
-    if not 0 <= arguments.seed < 2**32:
-        raise InputError(f"--seed {arguments.seed} is not from 0 to {2**32 - 1}.")
-    try:
-        get_reporting_integration_callbacks(arguments.report_to)
-    except (ValueError, RuntimeError) as error:
-        raise InputError(f"--report_to: {first_line(error)}") from error
 
 
 def _batch_size(words: Sequence[str]) -> tuple[str | None, list[str]]:

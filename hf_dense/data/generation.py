@@ -288,7 +288,9 @@ def load_language_model(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizer
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         side = "right" if config.is_encoder_decoder else "left"
         tokenizer = AutoTokenizer.from_pretrained(name, padding_side=side, trust_remote_code=False)
-        model = kind.from_pretrained(name, trust_remote_code=False)
+        model: Any = kind.from_pretrained(name, trust_remote_code=False)
+        ids = tokenizer("a", return_tensors="pt")["input_ids"]
+        model.generate(ids, max_new_tokens=1, do_sample=False)  # its settings are read only then
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer

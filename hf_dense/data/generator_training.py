@@ -31,6 +31,7 @@ from hf_dense.storage.fingerprints import fingerprint_rows
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import is_main_process
+from hf_dense.storage.training_values import check_training
 
 _COLUMNS = {"queries": ("passage", "query"), "continuation": ("text",)}
 
@@ -85,6 +86,7 @@ def train_generator(
     kind = "queries" if "query" in rows.column_names else "continuation"
     needed = _COLUMNS[kind]
     _check_rows(rows, needed)
+    check_training(training)
     lengths = {"input_length": input_length, "output_length": output_length}
     settings = {"kind": kind, "config": config, "template": template, "vocab_size": vocab_size, **lengths}
     sources = {"rows": Source(source, fingerprint_rows(rows, needed))}

@@ -24,7 +24,8 @@ from transformers import (
     set_seed,
 )
 
-from hf_dense.errors import InputError
+from hf_dense.data.corpus import open_files
+from hf_dense.errors import InputError, as_sentence
 from hf_dense.evaluation.glue_metrics import score_task
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.evaluation.runner import measure_once
@@ -36,6 +37,7 @@ from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_values
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 from hf_dense.storage.staged import Staged
+from hf_dense.storage.training_values import check_training
 
 HUB_NAME: Final = "nyu-mll/glue"
 SCHEDULE: Final[dict[str, Any]] = {
@@ -292,18 +294,21 @@ def _run_task(
 
 
 def _read_split(task: str, split: str, data_dir: str | Path) -> Dataset:
-    for suffix, read in ((".parquet", Dataset.from_parquet), (".jsonl", Dataset.from_json)):
+    for suffix in (".parquet", ".jsonl"):
         file = Path(data_dir) / task / f"{split}{suffix}"
         if file.is_file():
-            return read(str(file))
+            with as_sentence(f"{file} cannot be read"):
+                return open_files([file])
     raise InputError(f"{Path(data_dir) / task} has no {split}.parquet or {split}.jsonl.")
 
 
 def _training_arguments(output_dir: str, schedule: Mapping[str, Any]) -> TrainingArguments:
     try:
-        return TrainingArguments(output_dir, **schedule)
+        arguments = TrainingArguments(output_dir, **schedule)
     except (TypeError, ValueError) as error:
         raise InputError(f"The arguments cannot be used: {str(error).splitlines()[0].rstrip('.')}.") from error
+    check_training(arguments)
+    return arguments
 
 
 def _trainings(

@@ -36,6 +36,7 @@ from hf_dense.storage.manifest import COMPLETE, Manifest
 from hf_dense.storage.occupied import Occupied
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
+from hf_dense.storage.training_values import check_training
 
 _WRITTEN = ("sweep.md", "sweep.png", "sweep.json", "logs")
 
@@ -93,13 +94,15 @@ def _check(options: SweepOptions, runs: Mapping[str, Run]) -> None:
     """Raise `InputError` where the trainings' options, the data or the encoders show that a run would fail."""
     settings = next(iter(runs.values())).settings
     try:
-        TrainingArguments(options.out, seed=0, resume_from_checkpoint=None, **settings.pretraining)
+        pretraining = TrainingArguments(options.out, seed=0, resume_from_checkpoint=None, **settings.pretraining)
         finetuning = BiencoderTrainingArguments(options.out, seed=0, **settings.finetuning)
         more = given_mapping(options.method_options, "method_options")
         if options.method:
             PretrainingOptions(**{"method": options.method, "corpus": options.collection, **more})
     except (TypeError, ValueError) as error:
         raise InputError(f"The options of a training cannot be used: {error}") from error
+    for training in (pretraining, finetuning):
+        check_training(training)
     build_task(options.collection, options.split)
     fraction = min(run.settings.fraction for run in runs.values())
     for seed in options.seeds if fraction < 1 else options.seeds[:1]:

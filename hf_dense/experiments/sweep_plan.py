@@ -15,6 +15,7 @@ from hf_dense.experiments.comparison import FINETUNING, PRETRAINING, Settings, V
 from hf_dense.experiments.sweep_options import SWEEPS, SweepOptions
 from hf_dense.methods import get_method
 from hf_dense.modeling.configuration_bottleneck import Decoder, merge
+from hf_dense.storage.training_values import check_seed
 
 UNTRAINED = "no pre-training"
 
@@ -149,6 +150,8 @@ def _check_values(options: SweepOptions) -> None:
     for name, given, least in (("values", options.values, 2), ("seeds", options.seeds, 1)):
         if len(set(given)) < max(len(given), least):
             raise InputError(f"A sweep needs at least {least} {name}, each only once.")
+    for seed in options.seeds:
+        check_seed(seed)
     if options.model and (options.sweep != "fraction" or options.method):
         raise InputError("--model is for the sweep 'fraction', in place of --method.")
     if not options.model:

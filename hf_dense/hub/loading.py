@@ -24,6 +24,7 @@ from transformers import logging as transformers_logging
 from hf_dense.errors import InputError, as_sentence, first_line
 from hf_dense.methods import METHODS
 
+_LAYERS: Final = 1_000  # of an encoder at most
 _HOLES: Final = 1_000_000  # ids of a tokenizer that no token has, at most
 
 
@@ -56,7 +57,7 @@ def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
     _check_directory(checkpoint)
     with plain_loading("a tokenizer", checkpoint):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(checkpoint), trust_remote_code=False)
-    _check_vocabulary(tokenizer, checkpoint)
+        _check_vocabulary(tokenizer, checkpoint)
     return tokenizer
 
 
@@ -202,5 +203,8 @@ def _check_directory(given: str | Path, marker: str = "config.json", remedy: str
     if path.is_dir():
         if not (path / marker).is_file():
             raise InputError(f"{given} is not a model directory: it has no {marker}{remedy}.")
+        layers = getattr(load_config(path), "num_hidden_layers", 0)
+        if isinstance(layers, int) and layers > _LAYERS:  # each would be made before weights are found to lack
+            raise InputError(f"{path / 'config.json'} says {layers} layers, which no encoder has; correct it.")
     elif path.exists() or not could_be_hub_id:
         raise InputError(f"There is no model directory {given}.")

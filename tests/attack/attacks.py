@@ -100,6 +100,24 @@ TARGETS: Final = (
     ),
     Target("merge @retriever @retriever", values={**OUT, "--weight": "0.5"}),
     Target("publish @retriever me/none", values={"--results": "evaluation"}, more=("evaluation",)),
+    Target(
+        "data filter @collection --teacher @reranker",
+        values={**OUT, "--least": "-100", "--batch_size": "4", "--splits": "train"},
+    ),
+    Target(
+        "data generate @collection --model @writer --candidates 1",
+        values={**OUT, "--output_length": "4", "--input_length": "16", "--top_k": "5", "--top_p": "0.9", "--seed": "1"},
+    ),
+    Target(
+        "data train-generator @collection --base @writer",
+        values={**OUT, "--max_steps": "1", "--batch_size": "2", "--learning_rate": "1e-3", "--seed": "1"},
+    ),
+    Target(
+        "glue @encoder --tasks cola --data_dir @glue",
+        values={**OUT, "--learning_rates": "1e-3", "--seeds": "0", "--max_length": "16"},
+    ),
+    Target("finetune --config @stages.yaml --model @encoder --collection @collection", values={**OUT, "--seed": "1"}),
+    Target("sweep --config @sweep.yaml --collection @collection", values={**OUT, "--seeds": "0"}),
     Target("recipes retromae"),
     Target("completion bash"),
 )  # fmt: skip

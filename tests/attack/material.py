@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from forked import Ended, run_command, run_forked
 from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_encoder, write_retriever
-from transformers import BertForSequenceClassification
+from transformers import BertForSequenceClassification, T5Config, T5ForConditionalGeneration
 
 PASSAGES, QUERIES = 16, 6
 TINY = {
@@ -51,7 +51,10 @@ def _write_models(folder: Path) -> None:
     write_retriever(folder / "retriever")
     model = BertForSequenceClassification(tiny_config(num_labels=1))
     model.save_pretrained(folder / "reranker")
-    tiny_tokenizer().save_pretrained(folder / "reranker")
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "decoder_start_token_id": 0}
+    T5ForConditionalGeneration(T5Config(vocab_size=len(tiny_tokenizer()), **sizes)).save_pretrained(folder / "writer")
+    for name in ("reranker", "writer"):
+        tiny_tokenizer().save_pretrained(folder / name)
 
 
 def _write_texts(folder: Path) -> None:
@@ -81,6 +84,10 @@ def _write_texts(folder: Path) -> None:
         (collection / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
     write_lines(folder / "labels.jsonl", [{"query": words[row], "positive": texts[row]} for row in range(QUERIES)])
     write_lines(folder / "questions.jsonl", [{"id": f"q{row}", "text": words[row]} for row in range(QUERIES)])
+    sentences = [{"sentence": texts[row], "label": row % 2, "idx": row} for row in range(QUERIES)]
+    (folder / "glue" / "cola").mkdir(parents=True)
+    for split in ("train", "validation"):
+        write_lines(folder / "glue" / "cola" / f"{split}.jsonl", sentences)
     _write_documents(folder / "documents", texts)
     _write_settings(folder)
 
@@ -107,6 +114,15 @@ def _write_settings(folder: Path) -> None:
     sizes = {"method": "retromae", "max_length": 24, "backbone_config": TINY, "save_steps": 1, "save_total_limit": 2}
     (folder / "pretrain.yaml").write_text(yaml.safe_dump({**sizes, **training}))
     (folder / "finetune.yaml").write_text(yaml.safe_dump({**training}))
+    few = {**training, "max_steps": 1, "per_device_train_batch_size": 2}
+    stages = {"bm25": {"depth": 4}, "retriever1": {**few, "passages": 2}, "mined": {"depth": 4}}
+    reranker = {"base": str(folder / "reranker"), "passages": 2, "kept": 2, "max_length": 24}
+    stages |= {"retriever2": {**few, "passages": 2}, "reranker": {**few, **reranker}}
+    stages["distilled"] = {**few, "passages": 2, "depth": 4, "distillation": "kl"}
+    (folder / "stages.yaml").write_text(yaml.safe_dump({"max_length": 24, **stages}))
+    sweep = {"sweep": "fraction", "values": [0.5, 1], "method": "retromae", "split": "test", "seeds": [0]}
+    sweep |= {"hidden": 16, "vocabulary": 100, "max_length": 16, "pretraining": few, "finetuning": few}
+    (folder / "sweep.yaml").write_text(yaml.safe_dump(sweep))
 
 
 def write_lines(path: Path, rows: Iterable[Any]) -> None:

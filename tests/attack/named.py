@@ -51,6 +51,14 @@ def _judged(line: str) -> Callable[[Path], None]:
     return lambda room: _lines(room / "collection" / "qrels" / "test.tsv", line)
 
 
+def _setting(file: str, name: str, value: object) -> Callable[[Path], None]:
+    def spoil(room: Path) -> None:
+        settings = json.loads((room / file).read_text())
+        (room / file).write_text(json.dumps(settings | {name: value}))
+
+    return spoil
+
+
 def _nested(room: Path) -> None:
     (room / "documents" / "deep.html").write_text("<div>" * 50_000 + "some words are here" + "</div>" * 50_000)
 
@@ -115,6 +123,39 @@ NAMED: Final = {
     ),
     "a learning rate that is no number": Named(_nothing, f"{_TUNE} --learning_rate nan", "refused", "learning_rate"),
     "a seed below 0": Named(_nothing, f"{_TUNE} --seed -3", "refused", "--seed -3"),
+    "no text at a time": Named(
+        _nothing, "data train-generator @collection --base @writer --batch_size 0 --out @out", "refused", "batch_size"
+    ),
+    "a seed of 20 digits": Named(
+        _nothing,
+        f"sweep --config @sweep.yaml --collection @collection --out @out --seeds {'9' * 20}",
+        "refused",
+        "seed",
+    ),
+    "lists in each other in a task": Named(
+        lambda room: _lines(room / "glue" / "cola" / "train.jsonl", f'{{"sentence": {DEEP}, "label": 1, "idx": 9}}'),
+        "glue @encoder --tasks cola --data_dir @glue --max_length 16 --out @out",
+        "refused",
+        "nested too deeply",
+    ),
+    "a model of a billion layers": Named(
+        _setting("reranker/config.json", "num_hidden_layers", 10**9),
+        "data filter @collection --teacher @reranker --out @out",
+        "refused",
+        "layers",
+    ),
+    "a generator with a setting that is none": Named(
+        _setting("writer/generation_config.json", "output_hidden_states", "no"),
+        "data generate @collection --model @writer --out @out",
+        "refused",
+        "writer",
+    ),
+    "a tokenizer without a token for what it does not know": Named(
+        _setting("encoder/tokenizer_config.json", "unk_token", ""),
+        "glue @encoder --tasks cola --data_dir @glue --max_length 16 --out @out",
+        "refused",
+        "tokenizer",
+    ),
     "fewer steps than are logged": Named(_nothing, f"{_TUNE} --logging_steps 500", "done"),
 }
 

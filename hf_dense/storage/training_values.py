@@ -1,0 +1,47 @@
+"""Numbers that a Trainer takes without a word, and fails with later or trains to nonsense."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from hf_dense.errors import InputError, first_line
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
+_SEEDS: Final = 2**32  # numpy's
+_STEPS: Final = 10**9  # which no training comes to
+
+
+def check_training(arguments: TrainingArguments) -> None:
+    """Check the numbers of a training, before anything is loaded.
+
+    Raises:
+        InputError: one is infinite or no number, negative where it cannot be, or above what there is.
+    """
+    from transformers.integrations.integration_utils import get_reporting_integration_callbacks
+
+    for name, value in vars(arguments).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"--{name} is {value}; it must be a number.")
+    for name in ("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps"):
+        if getattr(arguments, name) < 0:
+            raise InputError(f"--{name} is {getattr(arguments, name)}; it must be 0 or above.")
+    for name in ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"):
+        value = getattr(arguments, name)
+        if isinstance(value, int) and value < 1:  # it may be `auto`
+            raise InputError(f"--{name} is {value}; it must be 1 or above.")
+    if arguments.max_steps > _STEPS:
+        raise InputError(f"--max_steps is {arguments.max_steps}, which no training comes to; name fewer.")
+    check_seed(arguments.seed)
+    try:
+        get_reporting_integration_callbacks(arguments.report_to)
+    except (ValueError, RuntimeError) as error:
+        raise InputError(f"--report_to: {first_line(error)}") from error
+
+
+def check_seed(seed: int) -> None:
+    """Raise `InputError` for a seed that random generators do not take."""
+    if not 0 <= seed < _SEEDS:
+        raise InputError(f"--seed {seed} is not from 0 to {_SEEDS - 1}.")
