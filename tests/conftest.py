@@ -29,7 +29,7 @@ Client = Callable[..., dict[str, Any]]
 @pytest.fixture(scope="session")
 def hub_url() -> Iterator[str]:
     """Address of a Hub that runs for the session."""
-    server = Path(__file__).parent / "hub" / "server.py"
+    server = Path(__file__).parent / "hub" / "hub_server.py"
     process = subprocess.Popen([sys.executable, str(server)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -40,14 +40,24 @@ def hub_url() -> Iterator[str]:
 
 
 @pytest.fixture
-def hub_here(hub_url: str, monkeypatch: pytest.MonkeyPatch) -> HfApi:
-    """Let this process talk to that Hub, as far as it makes an `HfApi` for it; gives one."""
-    template = hub_url + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", hub_url)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setenv("HF_TOKEN", "hf_anything")
-    return HfApi()
+def hub_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], HfApi]:
+    """Let this process talk to the Hub at an address, as far as it makes an `HfApi` for it; gives one."""
+
+    def point(url: str) -> HfApi:
+        template = url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setenv("HF_TOKEN", "hf_anything")
+        return HfApi()
+
+    return point
+
+
+@pytest.fixture
+def hub_here(hub_url: str, hub_at: Callable[[str], HfApi]) -> HfApi:
+    """Let this process talk to the Hub of the session; gives an `HfApi` for it."""
+    return hub_at(hub_url)
 
 
 @pytest.fixture

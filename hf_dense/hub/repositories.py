@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants
 from huggingface_hub.errors import (
@@ -18,12 +20,18 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from hf_dense.errors import InputError
+from hf_dense.errors import InputError, first_line
 from hf_dense.storage.manifest import MANIFEST, Manifest
 
+logger = logging.getLogger(__name__)
+
 _OF_THE_HUB: Final = {".gitattributes", "README.md"}  # in a repository that a person has just made
+_BUSY: Final = (429, 500, 502, 503, 504)  # statuses of a Hub that may soon be well again
+_PAUSES: Final = (1, 4, 8)  # seconds between two tries; of what only reads, the client makes more
 # What the client raises where no answer comes: errors of its HTTP library, and of the system.
 _UNREACHABLE: Final[tuple[type[Exception], ...]] = HfHubHTTPError.__bases__
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,10 +58,10 @@ class Repository:
         Raises:
             InputError: it is none, there is no token, or none that may write there, or the Hub is not reached.
         """
+        api = HfApi(token=self.token)
         with self._sentences():
-            api = HfApi(token=self.token)
-            api.repo_exists(self.name, repo_type=self.kind)  # raises where it is no name
-            account: dict[str, Any] = api.whoami()
+            _patiently(lambda: api.repo_exists(self.name, repo_type=self.kind))  # raises where it is no name
+            account: dict[str, Any] = _patiently(api.whoami)
         name = self.name if "/" in self.name else f"{account['name']}/{self.name}"
         role = account.get("auth", {}).get("accessToken", {}).get("role")  # others say what they may when they write
         owners = [account["name"], *(each["name"] for each in account.get("orgs", []))]
@@ -77,18 +85,22 @@ class Repository:
         Raises:
             InputError: it may not be written, holds something that hf_dense did not publish, or the Hub is not reached.
         """
-        name, api = self.check(), HfApi(token=self.token)
-        place: dict[str, Any] = {"repo_type": self.kind, "repo_id": name}
+        place: dict[str, Any] = {"repo_type": self.kind, "repo_id": self.check()}
         with self._sentences():
-            stale = self._ours(api, place, manifest) - files.keys()
-            address = api.create_repo(**place, private=self.private, exist_ok=True)
-            if self.revision is not None:
-                api.create_branch(**place, branch=self.revision, exist_ok=True)
-            operations: list[CommitOperationAdd | CommitOperationDelete] = [
-                *(CommitOperationAdd(path, content) for path, content in files.items()),
-                *(CommitOperationDelete(path) for path in sorted(stale)),
-            ]
-            api.create_commit(**place, operations=operations, commit_message=message, revision=self.revision)
+            return _patiently(lambda: self._write(place, manifest, files, message))
+
+    def _write(self, place: dict[str, Any], manifest: Manifest, files: Mapping[str, Path | bytes], message: str) -> str:
+        """See `write`; done twice, it is as done once."""
+        api = HfApi(token=self.token)
+        stale = self._ours(api, place, manifest) - files.keys()
+        address = api.create_repo(**place, private=self.private, exist_ok=True)
+        if self.revision is not None:
+            api.create_branch(**place, branch=self.revision, exist_ok=True)
+        operations: list[CommitOperationAdd | CommitOperationDelete] = [
+            *(CommitOperationAdd(path, content) for path, content in files.items()),
+            *(CommitOperationDelete(path) for path in sorted(stale)),
+        ]
+        api.create_commit(**place, operations=operations, commit_message=message, revision=self.revision)
         return str(address)
 
     def _ours(self, api: HfApi, place: dict[str, Any], manifest: Manifest) -> set[str]:
@@ -142,9 +154,12 @@ class Repository:
         except HfHubHTTPError as error:
             raise InputError(self._refusal(error)) from error
         except _UNREACHABLE as error:
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            reason = first_line(error).rstrip(".")
+            raise InputError(f"The Hub ({constants.ENDPOINT}) cannot be reached: {reason}; try again later.") from error
+        except Exception as error:  # whatever the client comes to over an answer that is none
+            reason = first_line(error).rstrip(".")
             raise InputError(
-                f"The Hub ({constants.ENDPOINT}) cannot be reached: {reason.rstrip('.')}; try again later."
+                f"The Hub ({constants.ENDPOINT}) does not answer as it should: {reason}; try again later."
             ) from error
 
     def _not_allowed(self, name: str) -> str:
@@ -155,5 +170,21 @@ class Repository:
             return "The Hub does not accept the token; log in anew with 'hf auth login', or set another HF_TOKEN."
         if error.response.status_code in (403, 404):
             return self._not_allowed(self.name)
+        if error.response.status_code in _BUSY:
+            status = f"{error.response.status_code} {error.response.reason_phrase}"
+            return f"The Hub is too busy to publish {self.name} ({status}); try again later."
         reason = (error.server_message or str(error)).strip().partition("\n")[0].rstrip(".")
         return f"The Hub refuses to publish {self.name}: {reason}."
+
+
+def _patiently(ask: Callable[[], T]) -> T:
+    """What the Hub answers, perhaps only after some tries while it is busy."""
+    for pause in _PAUSES:
+        try:
+            return ask()
+        except HfHubHTTPError as error:
+            if error.response.status_code not in _BUSY:
+                raise
+            logger.warning("The Hub is busy (%d); trying again in %d s", error.response.status_code, pause)
+            time.sleep(pause)
+    return ask()

@@ -1,9 +1,9 @@
 """A Hugging Face Hub in memory: what `push_to_hub`, `upload_folder`, `from_pretrained` and `load_dataset` ask for.
 
-Start it with `python server.py`; it prints its address and serves until killed. Clients need `HF_ENDPOINT` set to that
-address, any `HF_TOKEN`, and `HF_HUB_DISABLE_XET=1` (uploads then go through Git LFS), all before `huggingface_hub` is
-imported. Everybody is `someone`, who may not make repositories of `nobody`; the token `hf_wrong` is none, `hf_read` may
-only read, `hf_fine` does not say what it may.
+Start it with `python hub_server.py`; it prints its address and serves until killed. Clients need `HF_ENDPOINT` set to
+that address, any `HF_TOKEN`, and `HF_HUB_DISABLE_XET=1` (uploads then go through Git LFS), all before
+`huggingface_hub` is imported. Everybody is `someone`, who may not make repositories of `nobody`; the token `hf_wrong`
+is none, `hf_read` may only read, `hf_fine` does not say what it may.
 """
 
 from __future__ import annotations
@@ -265,10 +265,16 @@ ROUTES: dict[str, Callable[..., None]] = {
 }
 
 
-def make_server(port: int = 0) -> ThreadingHTTPServer:
-    """A server of an empty Hub on `port` of this machine; 0 takes a free one."""
-    handler = type("HubHandler", (Handler,), {"hub": Hub()})
-    return ThreadingHTTPServer(("127.0.0.1", port), handler)
+def make_server(port: int = 0, handler: type[Handler] = Handler, **state: Any) -> ThreadingHTTPServer:
+    """A server of an empty Hub on `port` of this machine; 0 takes a free one.
+
+    Args:
+        port: to listen on.
+        handler: of the requests.
+        state: attributes of the handler, such as another `hub`.
+    """
+    own = type("HubHandler", (handler,), {"hub": Hub(), **state})
+    return ThreadingHTTPServer(("127.0.0.1", port), own)
 
 
 if __name__ == "__main__":
