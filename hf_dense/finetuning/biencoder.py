@@ -379,7 +379,7 @@ def _prompts(model: SentenceTransformer) -> dict[str, str]:
 
 
 def _source(pairs: Dataset) -> Source:
-    return Source("pairs that were given", fingerprint_rows(pairs, _COLUMNS))
+    return Source("given from Python", fingerprint_rows(pairs, _COLUMNS))
 
 
 def _save(model: SentenceTransformer, arguments: BiencoderTrainingArguments, directory: Path) -> dict[str, Any]:

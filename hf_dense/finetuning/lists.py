@@ -154,7 +154,7 @@ class PassageLists:
         self.indices = {name: index for index, name in enumerate(self.ids)}
         self.corpus = corpus.select_columns(["id", "title", "text"])
         self.epoch = 0
-        self.names = {"lists": "lists that were given", "collection": "corpus that was given"}
+        self.names = {"lists": "given from Python", "collection": "given from Python"}
         self.replace(entries)
 
     def replace(self, entries: Sequence[Entry]) -> None:

@@ -97,8 +97,8 @@ def make_plan(task: Task, rates: Rates, learning: Learning) -> Plan:
     training = TUNED_ARMS * _STEPS[0] * rates.finetuning / _FINETUNING
     least = (task.spent + _STAGE * _STAGES + 2 * measuring + training) / _SAFE
     raise InputError(
-        f"The budget of {task.budget / 60:g} minutes is too short for this model on this machine; give about "
-        f"{max(least, 1.5 * task.budget) / 60:.0f} minutes or more (--budget)."
+        f"The budget of {task.budget / 60:g} min is too short for this model on this machine; give about "
+        f"{max(least, 1.5 * task.budget) / 60:.0f} min or more (--budget)."
     )
 
 
