@@ -20,6 +20,11 @@ _LETTERS = 1000  # characters kept; rarer ones become [UNK]
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
+def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The rows that an embedding needs: one above the greatest id, of which some may be of no token."""
+    return max(tokenizer.get_vocab().values()) + 1
+
+
 def train_tokenizer(texts: Sequence[str], size: int, max_length: int) -> PreTrainedTokenizerBase:
     """Train a lower-casing BERT WordPiece tokenizer on a corpus.
 

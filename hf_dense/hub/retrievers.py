@@ -13,6 +13,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_dense.data.tokenizers import vocabulary_size
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import (
     drop_pooler,
@@ -111,10 +112,8 @@ def check_fit(
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, checkpoint: str | Path) -> None:
     """Raise `InputError` for a tokenizer with more tokens than its encoder has."""
-    if len(tokenizer) > config.vocab_size:
-        raise InputError(
-            f"The tokenizer of {checkpoint} has {len(tokenizer)} tokens, its encoder only {config.vocab_size}."
-        )
+    if (size := vocabulary_size(tokenizer)) > config.vocab_size:
+        raise InputError(f"The tokenizer of {checkpoint} has {size} tokens, its encoder only {config.vocab_size}.")
 
 
 def assemble(

@@ -20,7 +20,7 @@ from transformers.utils import logging
 from hf_dense.data.collections import content_hash
 from hf_dense.data.corpus import corpus_files, load_passages, stream_passages
 from hf_dense.data.passages import load_tokenizer
-from hf_dense.data.tokenizers import train_tokenizer
+from hf_dense.data.tokenizers import train_tokenizer, vocabulary_size
 from hf_dense.errors import InputError, first_line
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.lineage import lineage_of
@@ -359,7 +359,7 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
         if options.backbone is None:
             sizes = _mapping(options.backbone_config, "backbone_config") or {}
             _check_names(sizes)
-            sizes = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **sizes}
+            sizes = {"vocab_size": vocabulary_size(tokenizer), "pad_token_id": tokenizer.pad_token_id, **sizes}
             config = method.config(backbone_config=sizes, **changes)
             _check_sizes(config, options, tokenizer)
             return method.pretraining(config)
@@ -378,9 +378,9 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
 
 def _check_sizes(config: BottleneckConfig, options: PretrainingOptions, tokenizer: PreTrainedTokenizerBase) -> None:
     """Raise `InputError` unless tokenizer and texts fit the backbone."""
-    if len(tokenizer) > config.vocab_size:
+    if (size := vocabulary_size(tokenizer)) > config.vocab_size:
         raise InputError(
-            f"The tokenizer has {len(tokenizer)} tokens but the backbone's vocab_size is {config.vocab_size}; "
+            f"The tokenizer has {size} tokens but the backbone's vocab_size is {config.vocab_size}; "
             "use the tokenizer the backbone was trained with, or correct vocab_size."
         )
     positions = family_of(config.backbone).shape(config.backbone).positions

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
+from hf_dense.data.tokenizers import vocabulary_size
 from hf_dense.errors import InputError
 
 
@@ -18,7 +19,7 @@ class Vocabulary:
     """The special tokens of a tokenizer and which tokens continue a word.
 
     Args:
-        size: number of tokens.
+        size: number of ids.
         first: id of the token that heads every text ([CLS]).
         last: id of the token that ends every text ([SEP]).
         mask: id of [MASK].
@@ -50,11 +51,10 @@ class Vocabulary:
                     f"The tokenizer {tokenizer.name_or_path or type(tokenizer).__name__!r} has no {attribute} token; "
                     "pre-training needs [CLS], [SEP], [MASK] and [PAD]: use an encoder's tokenizer or train one."
                 )
-        size = len(tokenizer)
+        tokens, size = tokenizer.get_vocab(), vocabulary_size(tokenizer)
         special = np.zeros(size, dtype=bool)
         special[tokenizer.all_special_ids] = True
         continues = np.zeros(size, dtype=bool)
-        tokens = tokenizer.get_vocab()
         continues[list(tokens.values())] = continuing(list(tokens))
         continues &= ~special
         return cls(size=size, special=special, continues=continues, **ids)

@@ -41,6 +41,16 @@ def test_special_tokens_and_continuations_are_read() -> None:
     assert vocabulary.special[ids].tolist() == [True, False, False, False, False, True, True, False]
 
 
+def test_an_id_may_have_no_token() -> None:
+    tokenizer = tiny_tokenizer()
+    tokens = dict(tokenizer.get_vocab())
+    del tokens["d"]
+    holed = BertTokenizer(vocab=tokens)
+    vocabulary = Vocabulary.of(holed)
+    assert len(holed) < vocabulary.size == len(tokenizer)
+    assert vocabulary.continues.tolist() == Vocabulary.of(tokenizer).continues.tolist()
+
+
 @pytest.mark.parametrize(("kind", "space"), [("bytes", "Ġ"), ("sentences", "▁")])
 def test_words_are_told_apart_by_their_spaces_too(kind: str, space: str) -> None:
     tokenizer = spaced_tokenizer(random_texts(), kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hf_dense.errors import InputError
@@ -18,6 +18,7 @@ _MEASURING: Final = (0.4, 0.2, 0.1)  # of the time, at most, for encoding, and h
 _FINETUNING: Final = 0.45  # of what is left, at most, for the fine-tunings
 _EPOCHS: Final = 3  # of fine-tuning, at most
 _STEPS: Final = (10, 1000)  # of fine-tuning
+_LEAST_BATCH: Final = 8  # pairs
 _LEAST_POOL: Final = 500  # passages
 _PROBING: Final = 0.05  # of pre-training, at most, for its probes
 _PROBES: Final = (2, 20)  # of each, if there are any, and at most
@@ -89,10 +90,8 @@ def make_plan(task: Task, rates: Rates, learning: Learning) -> Plan:
     Raises:
         InputError: the budget is too short for anything.
     """
-    for measuring in _MEASURING:
-        plan = _share(task, rates, learning, measuring)
-        if plan.finetuning >= _STEPS[0]:
-            return plan
+    if plan := _fitting(task, rates, learning):
+        return plan
     measuring = task.models * min(task.passages, _LEAST_POOL) * rates.passage
     training = TUNED_ARMS * _STEPS[0] * rates.finetuning / _FINETUNING
     least = (task.spent + _STAGE * _STAGES + 2 * measuring + training) / _SAFE
@@ -100,6 +99,20 @@ def make_plan(task: Task, rates: Rates, learning: Learning) -> Plan:
         f"The budget of {task.budget / 60:g} min is too short for this model on this machine; give about "
         f"{max(least, 1.5 * task.budget) / 60:.0f} min or more (--budget)."
     )
+
+
+def fit_batch(task: Task, rates: Rates, learning: Learning) -> tuple[Rates, Learning]:
+    """Halve the batches of fine-tuning while the time is too short for steps of them."""
+    while learning.pairs >= 2 * _LEAST_BATCH and _fitting(task, rates, learning) is None:
+        learning = replace(learning, pairs=learning.pairs // 2)
+        rates = replace(rates, finetuning=rates.finetuning / 2)
+    return rates, learning
+
+
+def _fitting(task: Task, rates: Rates, learning: Learning) -> Plan | None:
+    """The plan that measures most of those that have time for fine-tuning; None where there is none."""
+    plans = (_share(task, rates, learning, measuring) for measuring in _MEASURING)
+    return next((plan for plan in plans if plan.finetuning >= _STEPS[0]), None)
 
 
 def _share(task: Task, rates: Rates, learning: Learning, measuring: float) -> Plan:

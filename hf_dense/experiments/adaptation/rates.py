@@ -22,7 +22,9 @@ from hf_dense.hub.retrievers import build_retriever
 from hf_dense.pretraining.pretrain import pretrain
 from hf_dense.search.dense import encode_corpus
 
-_STEPS: Final = 6  # of each training
+_STEPS: Final = (2, 6)  # of each training, at least and at most
+_TRYING: Final = 12.0  # seconds of a training, at most, but for the least steps
+_TRAINED: Final = 4.5  # times that a pair takes longer to be trained on than a passage to be encoded, about
 _TEXTS: Final = 192  # encoded
 _KIB: Final = 1024  # in which Linux counts the peak of memory
 
@@ -65,11 +67,14 @@ def measure_rates(
     corpus, pairs = load_corpus(collection).shuffle(seed=seed), training_pairs(collection).shuffle(seed=seed)
     with TemporaryDirectory() as folder:
         scratch = Path(folder)
+        passage = _encoding(base, corpus, learning, scratch / "own")
+        step = _finetuning(base, pairs, learning, _steps(_TRAINED * passage * learning.pairs), scratch)
+        tried = _steps(step)
         return Rates(
-            passage=_encoding(base, corpus, learning, scratch / "own"),
+            passage=passage,
             kept=_encoding(base, load_corpus(kept).shuffle(seed=seed), learning, scratch / "kept") if kept else 0.0,
-            finetuning=_finetuning(base, pairs, learning, scratch),
-            pretraining={method: _pretraining(method, base, corpus, learning, scratch) for method in methods},
+            finetuning=step,
+            pretraining={method: _pretraining(method, base, corpus, learning, tried, scratch) for method in methods},
             memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB,
         )
 
@@ -84,24 +89,29 @@ def _encoding(base: str, corpus: Dataset, learning: Learning, folder: Path) -> f
     return (time.perf_counter() - started) / len(texts)
 
 
-def _finetuning(base: str, pairs: Dataset, learning: Learning, scratch: Path) -> float:
-    rows = pairs.select([at % len(pairs) for at in range((_STEPS + 1) * learning.pairs)])
+def _steps(seconds: float) -> int:
+    """How many steps of so many seconds are tried."""
+    return max(_STEPS[0], min(_STEPS[1], int(_TRYING / seconds)))
+
+
+def _finetuning(base: str, pairs: Dataset, learning: Learning, steps: int, scratch: Path) -> float:
+    rows = pairs.select([at % len(pairs) for at in range((steps + 1) * learning.pairs)])
     place = scratch / "finetuned"
-    finetune(base, rows, learning.finetuning(place, _STEPS, 0, save_strategy="no"))
-    return _seconds_of_step(place)
+    finetune(base, rows, learning.finetuning(place, steps, 0, save_strategy="no"))
+    return _seconds_of_step(place, steps)
 
 
-def _pretraining(method: str, base: str, corpus: Dataset, learning: Learning, scratch: Path) -> float:
-    wanted = _STEPS * learning.texts
+def _pretraining(method: str, base: str, corpus: Dataset, learning: Learning, steps: int, scratch: Path) -> float:
+    wanted = steps * learning.texts
     chosen = corpus.select([at % len(corpus) for at in range(wanted)])
     file, place = scratch / f"{method}.jsonl", scratch / method
     chosen.to_json(str(file))
     options = learning.pretraining_options(method, base, str(file), held_out=0.0)
-    pretrain(options, learning.pretraining(place, _STEPS, 0, save_strategy="no"))
-    return _seconds_of_step(place)
+    pretrain(options, learning.pretraining(place, steps, 0, save_strategy="no"))
+    return _seconds_of_step(place, steps)
 
 
-def _seconds_of_step(training: Path) -> float:
+def _seconds_of_step(training: Path, steps: int) -> float:
     history = json.loads((training / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
     runtime = next(entry["train_runtime"] for entry in reversed(history) if "train_runtime" in entry)
-    return float(runtime) / _STEPS
+    return float(runtime) / steps

@@ -18,7 +18,7 @@ from hf_dense.experiments.adaptation.arms import Arm, Workshop
 from hf_dense.experiments.adaptation.learning import Learning
 from hf_dense.experiments.adaptation.material import Material, prepare
 from hf_dense.experiments.adaptation.options import NOTHING_KEPT, AdaptOptions
-from hf_dense.experiments.adaptation.plan import Plan, Task, describe, make_plan
+from hf_dense.experiments.adaptation.plan import Plan, Task, describe, fit_batch, make_plan
 from hf_dense.experiments.adaptation.pool import draw_pool
 from hf_dense.experiments.adaptation.rates import measure_rates
 from hf_dense.experiments.adaptation.report import REPORT_FILES, Adaptation, write_report
@@ -193,6 +193,7 @@ def _make_plan(
         models=4 if options.base else 3,
         weights=sum(file.stat().st_size for file in base.rglob("*.safetensors")),
     )
+    rates, learning = fit_batch(task, rates, learning)
     plan = make_plan(task, rates, learning)
     return replace(plan, lines=tuple(describe(plan, task, learning, material.counts))), learning
 

@@ -8,7 +8,7 @@ import pytest
 
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.learning import Learning
-from hf_dense.experiments.adaptation.plan import TUNED_ARMS, Task, describe, make_plan
+from hf_dense.experiments.adaptation.plan import TUNED_ARMS, Task, describe, fit_batch, make_plan
 from hf_dense.experiments.adaptation.rates import Rates
 
 RATES = Rates(passage=0.02, kept=0.01, finetuning=1.0, pretraining={"retromae": 0.4}, memory=3 * 10**9)
@@ -62,6 +62,20 @@ def test_methods_share_the_time_of_pretraining() -> None:
     one, two = make_plan(TASK, RATES, LEARNING), make_plan(TASK, both, LEARNING)
     assert two.pretraining["retromae"] == pytest.approx(one.pretraining["retromae"] / 2, abs=1)
     assert two.pretraining["dupmae"] == pytest.approx(one.pretraining["retromae"] / 4, abs=1)
+
+
+def test_batches_are_halved_where_the_time_is_too_short_for_whole_ones() -> None:
+    """Rates of two cores of half that speed."""
+    slow = Rates(passage=0.025, kept=0.012, finetuning=8.0, pretraining={"retromae": 5.0}, memory=10**9)
+    task = replace(TASK, spent=70, passages=1962)
+    with pytest.raises(InputError, match="too short"):
+        make_plan(task, slow, LEARNING)
+    rates, learning = fit_batch(task, slow, LEARNING)
+    assert (rates.finetuning, learning.pairs) == (4.0, 16)
+    assert make_plan(task, rates, learning).finetuning >= 10
+    assert fit_batch(TASK, RATES, LEARNING) == (RATES, LEARNING)
+    _, least = fit_batch(replace(task, budget=120), slow, LEARNING)
+    assert least.pairs == 8
 
 
 def test_a_budget_that_is_too_short_names_one_that_is_not() -> None:
