@@ -165,7 +165,7 @@ def describe(plan: Plan, task: Task, learning: Learning, counts: Mapping[str, in
     """The plan in lines."""
     pool = f"all {plan.pool:,}" if plan.pool == task.passages else f"{plan.pool:,} of the {task.passages:,}"
     asked = ", ".join(f"{counts[split]:,} {split}" for split in ("train", "dev", "test"))
-    forgotten = "" if plan.kept or not task.kept else "; what is forgotten is not"
+    forgotten = "" if plan.kept or not task.kept else "; for what is forgotten there is no time"
     lines = [
         f"{task.passages:,} passages; queries: {asked}.",
         *(
