@@ -7,7 +7,7 @@ neither BM25 nor the embedder leads to their passage (`hf-dense data filter`). M
 measured by nDCG@10 on the collection's real dev queries, and on each made dev split: BM25; an embedder as it is, pooled
 at [CLS], cut to its first layers, mixed with random weights, fine-tuned on real and on made queries; a small encoder
 from scratch. Written: `results.json`, `results.md`, `results.png`. A run that was killed goes on with the model that it
-was at; one core takes about 20 minutes for 5,000 passages, an old one an hour for 2,000.
+was at; one core takes about 20 minutes for 5,000 passages, a slow one 46 for 2,000.
 """
 
 from __future__ import annotations
