@@ -162,7 +162,8 @@ def _cost(runs: Sequence[Run]) -> list[Block]:
     for run in runs:
         known = [(run.result.origin.get(fact), unit, form) for fact, unit, form in _COSTS.values()]
         cells = ["not measured" if value is None else form.format(unit * value) for value, unit, form in known]
-        rows.append((run.name, f"{run.result.seconds:.1f} s", *cells))
+        least = "at least " if run.result.origin.get("resumed") else ""
+        rows.append((run.name, f"{least}{run.result.seconds:.1f} s", *cells))
     return [
         Heading("Cost"),
         "Wall-clock time of the whole evaluation: encoding, search and scoring; memory of the process at its peak. "

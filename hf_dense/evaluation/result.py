@@ -31,7 +31,7 @@ class RetrievalResult:
         metrics: fractions, means over the queries.
         per_query: for each metric, query id -> value.
         seconds: wall-clock time of encoding, search and scoring; where a killed run went on, of the rest.
-        origin: what else is known, as `CostMeter.describe` has it.
+        origin: what else is known, as `CostMeter.describe` has it; `resumed` where a killed run went on.
     """
 
     name: str

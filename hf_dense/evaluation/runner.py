@@ -139,6 +139,8 @@ def _run_loaded(
             found = protocol.rank(model, work.pieces, batch_size)
             per_query = protocol.score(found.rankings)
         origin = meter.describe(protocol.passages, list(protocol.queries.values()), found.search)
+        if work.resumed:  # what a run that was killed spent is not known
+            origin |= {"resumed": True, "tokens": None}
         result = RetrievalResult(name, protocol.split, mean_metrics(per_query), per_query, meter.seconds, origin)
         result.save(work.result, found.rankings)
         for file, write in found.files.items():

@@ -7,7 +7,8 @@ import logging
 import os
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 _PACKED: Final = (".pt", ".pth", ".bin")  # what torch.save writes
 _STATE: Final = "trainer_state.json"  # written last: a checkpoint that has it is complete
+_MEANS: Final = ("train_loss", "train_samples_per_second", "train_steps_per_second")
 _CLAIMS: Final = ("checkpoint-*", "runs", _STATE, "training_args.bin")
 
 # What does not decide on the weights that a training ends with; an argument that is not named here does. By line: where
@@ -227,8 +229,9 @@ def train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
     """Train, from a checkpoint where one is given: the weights are those of a run that was never stopped.
 
     The `Trainer` of transformers, and those of Sentence-Transformers that are built on it, train one step more when a
-    run was killed after its last checkpoint, forget how many evaluations brought no better model, and evaluate a
-    resumed model at the start again. Here they do not.
+    run was killed after its last checkpoint, forget how many evaluations brought no better model, evaluate a resumed
+    model at the start again, log means at the end that divide what was resumed by the whole, and keep a checkpoint
+    that was being deleted. Here they do not.
 
     Args:
         trainer: any such trainer.
@@ -238,25 +241,51 @@ def train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
         trainer.train()
         return
     from transformers import TrainerState
+    from transformers.trainer_utils import rotate_checkpoints
 
     state = TrainerState.load_from_json(str(Path(checkpoint) / _STATE))
     trainer.args.eval_on_start = False
     trainer.args.restore_callback_states_from_checkpoint = True
-    if not _is_finished(state):
+    finished = _is_finished(state)
+    with _no_means(trainer), _no_epoch(trainer) if finished else nullcontext():
         trainer.train(resume_from_checkpoint=str(checkpoint))
-        return
+    if finished:
+        trainer.state.num_train_epochs = state.num_train_epochs
+    if trainer.args.should_save:
+        best = trainer.state.best_model_checkpoint
+        rotate_checkpoints(str(trainer.args.output_dir), trainer.args.save_total_limit, best)
+
+
+@contextmanager
+def _no_means(trainer: Trainer) -> Iterator[None]:
+    """What a resumed run would log as means, of the loss and of speed, is left out: it knows its own part alone."""
+    log = trainer.log
+
+    def without_means(logs: dict[str, float], *given: Any, **named: Any) -> None:
+        for name in _MEANS:
+            logs.pop(name, None)
+        log(logs, *given, **named)
+
+    trainer.log = without_means  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del trainer.log
+
+
+@contextmanager
+def _no_epoch(trainer: Trainer) -> Iterator[None]:
+    """A run begins with all the values that it has at its end, but no epoch is left to be trained."""
     plan = trainer.set_initial_training_values
 
     def without_epochs(*given: Any, **named: Any) -> Any:
-        """All the values that training begins with, but no epoch is left to be trained."""
         return (0, *plan(*given, **named)[1:])
 
     trainer.set_initial_training_values = without_epochs  # type: ignore[method-assign]
     try:
-        trainer.train(resume_from_checkpoint=str(checkpoint))
+        yield
     finally:
         del trainer.set_initial_training_values
-    trainer.state.num_train_epochs = state.num_train_epochs
 
 
 def _is_finished(state: Any) -> bool:

@@ -6,7 +6,10 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
+
+import psutil
 
 from hf_dense.errors import InputError
 
@@ -19,9 +22,15 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 @contextmanager
 def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a file beside `path` to write; it takes the place of `path` on success and vanishes on failure."""
+    """Yield a file beside `path` to write; it takes the place of `path` on success and vanishes on failure.
+
+    So does what a run left there that was killed.
+    """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
+    for left in target.parent.glob(f".hf_dense.*.{escape(target.name)}"):
+        if (writer := left.name.split(".")[2]).isdigit() and not psutil.pid_exists(int(writer)):
+            left.unlink(missing_ok=True)
     partial = target.with_name(f".hf_dense.{os.getpid()}.{target.name}")
     try:
         yield partial

@@ -155,18 +155,23 @@ def attack(number: int, seed: int, material: Path, room: Path, *, sound: bool = 
         sound: whether nothing is spoiled, to see that the command works.
     """
     draw, target = random.Random(f"{seed}:{number}"), TARGETS[number % len(TARGETS)]
+    words, values = prepare(target, material, room)
+    how = "nothing" if sound else _spoil(target, values, draw, room)
+    words += [word for pair in values.items() for word in pair]
+    before = snapshot(room)
+    ended = run_command(words, room.with_name(f"{room.name}-said"), LIMIT)
+    return Outcome(number, target.verb, how, verdict(ended, before, snapshot(room)), ended, words)
+
+
+def prepare(target: Target, material: Path, room: Path) -> tuple[list[str], dict[str, str]]:
+    """Copy what a command reads, and something foreign, into a room; gives its words, and its options with values."""
     for name in {*target.reads, *target.more}:
         source = material / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, room / name)
     (room / "foreign").mkdir()
     (room / "foreign" / "notes.txt").write_text("somebody's")
     words = [_placed(word, room) for word in target.words.split()]
-    values = {name: _placed(value, room) for name, value in target.values.items()}
-    how = "nothing" if sound else _spoil(target, values, draw, room)
-    words += [word for pair in values.items() for word in pair]
-    before = snapshot(room)
-    ended = run_command(words, room.with_name(f"{room.name}-said"), LIMIT)
-    return Outcome(number, target.verb, how, verdict(ended, before, snapshot(room)), ended, words)
+    return words, {name: _placed(value, room) for name, value in target.values.items()}
 
 
 def _placed(word: str, room: Path) -> str:

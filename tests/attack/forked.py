@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import sys
@@ -82,7 +83,8 @@ def run_command(words: Sequence[str], said: Path, limit: float, stdin: bytes = b
 def run_forked(work: Callable[[], None], said: Path, limit: float, stdin: bytes = b"") -> Ended:
     """Run a function in a child, as a program of its own."""
     said.mkdir(parents=True, exist_ok=True)
-    (said / "stdin").write_bytes(stdin)
+    for name, content in (("stdin", stdin), ("stdout", b""), ("stderr", b"")):
+        (said / name).write_bytes(content)
     started = time.monotonic()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -128,5 +130,7 @@ def _wait(child: int, until: float) -> tuple[int, bool]:
             return status, False
         time.sleep(pause)
         pause = min(pause * 1.5, 0.1)
-    os.killpg(child, 9)
+    for kill in (os.killpg, os.kill):  # the group is there a moment after the child
+        with contextlib.suppress(ProcessLookupError):
+            kill(child, 9)
     return os.waitpid(child, 0)[1], True

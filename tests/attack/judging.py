@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from forked import Ended
 
 _LONGEST: Final = 2_000  # characters of a sentence
+_TIMES: Final = re.compile(
+    "second|minute|runtime|time|date|_at$|rate|memory|commit|started|took|cost|train_loss|^tokens$|^resumed$", re.I
+)
 
 
 def verdict(ended: Ended, before: dict[str, str], after: dict[str, str]) -> str:
@@ -56,3 +60,44 @@ def _content(path: bytes) -> str:
         return f"link to {os.readlink(path)!r}"
     with open(path, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """What two runs of one command should agree in: every file, by its path; of JSON what is no time."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            found[str(path.relative_to(folder))] = _meaning(path)
+        elif not path.is_dir():
+            found[str(path.relative_to(folder))] = "no file"
+    return found
+
+
+def _meaning(path: Path) -> Any:
+    if path.suffix in (".png", ".html") or path.name == "training_args.bin":  # which also say how a run was resumed
+        return "there"
+    if path.suffix in (".md", ".csv", ".log"):
+        return re.sub(r"\d[\d.,]*", "0", path.read_text(encoding="utf-8"))
+    if path.suffix == ".json":
+        return _without_times(json.loads(path.read_text(encoding="utf-8")))
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        sizes = value.pop("files", {})  # of a manifest
+        kept = {name: _without_times(each) for name, each in value.items() if not _TIMES.search(name)}
+        return {**kept, **({"files": sorted(sizes)} if sizes else {})}
+    return [_without_times(each) for each in value] if isinstance(value, list) else value
+
+
+def difference(found: dict[str, Any], first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+    """Paths that are missing, too many, or hold something else than in two undisturbed runs that agree there."""
+    names = {name for name in {*found, *first} if (name in found) != (name in first)}
+    return sorted(names | {name for name in found if _differs(found[name], first.get(name), second.get(name))})
+
+
+def _differs(found: Any, first: Any, second: Any) -> bool:
+    if first == second or not all(isinstance(each, dict) for each in (found, first, second)):
+        return first == second and found != first
+    return found.keys() != first.keys() or any(_differs(found[name], first[name], second.get(name)) for name in first)

@@ -120,6 +120,9 @@ def _write_settings(folder: Path) -> None:
     stages |= {"retriever2": {**few, "passages": 2}, "reranker": {**few, **reranker}}
     stages["distilled"] = {**few, "passages": 2, "depth": 4, "distillation": "kl"}
     (folder / "stages.yaml").write_text(yaml.safe_dump({"max_length": 24, **stages}))
+    mined = {"bm25": {"depth": 4}, "retriever1": {**few, "passages": 2}, "mined": {"depth": 4}}
+    mined["retriever2"] = {**few, "max_steps": 6, "save_steps": 2, "passages": 2, "refresh": 1}
+    (folder / "mined.yaml").write_text(yaml.safe_dump({"max_length": 24, **mined}))
     sweep = {"sweep": "fraction", "values": [0.5, 1], "method": "retromae", "split": "test", "seeds": [0]}
     sweep |= {"hidden": 16, "vocabulary": 100, "max_length": 16, "pretraining": few, "finetuning": few}
     (folder / "sweep.yaml").write_text(yaml.safe_dump(sweep))

@@ -1,4 +1,4 @@
-"""Bad inputs of every kind against every verb that is fast with tiny models: success, or a sentence and exit code 2."""
+"""Bad inputs, kills and full disks, against every verb that is fast with tiny models."""
 
 from __future__ import annotations
 
@@ -7,18 +7,31 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-_RUN = Path(__file__).with_name("run.py")
+
+def run(name: str, cases: int, out: Path) -> dict[str, Any]:
+    """What a program of this folder found, which ended well."""
+    command = [sys.executable, str(Path(__file__).with_name(name)), "--cases", str(cases), "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(out.read_text())
+    return found
 
 
 @pytest.mark.slow
 def test_no_input_ends_in_a_trace_a_signal_or_a_hang(tmp_path: Path) -> None:
     cases = int(os.environ.get("HF_DENSE_ATTACKS", "48"))
-    command = [sys.executable, str(_RUN), "--cases", str(cases), "--out", str(tmp_path / "found.json")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((tmp_path / "found.json").read_text())
+    found = run("run.py", cases, tmp_path / "found.json")
     assert sum(found["in all"].values()) == cases + found["named"]
     assert set(found["in all"]) == {"done", "refused"}
+
+
+@pytest.mark.slow
+def test_what_is_interrupted_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    cases = int(os.environ.get("HF_DENSE_ATTACKS", "48"))
+    found = run("interrupt.py", cases, tmp_path / "found.json")
+    assert sum(found["in all"].values()) == cases
+    assert found["in all"]["same"] > cases / 2

@@ -162,7 +162,11 @@ def test_a_killed_evaluation_goes_on_and_only_that_one(
     killed = False
     again = protocol(model, collection, "test", name="cut", out=tmp_path / "out")
     assert encoded == [25, 25, 10]
-    assert again.per_query == protocol(retriever, collection, "test", name="w", out=tmp_path / "whole").per_query
+    whole = protocol(retriever, collection, "test", name="w", out=tmp_path / "whole")
+    assert again.per_query == whole.per_query
+    assert whole.origin["tokens"] > 0
+    assert "resumed" not in whole.origin
+    assert (again.origin["tokens"], again.origin["resumed"]) == (None, True), "half of what was read is no figure"
     assert not (tmp_path / "out.partial").exists()
 
 

@@ -155,10 +155,23 @@ def test_a_run_killed_anywhere_ends_as_an_undisturbed_one(
     train(resumed, newest)
     assert same(resumed, whole)
     assert curves(resumed) == curves(whole)
+    means = {"train_loss", "train_samples_per_second", "train_steps_per_second"}
+    assert means & whole.state.log_history[-1].keys()
+    assert not means & resumed.state.log_history[-1].keys(), "a part divided by the whole is no mean"
     assert resumed.state.global_step == whole.state.global_step == 5
     assert resumed.state.num_train_epochs == whole.state.num_train_epochs == 2
     best = resumed.state.best_model_checkpoint
     assert best == (str(tmp_path / "cut" / "checkpoint-2") if changes else None)
+
+
+def test_a_checkpoint_that_was_being_deleted_is_not_kept(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(make_trainer(tmp_path / "cut", "transformers", Killed(5), save_total_limit=1), None)
+    (tmp_path / "cut" / "checkpoint-4").mkdir()
+    (tmp_path / "cut" / "checkpoint-4" / "config.json").touch()
+    newest = newest_checkpoint(tmp_path / "cut")
+    train(make_trainer(tmp_path / "cut", "transformers", save_total_limit=1), newest)
+    assert [*(tmp_path / "cut").glob("checkpoint-*")] == [newest]
 
 
 @pytest.mark.parametrize("step", [2, 3])
