@@ -141,7 +141,9 @@ def is_claimed(name: str, manifest: Manifest) -> bool:
 def _is_ours(path: Path, owner: Path, manifest: Manifest | None) -> bool:
     if manifest is None:
         return False
-    if path.name == MANIFEST or path.name.startswith(OWN_PREFIX):
+    if path.name.startswith(OWN_PREFIX):
+        return True  # also in a directory below, of a run that was killed before it wrote the manifest there
+    if path.name == MANIFEST:
         return path.parent == owner
     name = path.relative_to(owner)
     if manifest.state == RUNNING and is_claimed(name.as_posix(), manifest):

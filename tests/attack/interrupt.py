@@ -247,12 +247,14 @@ def interrupt(scene: Scene, undisturbed: Undisturbed, number: int, draw: random.
         return outcome(f"exit {ended.code}", ended.stderr[-_SAID:])
     if lost := [name for name in given if left.get(name) != was[name]]:
         return outcome(f"changed {lost[0]}")
+    if ended.code == 0:
+        return outcome("not reached")
     again, _ = scene.run()
     if again.code:
         return outcome(f"then exit {again.code}", again.stderr[-_SAID:])
     if differs := difference(contents(scene.room), *undisturbed.after):
         return outcome(f"differs: {', '.join(differs[:5])}", again.stderr[-_SAID:])
-    return outcome("same" if ended.code else "not reached")
+    return outcome("same")
 
 
 def run(cases: int, seed: int, folder: Path) -> list[Outcome]:

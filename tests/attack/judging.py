@@ -13,7 +13,9 @@ from forked import Ended
 
 _LONGEST: Final = 2_000  # characters of a sentence
 _TIMES: Final = re.compile(
-    "second|minute|runtime|time|date|_at$|rate|memory|commit|started|took|cost|train_loss|^tokens$|^resumed$", re.I
+    "second|minute|runtime|time|date|_at$|rate|memory|commit|started|took|cost|train_loss|^tokens$|^resumed$"
+    "|^truncation$|^padding$",  # the last a tokenizer was asked for
+    re.I,
 )
 
 
@@ -85,9 +87,9 @@ def _meaning(path: Path) -> Any:
 
 def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        sizes = value.pop("files", {})  # of a manifest
-        kept = {name: _without_times(each) for name, each in value.items() if not _TIMES.search(name)}
-        return {**kept, **({"files": sorted(sizes)} if sizes else {})}
+        if isinstance(sizes := value.get("files"), dict):  # of a manifest
+            value = {**value, "files": sorted(sizes)}
+        return {name: _without_times(each) for name, each in value.items() if not _TIMES.search(name)}
     return [_without_times(each) for each in value] if isinstance(value, list) else value
 
 

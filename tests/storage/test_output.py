@@ -411,6 +411,20 @@ def test_work_does_not_go_on_beside_what_somebody_put_there(tmp_path: Path) -> N
         out.occupy("training", {}, claims=["weights"])
 
 
+@pytest.mark.parametrize("left", [".hf_dense.lock", f".hf_dense.1.{MANIFEST}"])
+def test_work_goes_on_where_a_run_was_killed_as_it_began_an_output_inside(tmp_path: Path, left: str) -> None:
+    for _ in range(2):
+        with Output(tmp_path / "out").occupy("training", {}, claims=["checkpoint-*"]) as work:
+            make(work.path / "model", kind="retriever")
+    (tmp_path / "out" / "other.partial").mkdir()
+    (tmp_path / "out" / "other.partial" / left).touch()
+    with Output(tmp_path / "out").occupy("training", {}, claims=["checkpoint-*"]) as work:
+        make(work.path / "other", kind="retriever")
+        work.complete()
+    with Output(tmp_path / "out", overwrite=True).occupy("training", {"seed": 1}, claims=["checkpoint-*"]):
+        assert not (tmp_path / "out" / "other").exists()
+
+
 def test_what_differs_is_said_by_its_name(tmp_path: Path) -> None:
     def made_of(name: str, fingerprint: str) -> None:
         with Output(tmp_path / "out").stage("corpus", {}, {"model": Source(name, fingerprint)}):
