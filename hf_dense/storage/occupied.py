@@ -68,6 +68,8 @@ class Occupied:
             elif before is not None:
                 self.resumed = True
                 self.facts = before.facts
+                claims = dict.fromkeys((*self.manifest.claims, *before.claims))
+                self.manifest = replace(self.manifest, claims=tuple(claims))
             files = before.files if self.resumed and before else {}
             replace(self.manifest, files=files, facts=self.facts).save(self.path)
         except BaseException:

@@ -79,7 +79,7 @@ def _meaning(path: Path) -> Any:
     if path.suffix in (".png", ".html") or path.name == "training_args.bin":  # which also say how a run was resumed
         return "there"
     if path.suffix in (".md", ".csv", ".log"):
-        return re.sub(r"\d[\d.,]*", "0", path.read_text(encoding="utf-8"))
+        return re.sub(r"\b[0-9a-f]{7,}\b|\d[\d.,]*", "0", path.read_text(encoding="utf-8"))
     if path.suffix == ".json":
         return _without_times(json.loads(path.read_text(encoding="utf-8")))
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -425,6 +425,19 @@ def test_work_goes_on_where_a_run_was_killed_as_it_began_an_output_inside(tmp_pa
         assert not (tmp_path / "out" / "other").exists()
 
 
+def test_what_a_killed_run_claimed_as_it_went_stays_ours(tmp_path: Path) -> None:
+    for _ in range(2):
+        with Output(tmp_path / "run").occupy("training", {}, claims=["weights"]) as work:  # the first stops here
+            assert work.claim("README.md")
+            (work.path / "README.md").write_text("a card")
+    work.complete()
+    found = Manifest.load(tmp_path / "run")
+    assert found is not None
+    assert list(found.files) == ["README.md"]
+    with Output(tmp_path / "run", overwrite=True).occupy("training", {"seed": 1}, claims=["weights"]):
+        assert not (tmp_path / "run" / "README.md").exists()
+
+
 def test_what_differs_is_said_by_its_name(tmp_path: Path) -> None:
     def made_of(name: str, fingerprint: str) -> None:
         with Output(tmp_path / "out").stage("corpus", {}, {"model": Source(name, fingerprint)}):
