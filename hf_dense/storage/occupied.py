@@ -103,7 +103,7 @@ class Occupied:
         """Whether a file may be written that was not claimed at the start; not where somebody's is in its place."""
         if (self.path / name).exists() and not is_claimed(name, self.manifest):
             return False
-        self.manifest = replace(self.manifest, claims=(*self.manifest.claims, name))
+        self.manifest = replace(self.manifest, claims=tuple(dict.fromkeys((*self.manifest.claims, name))))
         self.record()
         return True
 
