@@ -23,11 +23,11 @@ from typing import Final
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from judging import contents, difference  # noqa: E402
-from package_documents import write_documents, write_word_embedder  # noqa: E402
+from judging import contents, difference
+from package_documents import write_documents, write_word_embedder
 
-from hf_dense.storage.files import write_text  # noqa: E402
-from hf_dense.storage.provenance import describe_run  # noqa: E402
+from hf_dense.storage.files import write_text
+from hf_dense.storage.provenance import describe_run
 
 _WORDS: Final = "adapt documents --base EMBEDDER --budget 60s --out out"
 _SHORTEST: Final = 12.0  # seconds of a run before it is killed: those in which it starts, and some
