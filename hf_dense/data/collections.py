@@ -278,12 +278,17 @@ def _parse(file: Path, types: dict[str, pa.DataType]) -> pa.Table:
         check_nesting(file)
     with _sound(file):
         if file.suffix == ".tsv":
-            return csv.read_csv(
+            table = csv.read_csv(
                 file,
                 parse_options=csv.ParseOptions(delimiter="\t", quote_char=False),
                 convert_options=csv.ConvertOptions(column_types=types),
             )
-        return json.read_json(file, parse_options=json.ParseOptions(explicit_schema=pa.schema(list(types.items()))))
+        else:
+            schema = pa.schema(list(types.items()))
+            table = json.read_json(file, parse_options=json.ParseOptions(explicit_schema=schema))
+        if not table.column_names:  # which are decoded here, and may be no text
+            raise InputError(f"{file} has no columns.")
+    return table
 
 
 def _check_columns(names: Sequence[str], required: Sequence[str], origin: Path) -> None:

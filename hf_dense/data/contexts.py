@@ -16,6 +16,7 @@ from hf_dense.data.passages import (
     CountTokens,
     build_passages,
     check_length,
+    in_order,
     pretoken_counter,
     token_counter,
     token_unit,
@@ -60,8 +61,7 @@ def add_contexts(
     """
     _check_columns(corpus)
     corpus = corpus.filter(lambda text: bool(text and text.strip()), input_columns="text")
-    rows = corpus.select_columns(["document", "position"]).to_pandas()
-    rows = rows.sort_values(["document", "position"], kind="stable")
+    rows = in_order(corpus)
     rows = rows[rows.duplicated("document", keep=False)]
     if rows.empty:
         raise InputError("No document has two passages, so none has another span; cut them into shorter passages.")

@@ -6,13 +6,16 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import pyarrow as pa
 from datasets import Dataset
+from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from hf_dense.data.sentences import split_sentences
-from hf_dense.errors import InputError, as_sentence
+from hf_dense.errors import InputError, as_sentence, first_line
 from hf_dense.storage.fingerprints import fingerprint_tokenizer
 from hf_dense.storage.places import Source
 
@@ -163,12 +166,46 @@ def add_neighbours(corpus: Dataset) -> Dataset:
         raise InputError(
             f"neighbours need the corpus column {missing[0]!r}, but it has only {', '.join(corpus.column_names)}"
         )
-    frame = corpus.select_columns(["text", "document", "position"]).to_pandas()
-    frame = frame.sort_values(["document", "position"], kind="stable")
+    frame = in_order(corpus, "text")
     texts = frame.groupby("document", sort=False)["text"]
     frame["neighbour"] = texts.shift(-1).fillna(texts.shift(1))
     pairs = frame.loc[frame["neighbour"].notna(), "neighbour"]
     return corpus.select(pairs.index.to_numpy()).flatten_indices().add_column("neighbour", pairs.tolist())
+
+
+def in_order(corpus: Dataset, *columns: str) -> Any:
+    """A frame of rows sorted by document and position, the columns of both beside those that are named.
+
+    Args:
+        corpus: columns `document`, `position` and those.
+        columns: names.
+
+    Raises:
+        InputError: the documents are no names, or see `read_positions`.
+    """
+    if pa.types.is_nested(kind := corpus.data.schema.field("document").type):
+        raise InputError(f"The corpus has documents that are no names ({kind}); name each passage's document.")
+    frame = corpus.select_columns(["document", *columns]).to_pandas()
+    frame["position"] = read_positions(corpus)
+    return frame.sort_values(["document", "position"], kind="stable")
+
+
+def read_positions(corpus: Dataset) -> NDArray[np.int64]:
+    """(passages,) the places of passages in their documents, 0 where none is said.
+
+    Raises:
+        InputError: one is no whole number.
+    """
+    try:
+        return np.asarray(
+            corpus.select_columns(["position"])
+            .with_format("arrow")[:]["position"]
+            .cast(pa.int64())
+            .fill_null(0)
+            .to_numpy()
+        )
+    except pa.ArrowException as error:
+        raise InputError(f"The corpus has a position that is no whole number: {first_line(error)}") from error
 
 
 def _pack(pieces: Iterable[tuple[str, int]], targets: Iterator[int]) -> list[str]:

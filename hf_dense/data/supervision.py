@@ -93,6 +93,8 @@ def _check(form: str, splits: Sequence[str], path: Path) -> Shares | None:
         raise InputError(f"The form is {form!r}; allowed: {', '.join(FORMS)}.")
     if len(splits) != 1 and form != "msmarco":
         raise InputError(f"Labels of the form {form!r} are of one split; several can be given for msmarco.")
+    if unnamed := [name for name in splits if not name.strip() or not name.isprintable()]:
+        raise InputError(f"{unnamed[0]!r} is no name of a split; name it train, dev or test.")
     shares = parse_shares(splits[0]) if "/" in splits[0] else None
     if shares and form == "msmarco":
         raise InputError(

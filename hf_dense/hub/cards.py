@@ -193,7 +193,8 @@ def form_of(directory: Path) -> str:
     if not (modules.is_file() or config.is_file()):
         raise InputError(f"There is no model in {directory}; write it first, then its card.")
     settings = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
-    architecture = (settings.get("architectures") or [""])[0]
+    named = settings.get("architectures")
+    architecture = str(named[0]) if isinstance(named, list) and named else ""
     if modules.is_file() and not architecture.endswith("ForSequenceClassification"):
         return "hybrid retriever" if "HybridHead" in modules.read_text(encoding="utf-8") else "retriever"
     return next((form for end, form in _BY_ARCHITECTURE.items() if architecture.endswith(end)), "encoder")

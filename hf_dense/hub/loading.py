@@ -101,7 +101,11 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
     with plain_loading("a retriever", model):
         _check_vocabulary(retriever.tokenizer, model)
         for encode in (retriever.encode_query, retriever.encode_document):  # its modules' settings are read only then
-            encode("a", show_progress_bar=False)
+            vector = encode("a", show_progress_bar=False)
+    if (said := retriever.get_embedding_dimension()) != len(vector):
+        raise InputError(
+            f"Cannot load a retriever from {model}: its vectors have {len(vector)} dimensions, not {said!r}."
+        )
     return retriever
 
 
@@ -143,8 +147,19 @@ def is_cross_encoder(
     """Whether a model, loaded or by directory or Hub id, is a classifier of sequences, which reads pairs."""
     if not isinstance(model, str | Path):
         return isinstance(model, CrossEncoder)
-    config = load_config(model)
-    return any(name.endswith("ForSequenceClassification") for name in (config and config.architectures) or ())
+    return classifies(load_config(model))
+
+
+def classifies(config: PreTrainedConfig | None) -> bool:
+    """Whether a configuration is of a classifier of sequences.
+
+    Raises:
+        InputError: it names architectures that are no names.
+    """
+    named: object = getattr(config, "architectures", None) or []
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise InputError(f"The configuration's architectures are {str(named)[:60]!r}; they must be a list of names.")
+    return any(name.endswith("ForSequenceClassification") for name in named)
 
 
 def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, origin: str | Path) -> None:

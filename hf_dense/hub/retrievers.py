@@ -14,7 +14,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_dense.data.tokenizers import vocabulary_size
-from hf_dense.errors import InputError
+from hf_dense.errors import InputError, as_sentence
 from hf_dense.hub.loading import (
     drop_pooler,
     is_retriever,
@@ -100,7 +100,9 @@ def check_fit(
     """
     if max_length < 2:
         raise InputError(f"max_length is {max_length}; it must be at least 2 tokens.")
-    if pooling == "cls" and tokenizer("a")["input_ids"][:1] != [tokenizer.cls_token_id]:
+    with as_sentence(f"The tokenizer of {checkpoint} cannot be used"):
+        first = tokenizer("a")["input_ids"][:1]
+    if pooling == "cls" and first != [tokenizer.cls_token_id]:
         raise InputError(f"The tokenizer of {checkpoint} does not put [CLS] first; cls pooling needs it.")
     check_vocabulary(tokenizer, config, checkpoint)
     longest = max_length

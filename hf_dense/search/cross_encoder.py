@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from transformers import AutoConfig
 
 from hf_dense.errors import InputError
-from hf_dense.hub.loading import load_tokenizer, plain_loading
+from hf_dense.hub.loading import classifies, load_tokenizer, plain_loading
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
 
 _PIECE: Final = 100  # queries
@@ -56,12 +56,13 @@ def _load(base: str, new_head: bool) -> CrossEncoder:
     card = CrossEncoderModelCardData(local_files_only=True)
     with plain_loading("a cross-encoder", base):
         config = AutoConfig.from_pretrained(base, trust_remote_code=False)
-        headed = any(name.endswith("ForSequenceClassification") for name in config.architectures or ())
+        headed = classifies(config)
         if not headed and not new_head:
             raise InputError(f"{base} is an encoder without a head that scores pairs; train a re-ranker from it first.")
         if headed and config.num_labels != 1:
             raise InputError(f"The head of {base} gives {config.num_labels} scores to a pair; a re-ranker gives one.")
         reranker: CrossEncoder = CrossEncoder(base, num_labels=1, model_card_data=card, trust_remote_code=False)
+        reranker.predict([("a", "a")], show_progress_bar=False)  # its tokens may be none of its encoder
     return reranker
 
 

@@ -139,6 +139,7 @@ class SearchIndex:
         check_questions(queries, top_k, weight)
         if not queries:
             return []
+        top_k = min(top_k, len(self.passages))
         depth = top_k if weight in (0, 1) else max(top_k, DEPTH)
         nothing: list[dict[str, float]] = [{}] * len(queries)
         with self._unreplaced():

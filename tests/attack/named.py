@@ -156,6 +156,50 @@ NAMED: Final = {
         "refused",
         "tokenizer",
     ),
+    "queries whose column is no text": Named(
+        lambda room: (room / "collection" / "queries.jsonl").write_bytes(b'{"\xff": "a"}\n'), _EVALUATE, "refused"
+    ),
+    "judgements whose column is no text": Named(
+        lambda room: (room / "collection" / "qrels" / "test.tsv").write_bytes(b"query-id\tcorpus\xffid\tscore\n"),
+        _EVALUATE,
+        "refused",
+    ),
+    "a tokenizer whose greatest length is a list": Named(
+        _setting("encoder/tokenizer_config.json", "model_max_length", [None]),
+        "export @encoder --kind retriever --max_length 24 --out @out",
+        "refused",
+        "tokenizer",
+    ),
+    "architectures that are a number": Named(
+        _setting("retriever/config.json", "architectures", 0.5),
+        "evaluate @retriever --tasks @collection --out @out",
+        "refused",
+        "architectures",
+    ),
+    "a dimension that is a word": Named(
+        _setting("retriever/1_Pooling/config.json", "embedding_dimension", "many"), _ASK, "refused", "dimensions, not"
+    ),
+    "more passages than can be counted": Named(_nothing, f"{_ASK} --top_k 99999999999999999999", "done"),
+    "a token that the re-ranker has not": Named(
+        _setting("reranker/tokenizer_config.json", "sep_token", "zebra"),
+        "data scores @collection --lists @lists --model @reranker --out @out",
+        "refused",
+    ),
+    "a split without a name": Named(
+        _nothing, "data labels @labels.jsonl --split \x00 --out @out", "refused", "name of a split"
+    ),
+    "positions that are objects": Named(
+        lambda room: _rows(room / "corpus.jsonl", lambda rows: [{**row, "position": {"a": 1}} for row in rows]),
+        "data contexts @corpus.jsonl --out @out",
+        "refused",
+        "no whole number",
+    ),
+    "a position that is a word": Named(
+        lambda room: _rows(room / "corpus.jsonl", lambda rows: [{**row, "position": "a"} for row in rows]),
+        "data queries @corpus.jsonl --from headings --out @out",
+        "refused",
+        "no whole number",
+    ),
     "fewer steps than are logged": Named(_nothing, f"{_TUNE} --logging_steps 500", "done"),
 }
 

@@ -13,6 +13,7 @@ from datasets import Dataset
 from numpy.typing import NDArray
 
 from hf_dense.data.corpus import load_passages
+from hf_dense.data.passages import read_positions
 from hf_dense.data.schemas import CORPUS
 from hf_dense.errors import InputError
 
@@ -154,7 +155,7 @@ class Passages:
     def _positions(self) -> NDArray[np.int64]:
         if "position" not in self.rows.column_names:
             return np.arange(len(self.rows))
-        return np.asarray(_column(self.rows, "position").cast(pa.int64()).fill_null(0).to_numpy())
+        return read_positions(self.rows)
 
     def changed(self, changes: Changes) -> Iterator[pa.Table]:
         """The passages as they are written: those that are left, with their changed titles and texts."""
