@@ -43,7 +43,7 @@ class Room:
 
     def start(self) -> subprocess.Popen[bytes]:
         """Run the command, with one thread; what it says is in `said`, beside the room."""
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
         with self.folder.with_name("said").open("wb") as said:
             return subprocess.Popen(
                 [sys.executable, "-m", "hf_dense.commands.main", *_WORDS.split()],
