@@ -30,8 +30,8 @@ from hf_dense.storage.files import write_text
 from hf_dense.storage.provenance import describe_run
 
 _WORDS: Final = "adapt documents --base EMBEDDER --budget 60s --out out"
-_SHORTEST: Final = 12.0  # seconds of a run before it is killed: those in which it starts, and some
-_DRAWN: Final = 15.0  # and at most so many more
+_SHORTEST: Final = 9.0  # seconds of a run before it is killed: those in which it starts, and some
+_DRAWN: Final = 9.0  # and at most so many more
 _MOST: Final = 40  # kills
 
 
