@@ -35,3 +35,11 @@ def test_what_is_interrupted_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     found = run("interrupt.py", cases, tmp_path / "found.json")
     assert sum(found["in all"].values()) == cases
     assert found["in all"]["same"] > cases / 2
+
+
+@pytest.mark.slow
+def test_what_was_made_from_something_else_is_never_taken_for_done(tmp_path: Path) -> None:
+    cases = int(os.environ.get("HF_DENSE_ATTACKS", "48"))
+    found = run("stale.py", cases, tmp_path / "found.json")
+    assert sum(found["in all"].values()) == found["cases"]
+    assert found["in all"]["refused"] > found["cases"] / 2

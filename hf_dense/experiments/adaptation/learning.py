@@ -89,14 +89,15 @@ class Learning:
         return PretrainingOptions(method=method, corpus=corpus, backbone=base, **given)
 
     def _shared(self, out: Path, steps: int, seed: int) -> dict[str, Any]:
-        """What both trainings have."""
+        """What both trainings have; checkpoints at steps that are logged, so that a resumed curve is the same."""
+        logged = max(steps // 20, 1)
         return {
             "output_dir": str(out),
             "max_steps": steps,
             "warmup_steps": 0.1,
-            "logging_steps": max(steps // 20, 1),
+            "logging_steps": logged,
             "save_strategy": "steps",
-            "save_steps": max(steps // 8, 1),
+            "save_steps": max(steps // 8 // logged, 1) * logged,
             "save_total_limit": 1,
             "seed": seed,
             "report_to": "none",
