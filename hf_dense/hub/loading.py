@@ -102,7 +102,7 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
         _check_vocabulary(retriever.tokenizer, model)
         for encode in (retriever.encode_query, retriever.encode_document):  # its modules' settings are read only then
             vector = encode("a", show_progress_bar=False)
-    if (said := retriever.get_embedding_dimension()) != len(vector):
+    if (said := retriever.get_embedding_dimension()) not in (None, len(vector)):
         raise InputError(
             f"Cannot load a retriever from {model}: its vectors have {len(vector)} dimensions, not {said!r}."
         )
