@@ -329,8 +329,8 @@ def _add_labels(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--corpus",
         metavar="CORPUS",
-        help="passages, or documents to cut, in place of the passages that come with the labels; these are found there "
-        "word for word",
+        help="passages, or documents to cut, in place of the passages that come with the labels; these are found "
+        "there, whole or in part",
     )
     _add_dataset(parser)
 

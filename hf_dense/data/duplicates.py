@@ -50,7 +50,7 @@ def near_hashes(texts: Sequence[str]) -> Hashes:
     """
     if not texts:
         return np.empty((0, BANDS), dtype=np.uint64)
-    flat, starts = _runs(texts)
+    flat, starts = word_runs(texts)
     bands = np.empty((len(texts), BANDS), dtype=np.uint64)
     for band in range(BANDS):  # one band at a time: its products are what takes memory
         part = slice(band * _ROWS, (band + 1) * _ROWS)
@@ -85,8 +85,8 @@ def repeats(hashes: Hashes) -> NDArray[np.bool_]:
     return found
 
 
-def _runs(texts: Sequence[str]) -> tuple[Hashes, NDArray[np.int64]]:
-    """Hashes of all texts' runs of words, and where each text's begin; a text shorter than a run is one run."""
+def word_runs(texts: Sequence[str]) -> tuple[Hashes, NDArray[np.int64]]:
+    """Hashes of all texts' runs of five words, and where each text's begin; a text shorter than a run is one run."""
     words = [_WORD.findall(text.casefold()) or [""] for text in texts]
     counts = np.array([len(found) for found in words])
     codes = np.fromiter(map(_code, chain.from_iterable(words)), dtype=np.uint64, count=int(counts.sum()))

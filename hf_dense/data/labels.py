@@ -36,7 +36,7 @@ class Labels:
         negatives: by query id, passage ids that came as negatives.
         answers: by query id, strings that answer it.
         passages: id -> (title, text), of forms that bring their passages along.
-        dropped: how many were left out, by reason.
+        dropped: how many were left out or found in part alone, by reason.
     """
 
     queries: dict[str, str] = field(default_factory=dict)

@@ -1,15 +1,16 @@
-"""What labels say of a corpus: their passages found in it, by id or word for word, and the documents these are of."""
+"""What labels say of a corpus: their passages found in it, by id or by their words, and the documents these are of."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 import pyarrow as pa
 
 from hf_dense.data.labels import Labels
+from hf_dense.data.overlaps import Overlaps
 from hf_dense.data.splits import Shares, common_split, divide_documents
 from hf_dense.errors import InputError
 
@@ -20,29 +21,34 @@ class Found:
 
     Attributes:
         ids: by the name that labels call a passage or document by, what the corpus calls it: the same, or the ids of
-            the passages with the same words.
+            the passages with the same words, or else with many of them.
         documents: by an id of the corpus, the document: what the passage was cut from, else its title, else itself.
+        overlapping: names of texts that stand in no passage word for word, but share enough with some (`Overlaps`).
     """
 
     ids: dict[str, list[str]] = field(default_factory=dict)
     documents: dict[str, str] = field(default_factory=dict)
+    overlapping: set[str] = field(default_factory=set)
 
 
-def find_passages(labels: Iterable[Labels], corpus: Iterable[pa.Table]) -> Found:
+def find_passages(labels: Iterable[Labels], corpus: Callable[[], Iterable[pa.Table]]) -> Found:
     """Look for all that labels name, or bring along as text, in a corpus.
 
     Args:
         labels: of all splits.
-        corpus: tables with the columns `id`, `text` and, where they are there, `title` and `document`.
+        corpus: opens it: tables with the columns `id`, `text` and, where they are there, `title` and `document`. It is
+            read a second time where a text does not stand in it word for word.
     """
     names, texts, found = set[str](), dict[bytes, list[str]](), Found()
+    brought: dict[str, str] = {}
     for each in labels:
         names.update(name for graded in each.grades.values() for name in graded)
         names.update(name for listed in each.negatives.values() for name in listed)
-        for name, (_, text) in each.passages.items():
-            texts.setdefault(_digest(text), []).append(name)
+        brought |= {name: text for name, (_, text) in each.passages.items()}
+    for name, text in brought.items():
+        texts.setdefault(_digest(text), []).append(name)
     by_text: dict[str, list[str]] = {}
-    for table in corpus:
+    for table in corpus():
         for name, title, text, document in _rows(table):
             called = [name, *([document] if document else [])]
             for known in names.intersection(called):
@@ -52,7 +58,21 @@ def find_passages(labels: Iterable[Labels], corpus: Iterable[pa.Table]) -> Found
                 by_text.setdefault(known, []).append(name)
                 found.documents[name] = document or title or name
     found.ids = {**by_text, **found.ids}  # an id says more than words
+    if lacking := {name: text for name, text in brought.items() if name not in found.ids}:
+        _find_overlaps(lacking, corpus(), found)
     return found
+
+
+def _find_overlaps(texts: Mapping[str, str], corpus: Iterable[pa.Table], found: Found) -> None:
+    """Add the passages that hold much of a text, or the other way around."""
+    overlaps = Overlaps(texts)
+    for table in corpus:
+        rows = list(_rows(table))
+        for known, row in overlaps.find([text for _, _, text, _ in rows]):
+            name, title, _, document = rows[row]
+            found.ids.setdefault(known, []).append(name)
+            found.documents[name] = document or title or name
+            found.overlapping.add(known)
 
 
 def use_ids(labels: Mapping[str, Labels], found: Found, corpus: str) -> dict[str, Labels]:
@@ -76,13 +96,14 @@ def use_ids(labels: Mapping[str, Labels], found: Found, corpus: str) -> dict[str
         grade > 0 for each in used.values() for graded in each.grades.values() for grade in graded.values()
     ):
         raise InputError(
-            f"None of the {lost:,} relevant passages stands in {corpus} word for word; name the corpus that they are "
-            "taken from, or none (without --corpus the passages of the labels are the corpus)."
+            f"None of the {lost:,} relevant passages stands in {corpus}, whole or in part; labels need texts of at "
+            "least eight words that were taken from there."
         )
     return used
 
 
 _LOST = "relevant passages that the corpus lacks"
+_IN_PART = "relevant passages found in part, cut otherwise in the corpus"
 
 
 def _use_ids(labels: Labels, found: Found) -> Labels:
@@ -91,7 +112,10 @@ def _use_ids(labels: Labels, found: Found) -> Labels:
         graded = labels.grades.get(query, {})
         lost = [name for name, grade in graded.items() if grade > 0 and name not in found.ids]
         used.dropped[_LOST] += len(lost)
-        kept = {name: grade for known, grade in graded.items() for name in found.ids.get(known, ())}
+        used.dropped[_IN_PART] += sum(grade > 0 and name in found.overlapping for name, grade in graded.items())
+        kept: dict[str, int] = {}
+        for known, grade in graded.items():
+            kept |= {name: max(grade, kept.get(name, grade)) for name in found.ids.get(known, ())}
         if lost and not any(grade > 0 for grade in kept.values()):
             used.dropped["queries without a relevant passage in the corpus"] += 1
             continue

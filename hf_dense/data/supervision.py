@@ -49,9 +49,10 @@ def build_collection(
             and a card.
         split: what the labels are for: train, dev or test; `msmarco` takes several. Or shares of the documents, such as
             "80/10/10": no document is asked for in two of train, dev and test.
-        corpus: passages in place of those that come with the labels, which are found there word for word: a corpus of
-            `hf-dense data passages`, a table of passages, or a source of documents, which are cut as that does by
-            default. Where it is cut from the documents that were judged, judgements go on naming these.
+        corpus: passages in place of those that come with the labels, which are found there word for word, or in part
+            where they were cut otherwise (`Overlaps`): a corpus of `hf-dense data passages`, a table of passages, or a
+            source of documents, which are cut as that does by default. Where it is cut from the documents that were
+            judged, judgements go on naming these.
         seed: of the shares.
 
     Returns:
@@ -78,7 +79,7 @@ def build_collection(
             counts = Counter[str]()
             tables = passages.open(work.pieces, counts)
             if shares or (corpus is not None and any(found.passages for found in labels.values())):
-                matches = find_passages(labels.values(), tables())
+                matches = find_passages(labels.values(), tables)
                 labels = use_ids(labels, matches, corpus or path.name)
                 labels = divide(labels[splits[0]], matches, shares, seed) if shares else labels
             named = f"{path.name}, split {', '.join(labels)}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyarrow import parquet
+from tiny_retriever import random_words
 
 from hf_dense.data import labels, passage_sources
 from hf_dense.data.collections import load_answers, load_corpus, load_qrels, load_queries, training_pairs
@@ -266,8 +267,36 @@ def test_texts_are_found_in_the_corpus_and_keep_its_ids_whoever_cuts_it(tmp_path
         assert "| queries without a relevant passage in the corpus | 1 |" in card
         assert "| negatives that the corpus lacks | 1 |" in card
     (tmp_path / "lost.jsonl").write_text(json.dumps(pairs[2]))
-    with pytest.raises(InputError, match=r"None of the 1 relevant passages stands in .*docs word for word"):
+    with pytest.raises(InputError, match=r"None of the 1 relevant passages stands in .*docs, whole or in part"):
         build_collection(tmp_path / "lost.jsonl", tmp_path / "lost", corpus=str(folder))
+
+
+def test_texts_that_were_cut_otherwise_are_found_by_their_words(tmp_path: Path) -> None:
+    words = random_words(400)
+    texts = [" ".join(words[start : start + 40]) for start in range(0, 400, 40)]
+    rows = [{"id": f"p{row}", "text": text} for row, text in enumerate(texts)]
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    passage = texts[3].split()
+    pairs = [
+        {"query": "a sentence of it", "positive": f"**{' '.join(passage[5:15]).upper()}.**"},
+        {"query": "two whole ones", "positive": f"{texts[5]} {texts[6]}"},
+        {"query": "one and the head of the next", "positive": f"{texts[7]} {' '.join(texts[8].split()[:10])}"},
+        {"query": "seven words", "positive": " ".join(passage[:7])},
+        {"query": "a quarter of either", "positive": " ".join([*words[:10], *texts[9].split()[:10], *["new"] * 30])},
+        {"query": "whole", "positive": texts[1], "negatives": [texts[2], " ".join(texts[1].split()[:20])]},
+    ]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
+    out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus.jsonl"))
+    found = {row["query"]: (row["positives"], row["negatives"]) for row in lists(out)}
+    assert found == {
+        "a sentence of it": (["p3"], []),
+        "two whole ones": (["p5", "p6"], []),
+        "one and the head of the next": (["p7"], []),
+        "whole": (["p1"], ["p2"]),
+    }
+    card = (out / "README.md").read_text()
+    assert "| relevant passages found in part, cut otherwise in the corpus | 3 |" in card
+    assert "| relevant passages that the corpus lacks | 2 |" in card
 
 
 def test_splits_share_no_document(tmp_path: Path) -> None:
