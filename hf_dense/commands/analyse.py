@@ -14,8 +14,9 @@ from hf_dense.storage.places import Source
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SUMMARY = "Draw the papers' analyses."
+SUMMARY = "Draw the papers' analyses, and what kinds of indexes find."
 _LENGTHS = (16, 32, 64, 128, 256, 512)
+_INPUTS = ("model", "checkpoint", "corpus", "index", "collection")  # known by what is in them
 _NO_SETTINGS = ("verb", "analysis", "out", "overwrite", "rest", "words")
 
 Draw = Callable[[], tuple[Sequence[Any], "Figure"]]
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> None:
     kind, output = arguments.analysis, output_of(arguments)
     sources, draw = ANALYSES[kind].prepare(arguments)
     settings = {name: value for name, value in vars(arguments).items() if name not in _NO_SETTINGS}
-    decisive = {name: value for name, value in settings.items() if name not in ("model", "checkpoint", "corpus")}
+    decisive = {name: value for name, value in settings.items() if name not in _INPUTS}
     with output.stage(f"analysis of {kind}", decisive, sources, seed=arguments.seed) as work:
         if work.done:
             print(f"{output.path} is there already")
@@ -67,16 +68,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _provenance(arguments: argparse.Namespace) -> dict[str, Any] | None:
-    """Where the figures come from; None where the corpus is no collection on disk."""
+    """Where the figures come from; None where what is read is no collection on disk."""
     from hf_dense.data.collections import content_hash
     from hf_dense.storage.provenance import provenance
 
+    given = vars(arguments)
+    read = given.get("corpus") or given.get("collection")
     try:
-        return (
-            provenance(arguments.seed, arguments.corpus, content_hash(arguments.corpus))
-            if "corpus" in arguments
-            else None
-        )
+        return provenance(arguments.seed, read, content_hash(read)) if read else None
     except InputError:
         return None
 
@@ -219,9 +218,45 @@ def _curve(arguments: argparse.Namespace) -> tuple[dict[str, Source], Draw]:
     return sources, draw
 
 
+def _add_kinds(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("index", metavar="INDEX", help="directory that hf-dense search wrote, of any kind")
+    parser.add_argument("collection", metavar="COLLECTION", help="of the same passages, whose judged queries are asked")
+    parser.add_argument("--split", default="test", help="of the judgements (default: test)")
+    parser.add_argument("--model", metavar="MODEL", help="that made the index (default: the directory it lies in)")
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        default=[],
+        metavar="KIND",
+        help="beside exact: hnsw, ivfpq, int8, binary (default: all that so many passages allow)",
+    )
+
+
+def _kinds(arguments: argparse.Namespace) -> tuple[dict[str, Source], Draw]:
+    from hf_dense.data.collections import content_hash
+    from hf_dense.evaluation.analysis_plots import draw_kinds
+    from hf_dense.evaluation.index_kinds import compare_kinds
+    from hf_dense.search.index import SearchIndex
+    from hf_dense.storage.fingerprints import fingerprint_values
+
+    index = SearchIndex.load(arguments.index, arguments.model)
+
+    def draw() -> tuple[Sequence[Any], Figure]:
+        rows = compare_kinds(index, arguments.collection, arguments.split, arguments.kinds)
+        return rows, draw_kinds(rows)
+
+    made_from = {name: index.manifest.made_from[name] for name in ("model", "corpus")} | index.reading.settings
+    sources = {
+        "index": Source(arguments.index, fingerprint_values(made_from)),  # its vectors, whatever its kind
+        "collection": Source(arguments.collection, content_hash(arguments.collection)),
+    }
+    return sources, draw
+
+
 ANALYSES = {
     "lengths": Analysis("How alike random texts are, by length.", _add_lengths, _lengths),
     "positions": Analysis("How near a decoder stays to the bottleneck, by position.", _add_positions, _positions),
     "contexts": Analysis("How much passages share with their contexts.", _add_contexts, _contexts),
     "curve": Analysis("A metric against steps or training data.", _add_curve, _curve),
+    "kinds": Analysis("What kinds of indexes find, take, and how fast they are.", _add_kinds, _kinds),
 }

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from hf_dense.evaluation.analyses import ContextCorrelation, CurvePoint, LengthSimilarity
+from hf_dense.evaluation.index_kinds import KindQuality
 from hf_dense.evaluation.plots import as_png
 from hf_dense.evaluation.positions import PositionSimilarity
 from hf_dense.storage.files import write_text
@@ -33,7 +34,7 @@ def save_analysis(
     """Write a picture and the figures it shows: `<kind>.png` and `<kind>.json`.
 
     Args:
-        kind: `lengths`, `positions`, `contexts` or `curve`.
+        kind: `lengths`, `positions`, `contexts`, `curve` or `kinds`.
         rows: dataclasses, as the analysis gave them.
         figure: of them.
         folder: is there.
@@ -122,6 +123,26 @@ def draw_curves(points: Sequence[CurvePoint], *, metric: str, x_label: str) -> F
     axes.set_ylabel(f"{metric} (95 % interval over queries)")
     if len({point.curve for point in points}) > 1:
         figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    return figure
+
+
+def draw_kinds(rows: Sequence[KindQuality]) -> Figure:
+    """What each kind of index finds of what the exact search does, what it scores, takes and how long it searches."""
+    panels: tuple[tuple[str, Callable[[KindQuality], float], str], ...] = (
+        ("exact search's first 10 (share found)", lambda row: row.found_10, "%.3f"),
+        ("nDCG@10", lambda row: row.ndcg_10, "%.3f"),
+        ("bytes in memory per passage", lambda row: row.bytes, "%.0f"),
+        ("milliseconds per question", lambda row: row.milliseconds, "%.2f"),
+    )
+    figure = Figure(figsize=(13.5, 1 + 0.5 * len(rows)), layout="constrained")
+    for at, (axes, (title, value, written)) in enumerate(zip(figure.subplots(1, len(panels)), panels, strict=True)):
+        bars = axes.barh(range(len(rows)), [value(row) for row in rows], color="C0")
+        axes.bar_label(bars, fmt=written, fontsize=8, padding=2)
+        axes.set_yticks(range(len(rows)), [row.kind for row in rows] if at == 0 else [""] * len(rows))
+        axes.invert_yaxis()
+        axes.margins(x=0.2)
+        axes.set_title(title, fontsize=11)
+        axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from sentence_transformers.util.quantization import quantize_embeddings
 
 from hf_dense.errors import InputError
-from hf_dense.search.dense import Floats, Indices, Vectors, check_kind, trained_index
+from hf_dense.search.dense import Floats, Indices, Vectors, check_kind, search_index, trained_index
 
 KINDS: Final = ("exact", "hnsw", "ivfpq", "int8", "binary")
 _MULTIPLIER: Final = 4  # candidates for each passage that is wanted,
@@ -80,7 +80,7 @@ class CandidateIndex:
             columns where there are fewer passages.
         """
         wanted = min(max(_MULTIPLIER * k, _LEAST), self.index.ntotal)
-        _, candidates = self.index.search(self._compressed(queries), wanted)
+        _, candidates = search_index(self.index, self._compressed(queries), wanted)
         return rescore(queries, candidates, vectors, min(k, self.index.ntotal))
 
     def _compressed(self, vectors: Floats) -> Any:

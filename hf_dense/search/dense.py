@@ -33,6 +33,9 @@ _FOLDS = 16
 _BATCHES = 8  # of each process that are handed over at once
 _MEASURED = 1_000  # texts whose tokens are counted at once
 _TRAINED_ON = 256  # least number of passages that product quantisation learns from
+_CODED = 10_000  # passages from which its codes are well learnt
+_NEAR = 16  # cells that a query looks into, at least
+_WIDTH = 64  # candidates that a query follows through a graph, at least
 _LISTS = 65_536  # greatest number of cells of IVF
 
 
@@ -170,8 +173,7 @@ def searcher(vectors: Vectors, kind: str = "exact") -> Callable[[Floats, int], t
         index.add(block)
 
     def find(queries: Floats, k: int) -> tuple[Floats, Indices]:
-        scores, indices = index.search(queries, min(k, index.ntotal))
-        return scores, indices
+        return search_index(index, queries, min(k, index.ntotal))
 
     return find
 
@@ -263,9 +265,26 @@ def trained_index(vectors: Vectors, kind: str) -> Any:
     described = {"flat": "Flat", "ivfpq": f"IVF{cells},PQ{codes}np", "hnsw": "HNSW32"}[kind]
     index: Any = faiss.index_factory(dimensions, described, faiss.METRIC_INNER_PRODUCT)
     if kind == "ivfpq":
-        index.nprobe = max(1, cells // 8)
-        index.train(_sample(vectors, rows, max(_TRAINED_ON, 64 * cells)))
+        index.nprobe = min(cells, max(_NEAR, cells // 8))
+        index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1  # no warning: there are no more
+        index.train(_sample(vectors, rows, max(_CODED, 64 * cells)))
     return index
+
+
+def search_index(index: Any, queries: Any, k: int) -> tuple[Floats, Indices]:
+    """Ask an index of FAISS; of a graph it follows as many candidates as are wanted (by default 16, however many are).
+
+    Args:
+        index: of FAISS.
+        queries: what it takes, a row for each.
+        k: passages for each.
+
+    Returns:
+        (queries, k) scores or distances, best first, and indices, -1 where no more was found.
+    """
+    wide = {"params": faiss.SearchParametersHNSW(efSearch=max(k, _WIDTH))} if isinstance(index, faiss.IndexHNSW) else {}
+    found: tuple[Floats, Indices] = index.search(queries, k, **wide)
+    return found
 
 
 def _sample(vectors: Vectors, rows: int, wanted: int) -> Floats:

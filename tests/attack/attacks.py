@@ -98,6 +98,10 @@ TARGETS: Final = (
         "analyse curve 1=@evaluation/bm25/collection-test 2=@evaluation/retriever/collection-test",
         values={**OUT, "--x_label": "steps", "--metric": "mrr@10"},
     ),
+    Target(
+        "analyse kinds @index @collection --model @retriever",
+        values={**OUT, "--kinds": "int8", "--split": "test"},
+    ),
     Target("merge @retriever @retriever", values={**OUT, "--weight": "0.5"}),
     Target("publish @retriever me/none", values={"--results": "evaluation"}, more=("evaluation",)),
     Target(
