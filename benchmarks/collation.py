@@ -30,7 +30,7 @@ from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.keywords import Keywords
 from hf_dense.pretraining.masking import draw_words, noise, row_keys, sampled_visibility, word_index
-from hf_dense.pretraining.sampler import LengthGroupedSampler
+from hf_dense.pretraining.sampler import PassageSampler
 from hf_dense.pretraining.vocabulary import Vocabulary
 from hf_dense.storage.files import write_text
 from hf_dense.storage.provenance import describe_commit, describe_hardware
@@ -85,7 +85,7 @@ def measure_method(name: str, rows: Dataset, vocabulary: Vocabulary, steps: int,
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     collator = ViewCollator(model.config, vocabulary, LENGTH, SEED)
     used = rows.select_columns(model.config.sources)
-    sampler = LengthGroupedSampler(rows["length"][:], BATCH, SEED)
+    sampler = PassageSampler(rows["length"][:], BATCH, SEED)
     batches = iter(DataLoader(used, batch_size=BATCH, sampler=sampler, collate_fn=collator, drop_last=True))
 
     def step(views: dict[str, Any]) -> None:

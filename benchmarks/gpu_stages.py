@@ -52,7 +52,7 @@ from hf_dense.modeling.bottleneck_decoder import Block
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.sampler import LengthGroupedSampler
+from hf_dense.pretraining.sampler import PassageSampler
 from hf_dense.pretraining.vocabulary import Vocabulary
 from hf_dense.storage.provenance import PACKAGES, describe_run
 
@@ -694,7 +694,7 @@ class Batches:
     """The batches of all epochs, in the order of the trainer's sampler; a shorter last one is left out."""
 
     def __init__(self, lengths: Sequence[int], size: int) -> None:
-        self.sampler = LengthGroupedSampler(lengths, size, SEED)
+        self.sampler = PassageSampler(lengths, size, SEED)
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         for epoch in count():

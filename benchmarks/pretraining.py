@@ -60,7 +60,7 @@ from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.keywords import Keywords
-from hf_dense.pretraining.sampler import LengthGroupedSampler, SiblingSampler
+from hf_dense.pretraining.sampler import PassageSampler, SiblingSampler
 from hf_dense.pretraining.vocabulary import Vocabulary
 from hf_dense.storage.files import replaced_file, write_text
 from hf_dense.storage.markdown import markdown_table
@@ -218,7 +218,7 @@ def make_views(config: BottleneckConfig, shape: Shape, rows: Sequence[Mapping[st
     vocabulary = make_vocabulary(shape.vocab_size)
     size = shape.batch // max(len(encoder.view.sources) for encoder in config.encoder_specs.values())
     tokens = [sum(np.size(np.concatenate([*row[name]], axis=None)) for name in config.sources) for row in rows]
-    sampler = LengthGroupedSampler(tokens, size, SEED)
+    sampler = PassageSampler(tokens, size, SEED)
     if config.siblings:
         sampler = SiblingSampler(tokens, [row["document"] for row in rows], size, SEED)
     keywords = Keywords.of((row["text"] for row in rows), vocabulary) if config.needs_keywords else None

@@ -88,6 +88,7 @@ def pretrain(
     bottleneck: str | None = None,
     keywords: Place | None = None,
     chunk: int | None = None,
+    group_by_length: bool | None = None,
     generator: Part | None = None,
     generator_weight: float | None = None,
     decoder_learning_rate: float | None = None,
@@ -111,7 +112,7 @@ def pretrain(
         encoders, decoders, decoder_learning_rate, bottleneck, keywords, generator, generator_weight: of the method.
         probe, probe_steps, probe_patience, probe_keep_best: a collection that is searched while training.
         precision, float32_matmul_precision: that it computes in; `auto` is bf16 where the machine is faster by it.
-        vocab_size, streaming, max_length, held_out, chunk, overwrite, license: as the flags have them.
+        vocab_size, streaming, max_length, held_out, chunk, group_by_length, overwrite, license: as the flags have them.
         **trainer: every other option of `transformers.TrainingArguments`, such as `max_steps`.
 
     Returns:

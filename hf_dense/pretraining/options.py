@@ -46,6 +46,10 @@ class PretrainingOptions:
     chunk: int | None = field(
         default=None, metadata={"help": "contrasting methods: texts read at once, for batches that memory cannot hold"}
     )
+    group_by_length: bool | None = field(
+        default=None,
+        metadata={"help": "whether a batch's texts have similar lengths; default yes, but where they are contrasted"},
+    )
     generator: dict | str | None = field(  # type: ignore[type-arg]
         default=None, metadata={"help": "simlm: masked language model that fills in masks, or a random one's config"}
     )

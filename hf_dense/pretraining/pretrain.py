@@ -175,7 +175,8 @@ def _start(
     check_arguments(model, training, options.chunk, options.streaming)
     config = model.config
     if isinstance(corpus, IterableDataset):
-        rows: Dataset | PassageStream = PassageStream(corpus, config.sources, options.held_out, training.seed)
+        grouped = _groups_by_length(options, config)
+        rows: Dataset | PassageStream = PassageStream(corpus, config.sources, options.held_out, training.seed, grouped)
         held = None  # found by reading the head of the stream
     else:
         read, kept_out = hold_out(corpus, options.held_out, training.seed)
@@ -235,10 +236,16 @@ def _settings(options: PretrainingOptions, start: _Start) -> dict[str, Any]:
         "precision": options.precision,
         "float32_matmul_precision": options.float32_matmul_precision,
         **({"text_column": options.text_column} if options.streaming else {}),
+        **({} if _groups_by_length(options, config) else {"group_by_length": False}),
         **({} if options.decoder_learning_rate is None else {"decoder_learning_rate": options.decoder_learning_rate}),
         **({} if start.pool is None else _probe_settings(options, start.pool)),
         "config": _plain({**config.to_dict(), **declared}),
     }
+
+
+def _groups_by_length(options: PretrainingOptions, config: BottleneckConfig) -> bool:
+    """Whether a step's texts have similar lengths: not where they are each other's negatives, unless it was chosen."""
+    return not config.contrasts if options.group_by_length is None else options.group_by_length
 
 
 def _probe_settings(options: PretrainingOptions, pool: Pool) -> dict[str, Any]:
@@ -313,6 +320,7 @@ def _trainer(options: PretrainingOptions, training: TrainingArguments, start: _S
         eval_dataset=start.held,
         chunk=options.chunk,
         decoder_learning_rate=options.decoder_learning_rate,
+        group_by_length=_groups_by_length(options, config),
         processing_class=start.tokenizer,
     )
     if start.pool is not None:

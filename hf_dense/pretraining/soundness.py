@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
-from hf_dense.pretraining.sampler import LengthGroupedSampler
+from hf_dense.pretraining.sampler import PassageSampler
 from hf_dense.storage.files import write_text
 
 STEP_FILE: Final = "not_a_number.json"
@@ -48,7 +48,7 @@ def check_weights(model: nn.Module, step: int) -> None:
 
 
 def write_step(
-    path: Path, step: int, rows: Dataset, sampler: LengthGroupedSampler, tokenizer: PreTrainedTokenizerBase | None
+    path: Path, step: int, rows: Dataset, sampler: PassageSampler, tokenizer: PreTrainedTokenizerBase | None
 ) -> None:
     """Write what a step read: its number and epoch, from 1, and its texts with the numbers of their rows, from 0.
 

@@ -28,15 +28,17 @@ Row = dict[str, Any]
 class PassageStream(IterableDataset[tuple[int, list[Row]]]):
     """An endless stream of batches of texts: epoch after epoch of the corpus, in the order it is stored in.
 
-    Texts are mixed within pools of 64 steps, where those of similar length go together; files are read in another order
-    in each epoch. Every process reads the corpus and takes its batches of each step, so a step holds the same texts on
-    any number of processes. The order depends on the seed alone, and batches can be passed over without tokenizing.
+    Texts are mixed within pools of 64 steps, where those of similar length may go together; files are read in another
+    order in each epoch. Every process reads the corpus and takes its batches of each step, so a step holds the same
+    texts on any number of processes. The order depends on the seed alone, and batches can be passed over without
+    tokenizing.
 
     Args:
         corpus: streamed rows.
         sources: text columns to keep.
         fraction: share of the documents held out (see `hold_out`), which the stream passes over.
         seed: seed of the order.
+        group_by_length: whether the texts of a step have similar lengths, in characters.
 
     Attributes:
         skip: batches of this process to pass over; set by the trainer when it resumes.
@@ -45,7 +47,9 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         InputError: a column is missing.
     """
 
-    def __init__(self, corpus: Rows, sources: list[str], fraction: float, seed: int) -> None:
+    def __init__(
+        self, corpus: Rows, sources: list[str], fraction: float, seed: int, group_by_length: bool = True
+    ) -> None:
         first = next(iter(corpus))
         if "queries" in sources and "queries" not in first and "query" in first:
             corpus = corpus.map(lambda row: {"queries": [row["query"]]})
@@ -54,6 +58,7 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         self.sources = sources
         self.fraction = fraction
         self.seed = seed
+        self.group_by_length = group_by_length
         self.key = held_out_key(first)
         self.corpus = corpus.select_columns(list({*sources, self.key}))
         self.skip = 0
@@ -90,12 +95,16 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
                 if not number:
                     raise InputError(f"The corpus has {len(pool)} texts to train on, and a step reads {self.step}.")
                 return
-            lengths = np.array([sum(map(_letters, row.values())) for row in pool])
-            order = grouped(lengths, self.step, np.random.default_rng([self.seed, epoch, number]))
+            order = self._order(pool, np.random.default_rng([self.seed, epoch, number]))
             full = len(pool) // self.step * self.step
             for start in range(0, full, self.batch):
                 yield [pool[at] for at in order[start : start + self.batch]]
             rest = [pool[at] for at in order[full:]]
+
+    def _order(self, pool: list[Row], rng: np.random.Generator) -> NDArray[np.int64]:
+        if not self.group_by_length:
+            return rng.permutation(len(pool))
+        return grouped(np.array([sum(map(_letters, row.values())) for row in pool]), self.step, rng)
 
     def _rows(self, epoch: int) -> Iterator[Row]:
         mixed = self.corpus.shuffle(seed=self.seed + epoch, buffer_size=1, max_buffer_input_shards=1)

@@ -22,7 +22,7 @@ from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.modeling.bottleneck_plan import Plan
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator, Views, cut, size_of
-from hf_dense.pretraining.sampler import LengthGroupedSampler, SiblingSampler
+from hf_dense.pretraining.sampler import PassageSampler, SiblingSampler
 from hf_dense.pretraining.soundness import STEP_FILE, Soundness, check_weights, write_step
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
 from hf_dense.pretraining.throughput import Throughput
@@ -50,6 +50,7 @@ class PreTrainer(Trainer):
         chunk: texts that a contrasting method reads at once: a larger batch is cut into such chunks, with the gradients
             of the whole (gradient caching), so that one device can train with thousands of texts.
         decoder_learning_rate: peak rate of all parameters but the encoder's; by default that of `args`.
+        group_by_length: whether the rows of a step have similar lengths (a stream decides on its own).
         kwargs: passed on to `Trainer`.
 
     Raises:
@@ -68,6 +69,7 @@ class PreTrainer(Trainer):
         eval_dataset: Dataset | None = None,
         chunk: int | None = None,
         decoder_learning_rate: float | None = None,
+        group_by_length: bool = True,
         **kwargs: Any,
     ) -> None:
         check_arguments(model, args, chunk, isinstance(train_dataset, PassageStream))
@@ -93,7 +95,8 @@ class PreTrainer(Trainer):
         self.collator.chunk = chunk
         self.chunk = chunk
         self.decoder_learning_rate = decoder_learning_rate
-        self.sampler: LengthGroupedSampler | None = None
+        self.group_by_length = group_by_length
+        self.sampler: PassageSampler | None = None
         self._shares: defaultdict[str, float | Tensor] = defaultdict(float)
         self._evaluated: defaultdict[str, Tensor] = defaultdict(lambda: torch.zeros(2, device=args.device))
         self._logged_step = 0
@@ -110,7 +113,7 @@ class PreTrainer(Trainer):
         return optimizer
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Batches of texts of similar length."""
+        """Batches of texts in a random order, of similar length where that is wanted."""
         per_device = self.args.train_batch_size
         step = per_device * self.args.world_size * self.args.gradient_accumulation_steps
         rows: Any = self.train_dataset
@@ -138,12 +141,12 @@ class PreTrainer(Trainer):
         )
         return self.accelerator.prepare(loader)  # type: ignore[no-any-return]
 
-    def _sampler(self, rows: Dataset, step: int) -> LengthGroupedSampler:
+    def _sampler(self, rows: Dataset, step: int) -> PassageSampler:
         """The order of the rows, `step` to a step."""
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         if not self.model.config.siblings:
-            return LengthGroupedSampler(rows["length"][:], step, seed)
-        sampler = SiblingSampler(rows["length"][:], rows["document"][:], step, seed)
+            return PassageSampler(rows["length"][:], step, seed, self.group_by_length)
+        sampler = SiblingSampler(rows["length"][:], rows["document"][:], step, seed, self.group_by_length)
         if len(sampler) == 0:
             raise InputError(
                 f"{self.model.config.model_type} reads {step // 2} documents of several passages in a step, and the "
@@ -360,6 +363,11 @@ def check_arguments(
         raise InputError("One process would drive several GPUs; start with `accelerate launch`, one process per GPU.")
     if args.dataloader_persistent_workers:
         raise InputError("dataloader_persistent_workers would freeze the masks of the first epoch; leave it off.")
+    if args.train_sampling_strategy != "random":
+        raise InputError(
+            f"train_sampling_strategy is {args.train_sampling_strategy!r}, but texts are read in random orders here; "
+            "say --group_by_length true or false for batches of texts of similar or of all lengths."
+        )
     if contrasts and args.gradient_accumulation_steps > 1:
         raise InputError(
             f"{name} contrasts the texts of a batch, which gradient_accumulation_steps would cut up; leave it at 1, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hf_dense.pretraining.sampler import LengthGroupedSampler, SiblingSampler
+from hf_dense.pretraining.sampler import PassageSampler, SiblingSampler
 
 LENGTHS = np.random.default_rng(0).integers(4, 64, size=2003)
 
@@ -18,26 +18,34 @@ def padding(order: list[int], batch: int) -> float:
 
 @pytest.mark.parametrize("count", [1, 7, 8, 100, 2003])
 def test_every_row_is_read_once(count: int) -> None:
-    sampler = LengthGroupedSampler(LENGTHS[:count], 8, 0)
+    sampler = PassageSampler(LENGTHS[:count], 8, 0)
     assert len(sampler) == count
     assert sorted(sampler) == list(range(count))
 
 
 def test_batches_hold_texts_of_similar_length() -> None:
-    sampler = LengthGroupedSampler(LENGTHS, 8, 0)
+    sampler = PassageSampler(LENGTHS, 8, 0)
     shuffled = np.random.default_rng(1).permutation(len(LENGTHS)).tolist()
     assert padding(shuffled, 8) > 0.3
     assert padding(list(sampler), 8) < 0.1
 
 
+def test_without_groups_an_order_is_random_whatever_the_lengths() -> None:
+    order = list(PassageSampler(LENGTHS, 8, 0, group_by_length=False))
+    assert sorted(order) == list(range(len(LENGTHS)))
+    assert padding(order, 8) > 0.3
+    assert order == list(PassageSampler(LENGTHS[::-1], 8, 0, group_by_length=False))
+    assert order != list(PassageSampler(LENGTHS, 8, 1, group_by_length=False))
+
+
 def test_batches_are_not_sorted_by_length() -> None:
-    order = list(LengthGroupedSampler(LENGTHS, 8, 0))
+    order = list(PassageSampler(LENGTHS, 8, 0))
     means = [LENGTHS[order[start : start + 8]].mean() for start in range(0, 2000, 8)]
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.2
 
 
 def test_the_order_is_a_function_of_seed_and_epoch() -> None:
-    sampler, again, other = (LengthGroupedSampler(LENGTHS, 8, seed) for seed in (0, 0, 1))
+    sampler, again, other = (PassageSampler(LENGTHS, 8, seed) for seed in (0, 0, 1))
     first = list(sampler)
     assert list(sampler) == first == list(again)
     assert list(other) != first
@@ -84,6 +92,14 @@ def test_batches_of_siblings_hold_pairs_of_similar_length() -> None:
     order = list(SiblingSampler(LENGTHS, DOCUMENTS.tolist(), 8, 0))
     totals = LENGTHS[np.array(order)].reshape(-1, 4, 2).sum(axis=2)
     assert (totals.max(axis=1) - totals.min(axis=1)).mean() < 0.1 * totals.mean()
+
+
+def test_siblings_without_groups_are_the_same_pairs_in_a_random_order() -> None:
+    grouped, mixed = (SiblingSampler(LENGTHS, DOCUMENTS.tolist(), 2, 0, groups) for groups in (True, False))
+    assert {frozenset(pair) for pair in pairs_of(grouped)} == {frozenset(pair) for pair in pairs_of(mixed)}
+    order = list(SiblingSampler(LENGTHS, DOCUMENTS.tolist(), 8, 0, group_by_length=False))
+    totals = LENGTHS[np.array(order)].reshape(-1, 4, 2).sum(axis=2)
+    assert (totals.max(axis=1) - totals.min(axis=1)).mean() > 0.5 * totals.mean()
 
 
 def test_documents_of_one_row_give_no_siblings() -> None:

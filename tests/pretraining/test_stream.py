@@ -49,6 +49,13 @@ def stream(tmp_path: Path, fraction: float = 0.0, seed: int = 0, **cut: int) -> 
     return made
 
 
+def spread(made: PassageStream) -> float:
+    """Of lengths within a step, as a share of that within the corpus."""
+    texts = [text for _, batch in read(made, 15) for text in batch]
+    lengths = np.array([len(text) for text in texts]).reshape(15, 8)
+    return float(lengths.std(axis=1).mean() / lengths.std())
+
+
 def read(made: PassageStream, batches: int) -> list[tuple[int, list[str]]]:
     return [(epoch, [row["text"] for row in rows]) for epoch, rows in islice(made, batches)]
 
@@ -65,10 +72,11 @@ def test_an_epoch_reads_every_text_once_and_the_next_in_another_order(tmp_path: 
     assert read(stream(folder, seed=1), 60) != batches
 
 
-def test_texts_of_a_step_have_similar_lengths(tmp_path: Path) -> None:
-    texts = [text for _, batch in read(stream(corpus(tmp_path), batch=8), 15) for text in batch]
-    lengths = np.array([len(text) for text in texts]).reshape(15, 8)
-    assert lengths.std(axis=1).mean() < 0.3 * lengths.std()
+def test_texts_of_a_step_have_similar_lengths_unless_told_otherwise(tmp_path: Path) -> None:
+    made = stream(corpus(tmp_path), batch=8)
+    assert spread(made) < 0.3
+    made.group_by_length = False
+    assert spread(made) > 0.7
 
 
 def test_a_step_holds_the_same_texts_on_any_number_of_processes(tmp_path: Path) -> None:

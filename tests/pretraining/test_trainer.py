@@ -151,6 +151,8 @@ def test_accumulated_steps_read_the_rows_of_one_large_batch(tmp_path: Path) -> N
 def test_settings_that_would_be_silently_wrong_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="dataloader_persistent_workers"):
         make_trainer(tmp_path, dataloader_persistent_workers=True, dataloader_num_workers=1)
+    with pytest.raises(InputError, match=r"train_sampling_strategy is 'group_by_length'.*--group_by_length"):
+        make_trainer(tmp_path, train_sampling_strategy="group_by_length")
 
 
 def test_contrast_refuses_what_would_cut_its_batch_up(tmp_path: Path) -> None:
