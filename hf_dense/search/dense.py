@@ -163,9 +163,10 @@ def searcher(vectors: Vectors, kind: str = "exact") -> Callable[[Floats, int], t
     Raises:
         InputError: the kind is unknown, or the corpus too small for it.
     """
-    check_kind(kind, sum(map(len, vectors)))
-    if kind == "exact":
-        return lambda queries, k: search(queries, vectors, k)
+    passages = sum(map(len, vectors))
+    check_kind(kind, passages)
+    if kind == "exact":  # which takes memory for all that are asked for
+        return lambda queries, k: search(queries, vectors, min(k, passages))
     index = trained_index(vectors, kind)
     if kind != "hnsw" and faiss.get_num_gpus() > 0:
         index = faiss.index_cpu_to_all_gpus(index)

@@ -180,6 +180,11 @@ NAMED: Final = {
         _setting("retriever/1_Pooling/config.json", "embedding_dimension", "many"), _ASK, "refused", "dimensions, not"
     ),
     "more passages than can be counted": Named(_nothing, f"{_ASK} --top_k 99999999999999999999", "done"),
+    "hits than can be counted": Named(
+        _nothing,
+        "data negatives @collection --model @retriever --depth 99999999999999999999 --out @out",
+        "done",
+    ),
     "a token that the re-ranker has not": Named(
         _setting("reranker/tokenizer_config.json", "sep_token", "zebra"),
         "data scores @collection --lists @lists --model @reranker --out @out",

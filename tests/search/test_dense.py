@@ -79,6 +79,14 @@ def test_indexes_find_what_exact_search_finds(tmp_path: Path, kind: str, least: 
         np.testing.assert_allclose(scores, other_scores, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["exact", "flat"])
+def test_more_may_be_asked_for_than_memory_holds(tmp_path: Path, kind: str) -> None:
+    vectors, queries = write_blocks(tmp_path, random_vectors(50, 0), 20), random_vectors(3, 1)
+    scores, indices = searcher(vectors, kind)(queries, 10**20)
+    assert scores.shape == (3, 50)
+    assert (np.sort(indices, axis=1) == np.arange(50)).all()
+
+
 def test_kinds_that_cannot_be_searched() -> None:
     with pytest.raises(InputError, match="'bm25'; choose one of exact, flat, ivfpq, hnsw"):
         check_kind("bm25", 1000)
