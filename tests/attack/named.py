@@ -180,7 +180,7 @@ NAMED: Final = {
         _setting("retriever/1_Pooling/config.json", "embedding_dimension", "many"), _ASK, "refused", "dimensions, not"
     ),
     "more passages than can be counted": Named(_nothing, f"{_ASK} --top_k 99999999999999999999", "done"),
-    "hits than can be counted": Named(
+    "more hits than can be counted": Named(
         _nothing,
         "data negatives @collection --model @retriever --depth 99999999999999999999 --out @out",
         "done",
