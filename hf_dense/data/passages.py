@@ -51,7 +51,14 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
     with as_sentence(f"No tokenizer can be loaded from {name!r}; give a directory or a Hub id of one"):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        check_longest(tokenizer)
     return tokenizer
+
+
+def check_longest(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise `ValueError` where the length that a tokenizer declares is none: it would fail at the first text."""
+    if not isinstance(tokenizer.model_max_length, int | float):
+        raise ValueError(f"its model_max_length is {tokenizer.model_max_length!r}, which is no number")
 
 
 def token_counter(name: str | None) -> CountTokens:

@@ -29,6 +29,7 @@ from hf_dense.finetuning.sections import (
     OF_RERANKER,
     OF_RETRIEVER,
     check_section,
+    check_types,
     option_names,
     trainer_arguments,
 )
@@ -110,6 +111,7 @@ class Pipeline:
     distilled: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
+        check_types(self, "pipeline")
         if self.reranker is not None and self.retriever2 is None:
             raise InputError("The section reranker needs retriever2: its negatives are mined with that.")
         if self.distilled is not None and self.reranker is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Final, TypeVar
+from types import UnionType
+from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 from hf_dense.errors import InputError
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
@@ -27,6 +28,7 @@ MINING: Final = (
 OF_RETRIEVER: Final = ("passages", "depth", "start", "refresh")  # beside the trainer's arguments
 OF_RERANKER: Final = ("base", "max_length", "depth")
 _LEAST: Final = {"passages": 1, "depth": 1, "refresh": 1, "max_length": 4, "skip": 0, "batch_size": 1}
+_PLAIN: Final = {str: "text", int: "whole number", float: "number", bool: "truth value"}
 _SAVING: Final = {"report_to": "none", "save_strategy": "steps", "save_total_limit": 1}
 _CHOOSING: Final = {"eval_strategy": "steps", "eval_steps": 0.2}
 
@@ -34,6 +36,16 @@ _CHOOSING: Final = {"eval_strategy": "steps", "eval_steps": 0.2}
 def option_names(kind: type[Any]) -> set[str]:
     """The names of a dataclass's fields."""
     return {option.name for option in fields(kind)}
+
+
+def check_types(values: Any, name: str) -> None:
+    """Raise `InputError` where a text, a number or a truth value of a dataclass, by its type, is none."""
+    for key, kind in get_type_hints(type(values)).items():
+        value, allowed = getattr(values, key), get_args(kind) if isinstance(kind, UnionType) else (kind,)
+        for of, words in _PLAIN.items():
+            right = (int, float) if of is float else of
+            if of in allowed and not isinstance(value, right) and not (value is None and type(None) in allowed):
+                raise InputError(f"The {name} has {key}: {value!r}, which is no {words}.")
 
 
 def check_section(name: str, values: Mapping[str, Any] | None, known: set[str]) -> None:

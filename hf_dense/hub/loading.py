@@ -21,6 +21,7 @@ from transformers import (
 )
 from transformers import logging as transformers_logging
 
+from hf_dense.data.passages import check_longest
 from hf_dense.errors import InputError, as_sentence, first_line
 from hf_dense.methods import METHODS
 
@@ -57,6 +58,7 @@ def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
     _check_directory(checkpoint)
     with plain_loading("a tokenizer", checkpoint):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(checkpoint), trust_remote_code=False)
+        check_longest(tokenizer)
         _check_vocabulary(tokenizer, checkpoint)
     return tokenizer
 

@@ -283,8 +283,9 @@ def search_index(index: Any, queries: Any, k: int) -> tuple[Floats, Indices]:
     Returns:
         (queries, k) scores or distances, best first, and indices, -1 where no more was found.
     """
-    wide = {"params": faiss.SearchParametersHNSW(efSearch=max(k, _WIDTH))} if isinstance(index, faiss.IndexHNSW) else {}
-    found: tuple[Floats, Indices] = index.search(queries, k, **wide)
+    if isinstance(index, faiss.IndexHNSW):
+        index.hnsw.efSearch = max(k, _WIDTH)
+    found: tuple[Floats, Indices] = index.search(queries, k)
     return found
 
 

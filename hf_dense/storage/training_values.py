@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _SEEDS: Final = 2**32  # numpy's
 _STEPS: Final = 10**9  # which no training comes to
+_MOST: Final = 10**9  # rows of a batch
 
 
 def check_training(arguments: TrainingArguments) -> None:
@@ -30,8 +31,8 @@ def check_training(arguments: TrainingArguments) -> None:
             raise InputError(f"--{name} is {getattr(arguments, name)}; it must be 0 or above.")
     for name in ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"):
         value = getattr(arguments, name)
-        if isinstance(value, int) and value < 1:  # it may be `auto`
-            raise InputError(f"--{name} is {value}; it must be 1 or above.")
+        if isinstance(value, int) and not 1 <= value <= _MOST:  # it may be `auto`
+            raise InputError(f"--{name} is {value}; it must be from 1 to {_MOST}.")
     if arguments.max_steps > _STEPS:
         raise InputError(f"--max_steps is {arguments.max_steps}, which no training comes to; name fewer.")
     check_seed(arguments.seed)

@@ -38,6 +38,10 @@ def _lines(path: Path, *lines: str) -> None:
     path.write_text(path.read_text() + "".join(line + "\n" for line in lines))
 
 
+def _replace(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new))
+
+
 def _cut(path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
@@ -184,6 +188,30 @@ NAMED: Final = {
         _nothing,
         "data negatives @collection --model @retriever --depth 99999999999999999999 --out @out",
         "done",
+    ),
+    "more texts at once than can be counted": Named(
+        _nothing,
+        f"data train-generator @collection --base @writer --batch_size {'9' * 20} --out @out",
+        "refused",
+        "batch_size",
+    ),
+    "a greatest length that is a word": Named(
+        _setting("pretrained/tokenizer_config.json", "model_max_length", "many"),
+        "export @pretrained --kind encoder --out @out",
+        "refused",
+        "model_max_length",
+    ),
+    "a greatest length that is an object": Named(
+        _setting("encoder/tokenizer_config.json", "model_max_length", {}),
+        "data keywords @corpus.jsonl --tokenizer @encoder --out @out",
+        "refused",
+        "model_max_length",
+    ),
+    "a length of all stages that is a word": Named(
+        lambda room: _replace(room / "stages.yaml", "\nmax_length: 24", "\nmax_length: many"),
+        "finetune --config @stages.yaml --model @encoder --collection @collection --out @out",
+        "refused",
+        "max_length: 'many', which is no whole number",
     ),
     "a token that the re-ranker has not": Named(
         _setting("reranker/tokenizer_config.json", "sep_token", "zebra"),
