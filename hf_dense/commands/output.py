@@ -52,7 +52,15 @@ def add_encoding_arguments(parser: argparse.ArgumentParser, *, kept: bool = Fals
             metavar="N",
             help=f"longest text of a retriever in tokens (default: {index}the model's own)",
         )
-    parser.add_argument("--batch_size", type=int, default=64, help="texts, or pairs, encoded at once (default: 64)")
+    parser.add_argument(
+        "--batch_size", type=_positive, default=64, help="texts, or pairs, encoded at once (default: 64)"
+    )
+
+
+def _positive(word: str) -> int:
+    if not re.fullmatch(r"0*[1-9]\d{,17}", word, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{word!r} is no whole number of 1 or more")
+    return int(word)
 
 
 def output_of(arguments: argparse.Namespace) -> Output:

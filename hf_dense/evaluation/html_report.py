@@ -20,7 +20,7 @@ from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_path
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
-from hf_dense.storage.provenance import describe_run
+from hf_dense.storage.provenance import commit_in_words, describe_run, hardware_in_words
 
 _PLOTTED: Final = 3  # metrics
 _COSTS: Final = {
@@ -189,13 +189,10 @@ def _origin(runs: Sequence[Run]) -> list[Block]:
 
 
 def _described(origin: Mapping[str, Any]) -> tuple[str, str, str]:
-    commit, hardware = origin.get("commit"), origin.get("hardware")
     missing = "not recorded"
     return (
-        f"{commit['id'][:10]}{', changed since' if commit['dirty'] else ''}" if commit else missing,
-        f"{hardware['cuda'] or 'no GPU'}; {hardware['cores']} cores of {hardware['cpu']}, {hardware['memory_gib']} GiB"
-        if hardware
-        else missing,
+        commit_in_words(origin.get("commit")) or missing,
+        hardware_in_words(origin.get("hardware")) or missing,
         str(origin.get("date", missing)),
     )
 

@@ -12,6 +12,7 @@ from huggingface_hub import hf_hub_download, metadata_load
 from yaml import YAMLError
 
 from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.provenance import commit_in_words, hardware_in_words
 
 FROM_HUB: Final = "model of the Hub"  # the kind of the step before the first of ours
 FOREIGN: Final = "directory of somebody else's"  # the same
@@ -63,8 +64,8 @@ class Step:
             data=", ".join(data) or None,
             steps=manifest.facts.get("steps") if steps is None else steps,
             seed=manifest.seed,
-            commit=_commit_in_words(run.get("commit")),
-            hardware=_hardware_in_words(run.get("hardware")),
+            commit=commit_in_words(run.get("commit")),
+            hardware=hardware_in_words(run.get("hardware")),
             date=run.get("date"),
             licence=manifest.licence,
             command=manifest.command or None,
@@ -87,7 +88,8 @@ def lineage_of(model: str | Path) -> list[dict[str, Any]]:
     manifest = _manifest_of(directory)
     if manifest is None:
         return [asdict(Step(FOREIGN, start=str(model), licence=_licence_of(directory / "README.md")))]
-    return [*manifest.facts.get("lineage", []), asdict(Step.of(manifest, _steps_of_training(directory)))]
+    steps = [*_steps_before(manifest), Step.of(manifest, _steps_of_training(directory))]
+    return [asdict(step) for step in steps]
 
 
 def licence_of(manifest: Manifest) -> tuple[str, str | None]:
@@ -108,9 +110,19 @@ def licence_of(manifest: Manifest) -> tuple[str, str | None]:
 
 def steps_of(manifest: Manifest) -> list[Step]:
     """The steps that made what a manifest speaks of, the first one first and its own last."""
-    names = {field.name for field in fields(Step)}
-    before = manifest.facts.get("lineage", [])
-    return [*(Step(**{name: step.get(name) for name in names}) for step in before), Step.of(manifest)]
+    return [*_steps_before(manifest), Step.of(manifest)]
+
+
+def _steps_before(manifest: Manifest) -> list[Step]:
+    """Those that a manifest keeps; what is no record of a step is left out."""
+    kept = manifest.facts.get("lineage")
+    return [_step_of(record) for record in kept if isinstance(record, Mapping)] if isinstance(kept, list) else []
+
+
+def _step_of(record: Mapping[str, Any]) -> Step:
+    """What `asdict` made of a step."""
+    known: dict[str, Any] = {field.name: record.get(field.name) for field in fields(Step)}
+    return Step(**known)
 
 
 def _licence_of(card: str | Path) -> str | None:
@@ -141,16 +153,3 @@ def _steps_of_training(directory: Path) -> int | None:
     except (OSError, ValueError, KeyError):
         return None
     return steps
-
-
-def _commit_in_words(commit: Mapping[str, Any] | None) -> str | None:
-    if not commit:
-        return None
-    return f"{commit['id'][:10]}{', with changes' if commit['dirty'] else ''}"
-
-
-def _hardware_in_words(hardware: Mapping[str, Any] | None) -> str | None:
-    if not hardware:
-        return None
-    accelerator = hardware.get("cuda") or "no GPU"
-    return f"{hardware['cores']} cores of {hardware['cpu']}, {hardware['memory_gib']} GiB, {accelerator}"

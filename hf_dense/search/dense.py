@@ -108,9 +108,11 @@ def encode_corpus(
         The vectors, on disk.
 
     Raises:
-        InputError: the model's similarity is neither dot nor cosine.
+        InputError: the model's similarity is neither dot nor cosine, or a batch holds no text.
     """
     _check_similarity(retriever)
+    if batch_size < 1:
+        raise InputError(f"batch_size is {batch_size}; at least one text is encoded at once.")
     files = [folder / f"vectors-{start // BLOCK:05d}.npy" for start in range(0, len(texts), BLOCK)]
     new = len(texts) if known is None else int((known.rows < 0).sum())
     new = 0 if all(file.exists() for file in files) else new

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -65,6 +66,21 @@ def describe_commit(directory: Path) -> dict[str, Any] | None:
     if commit is None:
         return None
     return {"id": commit, "dirty": bool(_git(directory, "status", "--porcelain", "--untracked-files=no"))}
+
+
+def commit_in_words(commit: object) -> str | None:
+    """The head of a commit, and whether there were changes; None where that is no record of one."""
+    if not isinstance(commit, Mapping) or not commit.get("id"):
+        return None
+    return f"{str(commit['id'])[:10]}{', with changes' if commit.get('dirty') else ''}"
+
+
+def hardware_in_words(hardware: object) -> str | None:
+    """Processor, memory and accelerator; None where that is no record of them."""
+    if not isinstance(hardware, Mapping) or not hardware:
+        return None
+    cores, processor, memory = (hardware.get(name, "?") for name in ("cores", "cpu", "memory_gib"))
+    return f"{cores} cores of {processor}, {memory} GiB, {hardware.get('cuda') or 'no GPU'}"
 
 
 def describe_hardware() -> dict[str, Any]:

@@ -213,6 +213,12 @@ NAMED: Final = {
         "refused",
         "max_length: 'many', which is no whole number",
     ),
+    "fewer texts at once than one": Named(_nothing, f"{_EVALUATE} --batch_size -3", "refused", "1 or more"),
+    "a manifest that lacks a word on its commit": Named(
+        lambda room: _replace(room / "retriever" / "hf_dense.json", '"dirty"', '"clean"'),
+        "merge @retriever @retriever --weight 0.5 --out @out",
+        "done",
+    ),
     "a token that the re-ranker has not": Named(
         _setting("reranker/tokenizer_config.json", "sep_token", "zebra"),
         "data scores @collection --lists @lists --model @reranker --out @out",
