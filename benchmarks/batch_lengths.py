@@ -66,8 +66,9 @@ def main() -> None:
         run_side_by_side({name: [*command, name] for name in names}, out.path / "logs")
         results = {way: [run_one(settings, way, str(seed), out) for seed in SEEDS] for way in WAYS}
         work.complete()
-    facts = describe(results) | {"settings": asdict(settings), "seeds": SEEDS}
-    facts |= provenance(SEEDS[0], settings.collection, content_hash(settings.collection))
+    name = Path(settings.collection).name
+    facts = describe(results) | {"settings": asdict(replace(settings, collection=name)), "seeds": SEEDS}
+    facts |= provenance(SEEDS[0], name, content_hash(settings.collection))
     write_text(options.output, json.dumps(facts, indent=1) + "\n")
     print(format_facts(facts))
 
