@@ -133,7 +133,7 @@ def test_what_the_page_says(runs: dict[str, Path], collection: Path, tmp_path: P
         ["after $x_{", "at least 12.3 s", *["not measured"] * 6],
     ]
     assert settings == [["", "similarity", "prompts"], ["before", "dot", "none"], ["after $x_{", "-", "-"]]
-    assert origin[1] == ["before", "0123456789", "GPU of a kind; 4 cores of CPU, 8.0 GiB", "2020-01-02"]
+    assert origin[1] == ["before", "0123456789", "4 cores of CPU, 8.0 GiB, GPU of a kind", "2020-01-02"]
     assert origin[2][1:] == ["not recorded"] * 3
     assert [case[0][0] for case in cases] == ["+1.0000", "+0.1309", "-1.0000", "-0.3691"]
 
