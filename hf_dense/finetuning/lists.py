@@ -9,18 +9,21 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from datasets import Dataset
 from pyarrow import ArrowException, parquet
 
-from hf_dense.data.collections import load_corpus, training_pairs
+from hf_dense.data.collections import content_hash, load_corpus, training_pairs
 from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_texts
+from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.places import Source
+
+KIND: Final = "training lists"  # of output
 
 logger = logging.getLogger(__name__)
 
@@ -245,7 +248,17 @@ def load_lists(
     depth: int = 200,
     scored: bool = False,
 ) -> PassageLists:
-    """The training lists of a directory, over the corpus of a collection (see `PassageLists`)."""
+    """The training lists of a directory, over the corpus of a collection (see `PassageLists`).
+
+    Raises:
+        InputError: besides, the collection is another one than the lists were made from, or has changed since: ids may
+            stand for other texts, and negatives may be judged relevant by now.
+    """
+    made = Manifest.load(Path(path))
+    if made is not None and made.kind == KIND and made.made_from.get("collection") != content_hash(collection):
+        origin = made.sources.get("collection")
+        which = f"{collection} as it was" if origin == str(collection) else f"{origin}, whose content is another"
+        raise InputError(f"The training lists in {path} were made from {which}; make them anew from {collection}.")
     lists = PassageLists(load_entries(path, split), load_corpus(collection), passages, seed, depth, scored)
     lists.names = {"lists": str(path), "collection": str(collection)}
     return lists

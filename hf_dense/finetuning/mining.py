@@ -16,7 +16,8 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from hf_dense.data.answers import has_answer
 from hf_dense.data.collections import load_answers
 from hf_dense.errors import InputError
-from hf_dense.finetuning.negatives import DEPTH, KIND, SPARE, Filter, Judged, Origin, load_judged, write_lists
+from hf_dense.finetuning.lists import KIND
+from hf_dense.finetuning.negatives import DEPTH, SPARE, Filter, Judged, Origin, load_judged, write_lists
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import FP32, Reading
 from hf_dense.search.cross_encoder import load_reranker

@@ -24,6 +24,7 @@ from hf_dense.data.duplicates import exact_hashes, near_hashes
 from hf_dense.data.passage_texts import PassageTexts, passage_text
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
+from hf_dense.finetuning.lists import KIND
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.dense import Floats, Indices
 from hf_dense.search.fingerprints import model_source
@@ -32,7 +33,6 @@ from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import is_main_process
 from hf_dense.storage.staged import Staged
 
-KIND: Final = "training lists"  # of output
 DEPTH: Final = 200
 SPARE: Final = 50  # hits read beyond the depth, for those that are left out
 _QUERIES = 2000  # searched at once

@@ -24,8 +24,8 @@ from hf_dense.data.collections import content_hash
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
-from hf_dense.finetuning.lists import Entry, PassageLists, fingerprint_entries, load_lists
-from hf_dense.finetuning.negatives import DEPTH, KIND, Origin, write_lists_card
+from hf_dense.finetuning.lists import KIND, Entry, PassageLists, fingerprint_entries, load_lists
+from hf_dense.finetuning.negatives import DEPTH, Origin, write_lists_card
 from hf_dense.hub.precision import FP32, Reading
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.cross_encoder import check_batch, load_reranker, predict_scores

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
+from launched import launch
 from pyarrow import parquet
 from safetensors.torch import load_file, save_file
 from tiny_retriever import LETTERS, tiny_tokenizer
@@ -120,24 +118,10 @@ def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
 @pytest.mark.slow
 def test_two_processes_write_what_one_does(models: dict[str, str], tmp_path: Path) -> None:
     corpus(600).to_parquet(tmp_path / "corpus.parquet")  # three pieces
-    launch = {
-        1: ["--num_processes", "1", "--cpu"],
-        2: ["--multi_gpu", "--num_processes", "2", "--main_process_port", "0"],
-    }
-    for processes, flags in launch.items():
-        command = [
-            sys.executable,
-            "-m",
-            "accelerate.commands.launch",
-            *flags,
-            "-m",
-            "hf_dense.commands.main",
-            "data",
-            "generate",
-        ]
-        command += [str(tmp_path / "corpus.parquet"), "--model", models["queries"], "--output_length", "6"]
-        command += ["--out", str(tmp_path / str(processes))]
-        done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
+    for processes in (1, 2):
+        command = ["-m", "hf_dense.commands.main", "data", "generate", tmp_path / "corpus.parquet"]
+        command += ["--model", models["queries"], "--output_length", "6", "--out", tmp_path / str(processes)]
+        done = launch(*command, processes=processes)
         assert done.returncode == 0, done.stderr
     assert rows_of(tmp_path / "1") == rows_of(tmp_path / "2")
     assert len(rows_of(tmp_path / "1")) == 600

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from launched import launch
 
 from hf_dense.commands.recipes import read_configs
 from hf_dense.data.python_docs.collection import build_python_docs
@@ -19,10 +17,6 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 STEPS, CONTRASTED = 100, 200  # a contrast falls slowly
-LAUNCH = {
-    1: ["--num_processes", "1", "--cpu"],
-    2: ["--multi_gpu", "--num_processes", "2", "--main_process_port", "0"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +48,8 @@ def train(method: str, corpus: Path, output: Path, processes: int, **more: Any) 
     if "generator" in demo:
         options["generator"] = without_dropout(demo["generator"])
     flags = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
-    command = [sys.executable, "-m", "accelerate.commands.launch", *LAUNCH[processes]]
-    command += [str(ROOT / "examples" / "pretrain.py"), "--config", method, "--config", "demo", *flags]
-    done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
+    command = [ROOT / "examples" / "pretrain.py", "--config", method, "--config", "demo", *flags]
+    done = launch(*command, processes=processes, timeout=900)
     assert done.returncode == 0, done.stderr
     history = json.loads((output / "trainer_state.json").read_text())["log_history"]
     return [entry for entry in history if "loss" in entry]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launched import launch
 from safetensors.torch import load_file
 from tiny_retriever import LETTERS, tiny_tokenizer
 
@@ -27,7 +28,6 @@ BACKBONE = {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
 }
-TWO_PROCESSES = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
 
 
 def write_inputs(directory: Path, passages: int = 64) -> None:
@@ -63,9 +63,9 @@ def write_inputs(directory: Path, passages: int = 64) -> None:
     (directory / "run.yaml").write_text(json.dumps(options))  # JSON is YAML
 
 
-def run(directory: Path, *arguments: str, launch: list[str] | None = None, **environment: str) -> Any:
+def run(directory: Path, *arguments: str, **environment: str) -> Any:
     """Run the script on the inputs in `directory`."""
-    command = [sys.executable, *(launch or []), SCRIPT, "--config", str(directory / "run.yaml"), *arguments]
+    command = [sys.executable, SCRIPT, "--config", str(directory / "run.yaml"), *arguments]
     return subprocess.run(
         command, env={**os.environ, **environment}, cwd=directory, capture_output=True, text=True, check=False
     )
@@ -88,9 +88,9 @@ def evaluation(output: Path) -> list[float]:
 @pytest.mark.parametrize("method", ["retromae", "cotmae", "cocondenser"])
 def test_two_processes_do_what_one_does_with_twice_the_batch(tmp_path: Path, method: str) -> None:
     write_inputs(tmp_path)
-    for name, batch, launch in (("one", "8", None), ("two", "4", TWO_PROCESSES)):
-        arguments = ["--method", method, "--per_device_train_batch_size", batch, "--out", str(tmp_path / name)]
-        done = run(tmp_path, *arguments, launch=launch)
+    for name, processes in (("one", 1), ("two", 2)):
+        command = [SCRIPT, "--config", tmp_path / "run.yaml", "--method", method, "--out", tmp_path / name]
+        done = launch(*command, "--per_device_train_batch_size", str(8 // processes), processes=processes)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count(f"Saved {method} to {tmp_path / name}") == 1
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")

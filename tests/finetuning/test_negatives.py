@@ -13,6 +13,7 @@ from tiny_retriever import random_words
 
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
+from hf_dense.finetuning.lists import load_lists
 from hf_dense.finetuning.negatives import build_lexical_negatives
 from hf_dense.storage.output import Output
 
@@ -105,3 +106,16 @@ def test_the_same_again_is_done_and_foreign_files_stay(tmp_path: Path) -> None:
 def test_a_split_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no relevance judgements for split 'dev'"):
         build(tmp_path, split="dev")
+
+
+def test_lists_of_a_collection_that_has_changed_are_not_trained_on(tmp_path: Path) -> None:
+    data = write_collection(tmp_path / "data")
+    out = build_lexical_negatives(data, tmp_path / "out", depth=10)
+    assert len(load_lists(out, data, 2, 0)) == 2
+    with (data / "qrels" / "train.tsv").open("a") as judgements:
+        judgements.write("q0\tp3\t1\n")  # a negative until now
+    with pytest.raises(InputError, match=r"out were made from .*data as it was; make them anew from .*data\."):
+        load_lists(out, data, 2, 0)
+    (other := write_collection(tmp_path / "other")).joinpath("qrels", "dev.tsv").write_text("")
+    with pytest.raises(InputError, match=r"were made from .*data, whose content is another; make them anew from"):
+        load_lists(out, other, 2, 0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
+from launched import launch
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
@@ -388,23 +387,10 @@ def test_two_processes_train_as_one_does(still: Path, tmp_path: Path) -> None:
         "arguments = t.arguments(run, per_device_train_batch_size=rows, chunk=5, max_steps=6)\n"
         f"t.train_reranker({str(still)!r}, t.lists(), arguments, max_length=32)\n"
     )
-    launch = {
-        1: ["--num_processes", "1", "--cpu"],
-        2: ["--multi_gpu", "--num_processes", "2", "--main_process_port", "0"],
-    }
     losses = {}
-    for processes, flags in launch.items():
+    for processes in (1, 2):
         run = tmp_path / str(processes)
-        command = [
-            sys.executable,
-            "-m",
-            "accelerate.commands.launch",
-            *flags,
-            str(script),
-            str(run),
-            str(4 // processes),
-        ]
-        done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
+        done = launch(script, run, str(4 // processes), processes=processes)
         assert done.returncode == 0, done.stderr
         losses[processes] = [entry["loss"] for entry in history(run)]
     assert losses[2] == pytest.approx(losses[1], rel=1e-4)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from launched import launch
 from pyarrow import parquet
 from sentence_transformers import CrossEncoder
 from tiny_retriever import tiny_config, tiny_tokenizer, write_dataset, write_encoder
@@ -247,14 +245,8 @@ def test_two_processes_score_what_one_does(teacher: Path, collection: Path, mine
     script.write_text(
         "import sys\nfrom hf_dense.finetuning import scoring\nscoring._PIECE = 6\nscoring.score_lists(*sys.argv[1:])\n"
     )
-    launch = {
-        "1": ["--num_processes", "1", "--cpu"],
-        "2": ["--multi_gpu", "--num_processes", "2", "--main_process_port", "0"],
-    }
-    for name, flags in launch.items():
-        command = [sys.executable, "-m", "accelerate.commands.launch", *flags, str(script)]
-        command += [str(teacher), str(mined), str(collection), str(tmp_path / name)]
-        done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
+    for processes in (1, 2):
+        done = launch(script, teacher, mined, collection, tmp_path / str(processes), processes=processes)
         assert done.returncode == 0, done.stderr
     one, two = read(tmp_path / "1"), read(tmp_path / "2")
     assert len(one) == len(two)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from launched import launch
 from tiny_backbones import BACKBONES
 from tiny_pretraining import (
     METHODS,
@@ -245,18 +246,20 @@ def test_a_run_resumes_at_the_end_of_an_epoch(tmp_path: Path) -> None:
     assert same_weights(weights(tmp_path / "resumed"), weights(tmp_path / "whole"))
 
 
-def run_killed(directory: Path, name: str, *launch: str) -> int:
+def run_killed(directory: Path, name: str, processes: int = 2) -> int:
     """Start `KILLED` as its own processes."""
-    (directory / "killed.py").write_text(KILLED)
-    here = Path(__file__).parent
-    command = [sys.executable, *launch, str(directory / "killed.py"), str(directory), name, str(here), str(here.parent)]
-    return subprocess.run(command, env=os.environ, capture_output=True, check=False, timeout=300).returncode
+    here, script = Path(__file__).parent, directory / "killed.py"
+    script.write_text(KILLED)
+    command = [script, directory, name, here, here.parent]
+    if processes > 1:
+        return launch(*command, processes=processes).returncode
+    return subprocess.run([sys.executable, *command], env=os.environ, check=False, timeout=300).returncode
 
 
 @pytest.mark.slow
 def test_a_killed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path: Path) -> None:
     pretrain(tiny_options(tmp_path), saving(tmp_path, "whole"))
-    assert run_killed(tmp_path, "killed") == -signal.SIGKILL
+    assert run_killed(tmp_path, "killed", processes=1) == -signal.SIGKILL
     assert not (tmp_path / "killed" / "config.json").exists()
     # The kill may also fall into the writing of a checkpoint, which then has no trainer state.
     shutil.copytree(tmp_path / "killed" / "checkpoint-6", tmp_path / "killed" / "checkpoint-7")
@@ -268,15 +271,14 @@ def test_a_killed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path: Pa
 @pytest.mark.slow
 def test_two_processes_killed_at_the_end_go_on_as_two(tmp_path: Path) -> None:
     tiny_options(tmp_path)  # writes the corpus
-    launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
-    assert run_killed(tmp_path, "whole", *launch) == 0
-    assert run_killed(tmp_path, "at_the_end", *launch) != 0
+    assert run_killed(tmp_path, "whole") == 0
+    assert run_killed(tmp_path, "at_the_end") != 0
     assert (tmp_path / "at_the_end" / "checkpoint-12" / "trainer_state.json").is_file()
     assert not (tmp_path / "at_the_end" / "config.json").exists()
-    assert run_killed(tmp_path, "at_the_end_again", *launch) == 0
+    assert run_killed(tmp_path, "at_the_end_again") == 0
     assert same_weights(weights(tmp_path / "at_the_end"), weights(tmp_path / "whole"))
     before = contents(tmp_path)
-    assert run_killed(tmp_path, "at_the_end_again", *launch) == 0
+    assert run_killed(tmp_path, "at_the_end_again") == 0
     after = contents(tmp_path)
     assert {name for name in after if after[name] != before.get(name)} == {"killed.py"}, "it was complete"
 

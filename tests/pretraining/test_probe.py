@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +14,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 import torch
+from launched import launch
 from tiny_pretraining import BACKBONE, logged, same_weights, tiny_arguments, tiny_options, weights
 from tiny_retriever import tiny_tokenizer, write_dataset
 from torch import Tensor
@@ -430,10 +428,9 @@ def test_two_processes_train_as_without_a_probe(tmp_path: Path, collection: Path
     tiny_options(tmp_path)  # writes the corpus
     script, here = tmp_path / "probed.py", Path(__file__).parent
     script.write_text(PROBED)
-    launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
     for probe in ("", collection):
-        given = map(str, (script, tmp_path, probe, here, here.parent))
-        subprocess.run([sys.executable, *launch, *given], env=os.environ, check=True, timeout=300)
+        done = launch(script, tmp_path, probe, here, here.parent)
+        assert done.returncode == 0, done.stderr
     states = [json.loads((tmp_path / name / "trainer_state.json").read_text()) for name in ("plain", "probed")]
     plain, probed = (state["log_history"] for state in states)
     assert logged(probed, "loss") == logged(plain, "loss")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
+from launched import launch
 from sentence_transformers import (
     CrossEncoder,
     SentenceTransformer,
@@ -219,9 +217,7 @@ def test_two_processes_killed_after_the_last_checkpoint(tmp_path: Path, kind: st
     script = tmp_path / "twice.py"
     script.write_text(TWICE)
     here = Path(__file__).parent
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
-    launch += ["--main_process_port", "0", str(script), str(tmp_path), kind, str(here), str(here.parent)]
-    done = subprocess.run(launch, env=os.environ, capture_output=True, text=True, check=False, timeout=300)
+    done = launch(script, tmp_path, kind, here, here.parent)
     assert done.returncode == 0, done.stderr
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
     assert all(torch.equal(one[name], two[name]) for name in one)
