@@ -61,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = [_with_underscores(word) for word in (sys.argv[1:] if argv is None else argv)]
     parser = build_parser(VERBS if not words or words[0] not in VERBS else words[:1])
     arguments, rest = parser.parse_known_args(words)
+    if len(rest) == 1 and getattr(arguments, "question", "") is None and not rest[0].startswith("-"):
+        arguments.question = rest.pop()  # argparse finds a word that may be left out before the options alone
     if rest and not hasattr(arguments, "rest"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}; hf-dense {arguments.verb} --help lists them")
     arguments.rest, arguments.words = rest, words

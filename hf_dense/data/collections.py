@@ -23,7 +23,7 @@ from pyarrow import compute, csv, json, parquet
 
 from hf_dense.data.corpus import open_files, table_files
 from hf_dense.data.passage_texts import passage_text
-from hf_dense.data.rows import check_nesting
+from hf_dense.data.rows import check_lines
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
 from hf_dense.errors import InputError, first_line
 from hf_dense.storage.fingerprints import fingerprint_files
@@ -275,7 +275,7 @@ def _parse(file: Path, types: dict[str, pa.DataType]) -> pa.Table:
     if file.stat().st_size == 0:
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})
     if file.suffix != ".tsv":
-        check_nesting(file)
+        check_lines(file)
     with _sound(file):
         if file.suffix == ".tsv":
             table = csv.read_csv(
@@ -313,12 +313,11 @@ def _open_corpus(files: Sequence[Path]) -> Dataset:
     _check_columns(names, _REQUIRED_OF_CORPUS, files[0])
     stored = open_files(files)
     assert isinstance(stored, Dataset)
-    # Arrow to Arrow: no row becomes an object of Python's.
-    return (
-        stored.with_format("arrow")
-        .map(_complete, batched=True, features=_features(names), remove_columns=names, desc="Opening the corpus")
-        .with_format(None)
-    )
+    features = _features(names)
+    with _sound(files[0].parent):  # Arrow to Arrow: no row becomes an object of Python's
+        rows = stored.with_format("arrow")
+        read = rows.map(_complete, batched=True, features=features, remove_columns=names, desc="Opening the corpus")
+        return read.with_format(None)
 
 
 def _complete(rows: pa.Table) -> pa.Table:
@@ -344,8 +343,10 @@ def _select(table: pa.Table, features: Features) -> pa.Table:
 
 
 def _cast(table: pa.Table, features: Features) -> pa.Table:
-    """The columns of `table` that `features` name, in their types."""
-    return table.select(list(features)).cast(features.arrow_schema)
+    """The columns of `table` that `features` name, in their types; raises Arrow's error where a text is no UTF-8."""
+    found = table.select(list(features)).cast(features.arrow_schema)
+    found.validate(full=True)
+    return found
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from datasets import (
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 from pyarrow.dataset import ParquetFragmentScanOptions
 
-from hf_dense.data.rows import check_nesting
+from hf_dense.data.rows import check_lines
 from hf_dense.errors import InputError
 
 Rows = TypeVar("Rows", Dataset, IterableDataset)
@@ -120,7 +120,7 @@ def open_files(files: Sequence[Path], streaming: bool = False) -> Dataset | Iter
     options: dict[str, Any] = {}
     if kind == "json":
         for file in files:
-            check_nesting(file)
+            check_lines(file)
     if kind == "parquet" and not streaming:  # else Arrow reads ahead through the whole file
         options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
     return load_dataset(kind, data_files=[str(file) for file in files], split="train", streaming=streaming, **options)

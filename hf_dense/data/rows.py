@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import json
@@ -20,6 +21,7 @@ from hf_dense.errors import InputError
 TABLES: Final = (".jsonl", ".parquet", ".csv", ".tsv")
 MAX_BYTES: Final = 10_000_000  # of one row; books are below 5 million characters
 _DEEP: Final = 500  # brackets of a line that may be within each other
+_BEFORE: Final = codecs.BOM_UTF8 + b" \t\r\n["  # the first value of a file
 _LINES: Final = 1024  # rows of a Parquet file read at once
 
 Row = Mapping[str, Any]
@@ -44,14 +46,19 @@ def read_rows(path: Path, kind: str, counts: Counter[str]) -> Iterator[Row]:
         raise InputError(f"{path} is not {what} that can be read: {str(error).splitlines()[0]}") from error
 
 
-def check_nesting(file: Path) -> None:
-    """Pass when no line of a JSON file is nested so deeply that Arrow, which reads it by recursion, would crash.
+def check_lines(file: Path) -> None:
+    """Pass when no line of a JSON file crashes Arrow: nested deeply, which it reads by recursion, or `null` for a row.
 
     Raises:
-        InputError: a line is.
+        InputError: a line would.
     """
+    begins = True  # a row; in a file of one value later lines may be a part of it
     with file.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
+            rest = line.lstrip(_BEFORE)
+            if begins and rest.startswith(b"null"):
+                raise InputError(f"Line {number} of {file} is null, which is no row; correct or remove it.")
+            begins = file.suffix == ".jsonl" or (begins and not rest)
             if line.count(b"[") + line.count(b"{") > _DEEP:
                 try:
                     json.loads(line)

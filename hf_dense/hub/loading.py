@@ -98,6 +98,7 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
             f"There is no Sentence-Transformers model {model}, on the Hub or in its cache; an encoder becomes one by "
             "hf-dense export, which says how it pools."
         )
+    check_makes_vectors(model)
     with plain_loading("a retriever", model):
         retriever = SentenceTransformer(model, trust_remote_code=False)
     with plain_loading("a retriever", model):
@@ -109,6 +110,12 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
             f"Cannot load a retriever from {model}: its vectors have {len(vector)} dimensions, not {said!r}."
         )
     return retriever
+
+
+def check_makes_vectors(model: str | Path) -> None:
+    """Raise `InputError` for a cross-encoder, which Sentence-Transformers would give mean pooling in silence."""
+    if is_cross_encoder(model):
+        raise InputError(f"{model} is a cross-encoder, which scores pairs and makes no vectors; name an encoder.")
 
 
 def is_retriever(model: str | Path) -> bool:

@@ -16,6 +16,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from hf_dense.data.tokenizers import vocabulary_size
 from hf_dense.errors import InputError, as_sentence
 from hf_dense.hub.loading import (
+    check_makes_vectors,
     drop_pooler,
     is_retriever,
     load_config,
@@ -55,6 +56,7 @@ def build_retriever(model: str | Path, given: RetrieverSettings = _NOTHING) -> S
         own = settings_of(retriever)
         _change(retriever, own, given, model)
     else:
+        check_makes_vectors(model)
         tokenizer, encoder = load_tokenizer(model), load_encoder(model)
         own = checkpoint_settings(load_config(model) or encoder.config, tokenizer)
         retriever = assemble(encoder, tokenizer, DEFAULTS.updated(own).updated(given), model)

@@ -42,6 +42,16 @@ def _replace(path: Path, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
+def _null_first(room: Path) -> None:
+    corpus = room / "collection" / "corpus.jsonl"
+    corpus.write_text("null\n" + corpus.read_text())
+
+
+def _no_text(room: Path) -> None:
+    corpus = room / "collection" / "corpus.jsonl"
+    corpus.write_bytes(corpus.read_bytes().replace(b'"text": "', b'"text": "\xff', 1))
+
+
 def _cut(path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
@@ -118,6 +128,8 @@ NAMED: Final = {
         "refused",
         "nested too deeply",
     ),
+    "a first row that is null": Named(_null_first, _EVALUATE, "refused", "Line 1 of"),
+    "a text that is no UTF-8": Named(_no_text, _EVALUATE, "refused", "corpus.jsonl cannot be read"),
     "HTML of 50,000 nested elements": Named(_nested, "data passages @documents --processes 1 --out @out", "done"),
     "a word of a megabyte": Named(_long_word, f"{_PRETRAIN} --vocab_size 200", "done"),
     "a vocabulary of 1e9": Named(_nothing, f"{_PRETRAIN} --vocab_size 1000000000", "refused", "vocab_size"),

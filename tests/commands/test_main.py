@@ -11,6 +11,7 @@ import pytest
 from tiny_retriever import write_dataset, write_retriever
 
 from hf_dense import __version__
+from hf_dense.commands import search
 from hf_dense.commands.main import VERBS, build_parser, load_verb, main
 from hf_dense.commands.output import command_line
 
@@ -127,3 +128,15 @@ def test_the_command_of_a_manifest_holds_no_token() -> None:
     words = ["pretrain", "--hub_token", "hf_secret", "--hub_token=hf_secret", "--out", "a b"]
     shown = command_line(argparse.Namespace(words=words))
     assert shown == "hf-dense pretrain --hub_token ... --hub_token=... --out 'a b'"
+
+
+def test_a_question_may_stand_after_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(search, "run", lambda arguments: asked.append(arguments.question))
+    for words in (["m", "why", "--corpus", "c"], ["m", "--corpus", "c", "why"], ["m", "--corpus", "c"]):
+        main(["search", *words])
+    assert asked == ["why", "why", None]
+    with pytest.raises(SystemExit):
+        main(["search", "m", "--corpus", "c", "why", "not"])
+    with pytest.raises(SystemExit):
+        main(["search", "m", "--corpus", "c", "--why"])

@@ -3,9 +3,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from datasets import Dataset
+from pyarrow import parquet
 
+from hf_dense.data import collections
 from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries, training_pairs
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
 from hf_dense.errors import InputError
@@ -132,6 +135,30 @@ def test_broken_lines_are_an_error(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "b")
     (folder / "corpus.jsonl").write_text('{"_id": "1", "text": \n')
     with pytest.raises(InputError, match=r"corpus\.jsonl cannot be read"):
+        load_corpus(folder)
+
+
+def test_a_row_that_is_null_is_named(tmp_path: Path) -> None:
+    """Arrow crashes over one before the first object."""
+    folder = write_beir(tmp_path / "b")
+    rows = (folder / "corpus.jsonl").read_text()
+    for line, text in ((1, f"null\n{rows}"), (3, f"\n\n  null\n{rows}"), (1, "\ufeffnull"), (1, f"[null]\n{rows}")):
+        (folder / "corpus.jsonl").write_text(text)
+        with pytest.raises(InputError, match=rf"Line {line} of .*corpus\.jsonl is null"):
+            load_corpus(folder)
+
+
+@pytest.mark.parametrize("in_memory", [0, 2**28])
+def test_a_text_that_is_no_utf8_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int) -> None:
+    folder = write_beir(tmp_path / "b")
+    (folder / "corpus.jsonl").write_bytes(b'{"_id": "1", "title": "", "text": "a"}\n{"_id": "2", "text": "b\xff"}\n')
+    with pytest.raises(InputError, match=r"corpus\.jsonl cannot be read: .* Invalid UTF8"):
+        load_corpus(folder)
+    table = pa.table({"id": ["1"], "text": pa.array([b"b\xff"]).view(pa.string())})
+    (folder / "corpus").mkdir()
+    parquet.write_table(table, folder / "corpus" / "part.parquet")
+    monkeypatch.setattr(collections, "_IN_MEMORY", in_memory)
+    with pytest.raises(InputError, match=r"corpus.* cannot be read: .* Invalid UTF8"):
         load_corpus(folder)
 
 

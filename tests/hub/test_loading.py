@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import CrossEncoder, SentenceTransformer
 from tiny_retriever import tiny_config, tiny_tokenizer, write_retriever
 from transformers import BertForSequenceClassification
 
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import is_cross_encoder, load_retriever
+from hf_dense.hub.retrievers import build_retriever
 from hf_dense.search.cross_encoder import load_reranker
 
 
@@ -49,3 +50,15 @@ def test_a_re_ranker_whose_tokens_are_none_of_its_encoder(tmp_path: Path) -> Non
     change(tmp_path / "tokenizer_config.json", sep_token="zebra")
     with pytest.raises(InputError, match="Cannot load a cross-encoder"):
         load_reranker(tmp_path)
+
+
+def test_a_cross_encoder_is_no_retriever(tmp_path: Path) -> None:
+    """Sentence-Transformers would take either for an encoder with mean pooling."""
+    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(tmp_path / "plain")
+    tiny_tokenizer().save_pretrained(tmp_path / "plain")
+    CrossEncoder(str(tmp_path / "plain")).save_pretrained(str(tmp_path / "saved"))
+    for name in ("plain", "saved"):
+        with pytest.raises(InputError, match=f"{name} is a cross-encoder, which scores pairs and makes no vectors"):
+            build_retriever(tmp_path / name)
+    with pytest.raises(InputError, match="makes no vectors"):
+        load_retriever(tmp_path / "saved")
