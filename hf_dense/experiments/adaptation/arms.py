@@ -127,7 +127,7 @@ class Workshop:
         scores = score_lists(teacher, negatives, collection, at.at("scores"), TRAIN, **given)
         lists = load_lists(scores, collection, 1 + NEGATIVES, self.seed, split=TRAIN, depth=_DEPTH, scored=True)
         changes = {"per_device_train_batch_size": size, "distillation": "kl"}
-        return self._train(name, best.model, lists, best.seconds, changes)
+        return self._train(name, best.model, lists, best.seconds + _seconds(negatives) + _seconds(scores), changes)
 
     def fused(self, best: Arm, words: Arm) -> Arm:
         """A dense one and BM25 together, each with the weight that dev chooses."""
@@ -169,7 +169,7 @@ class Workshop:
         return self.out.at("arms", name.lower().replace(", ", "-").replace(" + ", "-").replace(" ", "-"))
 
 
-def _seconds(training: Path) -> float:
-    """How long a training took."""
-    manifest = Manifest.load(training)
+def _seconds(made: Path) -> float:
+    """How long a training took, or lists, or their scores."""
+    manifest = Manifest.load(made)
     return float(manifest.facts.get("seconds", 0.0)) if manifest else 0.0
