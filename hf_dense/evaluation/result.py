@@ -52,7 +52,11 @@ class RetrievalResult:
         if not path.is_file():
             raise InputError(f"There is no evaluation result {path}.")
         with as_sentence(f"{path} is not an evaluation result"):
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            found = cls(**json.loads(path.read_text(encoding="utf-8")))
+            for figures in ({"seconds": found.seconds}, found.metrics, *found.per_query.values()):
+                if wrong := [name for name, value in figures.items() if not isinstance(value, int | float)]:
+                    raise ValueError(f"{wrong[0]!r} has no number")
+            return found
 
     def save(self, directory: Path, rankings: Mapping[str, Mapping[str, float]] | None = None) -> None:
         """Write `result.json` and, of rankings, `rankings.parquet`.

@@ -130,6 +130,12 @@ NAMED: Final = {
     ),
     "a first row that is null": Named(_null_first, _EVALUATE, "refused", "Line 1 of"),
     "a text that is no UTF-8": Named(_no_text, _EVALUATE, "refused", "corpus.jsonl cannot be read"),
+    "a score that is a list": Named(
+        _setting("evaluation/bm25/collection-test/result.json", "per_query", {"ndcg@10": {"q1": [], "q2": 1.0}}),
+        "analyse curve 1=@evaluation/bm25/collection-test 2=@evaluation/bm25/collection-test --out @out",
+        "refused",
+        "not an evaluation result",
+    ),
     "HTML of 50,000 nested elements": Named(_nested, "data passages @documents --processes 1 --out @out", "done"),
     "a word of a megabyte": Named(_long_word, f"{_PRETRAIN} --vocab_size 200", "done"),
     "a vocabulary of 1e9": Named(_nothing, f"{_PRETRAIN} --vocab_size 1000000000", "refused", "vocab_size"),
