@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import resource
+import signal
+import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +37,7 @@ _WARM: Final = (
     "hf_dense.pretraining.pretrain",
     "hf_dense.search.index",
 )
+_PATIENCE: Final = 10.0  # seconds in which a child that is asked to may end
 _MEMORY: Final = 12 * 2**30  # of a command: what asks for more is told so, and the machine lives
 
 
@@ -80,20 +84,70 @@ def run_command(words: Sequence[str], said: Path, limit: float, stdin: bytes = b
     return run_forked(command, said, limit, stdin)
 
 
+def run_together(
+    works: Sequence[Callable[[], None]], said: Path, limit: float, late: int = signal.SIGABRT
+) -> list[Ended]:
+    """Run functions in children that work together, as `accelerate launch` starts programs: one fails, all end.
+
+    Args:
+        works: by rank.
+        said: folder for what each says.
+        limit: seconds, after which all are stopped.
+        late: the signal that stops them then; at SIGABRT each says where it stands.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    size, started = str(len(works)), time.monotonic()
+    children: dict[int, int] = {}  # process -> rank
+    for rank, work in enumerate(works):
+        place = _placed(said / str(rank), b"")
+        if (child := os.fork()) == 0:
+            ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+            os.environ |= {**ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            _be_a_program(work, place)
+        children[child] = rank
+    codes: dict[int, int] = {}
+    hung, stopped = False, 0.0
+    while len(codes) < len(works):
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid:
+            codes[children.pop(pid)] = os.waitstatus_to_exitcode(status)
+            continue
+        now, failed = time.monotonic(), any(codes.values())
+        if not stopped and (failed or now - started > limit):
+            hung, stopped = not failed, now
+            _stop(children, late if hung else signal.SIGTERM)
+        elif stopped and now - stopped > _PATIENCE:
+            _stop(children, signal.SIGKILL)
+        time.sleep(0.02)
+    seconds = time.monotonic() - started
+    return [_ended(codes[rank], seconds, hung, said / str(rank)) for rank in range(len(works))]
+
+
 def run_forked(work: Callable[[], None], said: Path, limit: float, stdin: bytes = b"") -> Ended:
     """Run a function in a child, as a program of its own."""
-    said.mkdir(parents=True, exist_ok=True)
-    for name, content in (("stdin", stdin), ("stdout", b""), ("stderr", b"")):
-        (said / name).write_bytes(content)
+    _placed(said, stdin)
     started = time.monotonic()
-    sys.stdout.flush()
-    sys.stderr.flush()
     if (child := os.fork()) == 0:
         _be_a_program(work, said)
     status, hung = _wait(child, started + limit)
-    code = os.waitstatus_to_exitcode(status)
+    return _ended(os.waitstatus_to_exitcode(status), time.monotonic() - started, hung, said)
+
+
+def _placed(said: Path, stdin: bytes) -> Path:
+    """The folder, with what a child reads; what waits to be said here is not said there too."""
+    said.mkdir(parents=True, exist_ok=True)
+    for name, content in (("stdin", stdin), ("stdout", b""), ("stderr", b"")):
+        (said / name).write_bytes(content)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return said
+
+
+def _ended(code: int, seconds: float, hung: bool, said: Path) -> Ended:
     texts = [(said / name).read_text(encoding="utf-8", errors="replace") for name in ("stdout", "stderr")]
-    return Ended(code, time.monotonic() - started, hung, *texts)
+    return Ended(code, seconds, hung, *texts)
 
 
 def _be_a_program(work: Callable[[], None], said: Path) -> None:
@@ -109,6 +163,7 @@ def _be_a_program(work: Callable[[], None], said: Path) -> None:
             open(number, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
             for number, mode, errors in ((0, "r", "strict"), (1, "w", "strict"), (2, "w", "backslashreplace"))
         )
+        faulthandler.enable(2)
         work()
         code = 0
     except SystemExit as end:
@@ -130,7 +185,13 @@ def _wait(child: int, until: float) -> tuple[int, bool]:
             return status, False
         time.sleep(pause)
         pause = min(pause * 1.5, 0.1)
-    for kill in (os.killpg, os.kill):  # the group is there a moment after the child
-        with contextlib.suppress(ProcessLookupError):
-            kill(child, 9)
+    _stop([child], signal.SIGKILL)
     return os.waitpid(child, 0)[1], True
+
+
+def _stop(children: Iterable[int], by: int) -> None:
+    """Send a signal to children, and to all that they started."""
+    for child in children:
+        for kill in (os.killpg, os.kill):  # the group is there a moment after the child
+            with contextlib.suppress(ProcessLookupError):
+                kill(child, by)

@@ -4,7 +4,8 @@ python tests/attack/interrupt.py --cases 200 --seed 0 --out build/interruptions.
 
 A command is killed as it asks the system, for the n-th time, to open a file for writing, to rename, make or remove
 something, or after a drawn time; or the disk is full from the n-th time on, and the command says so. Half of the
-commands replace an output of an earlier version (`--overwrite`).
+commands replace an output of an earlier version (`--overwrite`). With `--processes 2`, commands that several processes
+work at together: the first is interrupted, or the second after a drawn time, or both.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +33,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.append(str(Path(__file__).parents[1]))
 
 from attacks import TARGETS, Target, prepare  # noqa: E402
-from forked import Ended, run_forked, warm_up  # noqa: E402
+from forked import Ended, run_forked, run_together, warm_up  # noqa: E402
 from judging import contents, difference, snapshot, verdict  # noqa: E402
 from material import make  # noqa: E402
 
@@ -57,9 +58,9 @@ INTERRUPTED: Final = (
     ),
     Target("finetune --config @mined.yaml --model @retriever --collection @collection", values={"--out": "OUT"}),
 )
-SCENES: Final = (  # with and without an output to be replaced, which a file of hits never is
-    *((target, False) for target in INTERRUPTED),
-    *((target, True) for target in INTERRUPTED if "--hits" not in target.values),
+_SHARED: Final = (
+    *("pretrain", "finetune", "sweep"),
+    *("data generate", "data train-generator", "data scores", "data filter"),
 )
 
 
@@ -85,8 +86,9 @@ class Outcome:
 class Scene:
     """A room with what a command reads and, where it replaces something, the output of an earlier version."""
 
-    def __init__(self, target: Target, replacing: bool, material: Path, room: Path) -> None:
+    def __init__(self, target: Target, replacing: bool, material: Path, room: Path, processes: int = 1) -> None:
         self.target, self.replacing, self.material, self.room = target, replacing, material, room
+        self.processes = processes
         self._earlier = room.with_name(f"{room.name}-earlier")
         self.words = self._prepare()
         if replacing:
@@ -127,19 +129,33 @@ class Scene:
         return ended, int(counted.read_text()) if counted.exists() else 0
 
     def _run(self, moment: Moment, counted: Path, version: str = "") -> Ended:
-        def command() -> None:
+        def command(rank: int = 0) -> None:
             from hf_dense.commands.main import main
             from hf_dense.storage import output
+            from hf_dense.storage.process_group import leave_process_group
 
             if version:
                 output.__version__ = version
-            changes = watch_changes(self.room, moment)
-            try:
+            if rank:
+                signal.setitimer(signal.ITIMER_REAL, moment.helper)  # which ends this process, if it is not 0
                 main(self.words)
-            finally:
-                os.write(os.open(counted, os.O_WRONLY | os.O_CREAT), str(len(changes)).encode())
+            else:
+                changes = watch_changes(self.room, moment)
+                try:
+                    main(self.words)
+                finally:
+                    os.write(os.open(counted, os.O_WRONLY | os.O_CREAT), str(len(changes)).encode())
+            leave_process_group()
 
-        return run_forked(command, self.room.with_name("said"), moment.seconds)
+        said = self.room.with_name("said")
+        if self.processes == 1:
+            return run_forked(command, said, moment.seconds)
+        late = signal.SIGABRT if moment.seconds == LIMIT else signal.SIGKILL
+        works = [partial(command, rank) for rank in range(self.processes)]
+        first, *others = run_together(works, said, moment.seconds, late)
+        if moment.kills and not first.hung and any(one.code < 0 for one in (first, *others)):
+            return replace(first, code=-signal.SIGKILL)  # the others may say that they lost it
+        return first if first.code else next((one for one in others if one.code), first)
 
 
 @dataclass(frozen=True)
@@ -150,20 +166,32 @@ class Moment:
         change: the number of the change of files; 0 for none.
         full: whether the disk is full from that change on; else the command is killed before it.
         seconds: after which it is killed.
+        helper: seconds after which the second process is killed; 0 for never.
     """
 
     change: int = 0
     full: bool = False
     seconds: float = LIMIT
+    helper: float = 0.0
 
     @classmethod
-    def drawn(cls, draw: random.Random, changes: int, seconds: float) -> Moment:
-        """One in four kills by time, one in four full disks, else kills at a change."""
+    def drawn(cls, draw: random.Random, changes: int, seconds: float, processes: int = 1) -> Moment:
+        """One in four kills by time, of several processes also of the second alone, one in four full disks, else kills
+        at a change."""
         kind = draw.randrange(4)
+        if kind == 0 and processes > 1 and draw.random() < 0.5:
+            return cls(helper=seconds * draw.random())
         return cls(seconds=seconds * draw.random()) if kind == 0 else cls(draw.randint(1, changes), kind == 1)
+
+    @property
+    def kills(self) -> bool:
+        """Whether something is killed."""
+        return not self.full and bool(self.change or self.helper or self.seconds < LIMIT)
 
     def __str__(self) -> str:
         """As an outcome has it."""
+        if self.helper:
+            return f"second killed after {self.helper:.2f} s"
         what = "full" if self.full else "killed"
         return f"{what} at change {self.change}" if self.change else f"{what} after {self.seconds:.2f} s"
 
@@ -236,7 +264,7 @@ class Undisturbed:
 def interrupt(scene: Scene, undisturbed: Undisturbed, number: int, draw: random.Random) -> Outcome:
     """Interrupt the command at a drawn moment, look at what that left, and run it again."""
     scene.reset()
-    moment = Moment.drawn(draw, undisturbed.changes, undisturbed.seconds)
+    moment = Moment.drawn(draw, undisturbed.changes, undisturbed.seconds, scene.processes)
     ended, _ = scene.run(moment)
     outcome = partial(Outcome, number, scene.name, f"{moment} of {undisturbed.changes} in {undisturbed.seconds:.2f} s")
     given = [name for name in undisturbed.before if scene.is_given(name)]
@@ -257,22 +285,32 @@ def interrupt(scene: Scene, undisturbed: Undisturbed, number: int, draw: random.
     return outcome("same")
 
 
-def run(cases: int, seed: int, folder: Path) -> list[Outcome]:
+def scenes(processes: int) -> list[tuple[Target, bool]]:
+    """Every command with and without an output to be replaced, which a file of hits never is."""
+    targets = [target for target in INTERRUPTED if processes == 1 or target.verb in _SHARED]
+    return [(target, False) for target in targets] + [
+        (target, True) for target in targets if "--hits" not in target.values
+    ]
+
+
+def run(cases: int, seed: int, folder: Path, processes: int = 1) -> list[Outcome]:
     """Interrupt as often as is asked; every command has its turn, in one of its two scenes.
 
     Args:
         cases: how many.
         seed: of all draws.
         folder: an empty one.
+        processes: that work together.
     """
+    known = scenes(processes)
     material = folder / "material"
     make(material, folder / "said")
     turns: dict[int, list[int]] = {}
     for number in range(cases):
-        turns.setdefault((number + seed) % len(SCENES), []).append(number)
+        turns.setdefault((number + seed) % len(known), []).append(number)
     found = []
     for turn, numbers in turns.items():
-        scene = Scene(*SCENES[turn], material, folder / "room")
+        scene = Scene(*known[turn], material, folder / "room", processes)
         undisturbed = Undisturbed.of(scene)
         for number in numbers:
             found.append(one := interrupt(scene, undisturbed, number, random.Random(f"{seed}:{number}")))
@@ -286,12 +324,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=24, help="drawn interruptions (default: 24)")
     parser.add_argument("--seed", type=int, default=0, help="of all draws (default: 0)")
+    parser.add_argument("--processes", type=int, default=1, help="that work together (default: 1)")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON that receives the counts")
     arguments = parser.parse_args()
     warm_up()
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        found = run(arguments.cases, arguments.seed, Path(folder))
+        found = run(arguments.cases, arguments.seed, Path(folder), arguments.processes)
     shutil.rmtree(HOME, ignore_errors=True)
     counts: dict[str, Counter[str]] = {}
     for one in found:
@@ -299,6 +338,7 @@ def main() -> None:
     failed = [vars(one) for one in found if one.verdict not in _FINE]
     summary = {
         "cases": arguments.cases,
+        "processes": arguments.processes,
         "seed": arguments.seed,
         "seconds": round(time.monotonic() - started),
         "run": describe_run(),
