@@ -210,6 +210,8 @@ def _curve(arguments: argparse.Namespace) -> tuple[dict[str, Source], Draw]:
         except ValueError as error:
             raise InputError(f"{given!r} is not of the form X=DIR or CURVE:X=DIR with a number X.") from error
         sources[f"result at {place}"] = Source(directory, fingerprint_path(directory))
+    if not "".join([arguments.x_label, *results]).isprintable():
+        raise InputError("--x_label, or the name of a curve, has a character that cannot be printed.")
 
     def draw() -> tuple[Sequence[Any], Figure]:
         points = curves(results, metric=arguments.metric, seed=arguments.seed)

@@ -18,6 +18,9 @@ from spoiling import DEEP, DIGITS
 _TUNE: Final = "finetune --config @finetune.yaml --model @retriever --collection @collection --out @out"
 _PRETRAIN: Final = "pretrain --config @pretrain.yaml --corpus @corpus.jsonl --out @out"
 _EVALUATE: Final = "evaluate bm25 --tasks @collection --out @out"
+_CURVE: Final = (
+    "analyse curve 1=@evaluation/bm25/collection-test 2=@evaluation/bm25/collection-test --out @out --x_label"
+)
 _ASK: Final = "search @retriever --index @index --queries @questions.jsonl --hits @out"
 
 
@@ -132,9 +135,21 @@ NAMED: Final = {
     "a text that is no UTF-8": Named(_no_text, _EVALUATE, "refused", "corpus.jsonl cannot be read"),
     "a score that is a list": Named(
         _setting("evaluation/bm25/collection-test/result.json", "per_query", {"ndcg@10": {"q1": [], "q2": 1.0}}),
-        "analyse curve 1=@evaluation/bm25/collection-test 2=@evaluation/bm25/collection-test --out @out",
+        f"{_CURVE} steps",
         "refused",
         "not an evaluation result",
+    ),
+    "a label of no letters": Named(
+        _nothing,
+        f"{_CURVE} \udcff",
+        "refused",
+        "cannot be printed",
+    ),
+    "titles that are objects": Named(
+        lambda room: _rows(room / "corpus.jsonl", lambda rows: [{**row, "title": {"a": 1}} for row in rows]),
+        "data queries @corpus.jsonl --from headings --out @out",
+        "refused",
+        "'title'",
     ),
     "HTML of 50,000 nested elements": Named(_nested, "data passages @documents --processes 1 --out @out", "done"),
     "a word of a megabyte": Named(_long_word, f"{_PRETRAIN} --vocab_size 200", "done"),

@@ -199,12 +199,21 @@ def _column(rows: Dataset, name: str) -> pa.ChunkedArray:
     return rows.select_columns([name]).with_format("arrow")[:].column(name)
 
 
+def _words(rows: Dataset, name: str) -> pa.ChunkedArray:
+    """A column as text."""
+    column = _column(rows, name)
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowException as error:
+        raise InputError(f"The column {name!r} of the corpus holds {column.type}, which is no text.") from error
+
+
 def _described(rows: Dataset) -> pa.Table:
     """What is known of each passage beside its text and position."""
     names = {name: name for name in ("id", "title", "section", "document") if name in rows.column_names}
     if "id" not in names and "_id" in rows.column_names:
         names["id"] = "_id"
-    columns = {name: _column(rows, column).cast(pa.string()) for name, column in names.items()}
+    columns = {name: _words(rows, column) for name, column in names.items()}
     numbers = pa.chunked_array([pa.array(range(len(rows))).cast(pa.string())])
     ids = pc.coalesce(columns["id"], numbers) if "id" in columns else numbers
     empty = pa.chunked_array([pa.array([""] * len(rows), pa.string())])
