@@ -79,6 +79,8 @@ def read_configs(
     """
     files = [*(values for name in names for values in _with_bases(name)), *map(dict, others)]
     method = method or next((values["method"] for values in reversed(files) if values.get("method")), "")
+    if not isinstance(method, str):
+        raise InputError(f"method is {method!r}; it is the name of a method.")
     values: dict[str, Any] = {}
     for file in files:
         own = (file.pop("by_method", None) or {}).get(method) or {}

@@ -44,6 +44,7 @@ def load_encoder(checkpoint: str | Path) -> PreTrainedModel:
             f"The encoder of {checkpoint} is a {type(encoder).__name__}, which is not part of transformers."
         )
     drop_pooler(encoder)
+    check_dropout(encoder, checkpoint)
     if hasattr(encoder.config, "auto_map"):
         del encoder.config.auto_map
     return encoder
@@ -101,6 +102,7 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
     check_makes_vectors(model)
     with plain_loading("a retriever", model):
         retriever = SentenceTransformer(model, trust_remote_code=False)
+    check_dropout(retriever, model)
     with plain_loading("a retriever", model):
         _check_vocabulary(retriever.tokenizer, model)
         for encode in (retriever.encode_query, retriever.encode_document):  # its modules' settings are read only then
@@ -188,6 +190,13 @@ def drop_pooler(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, PreTrainedModel) and getattr(module, "pooler", None) is not None:
             module.register_module("pooler", None)
+
+
+def check_dropout(model: nn.Module, origin: str | Path) -> None:
+    """Raise `InputError` where a model's configuration drops out by no probability: torch says so at the first step."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout) and not 0 <= module.p <= 1:
+            raise InputError(f"The configuration of {origin} has a dropout of {module.p}; it is from 0 to 1.")
 
 
 @contextmanager

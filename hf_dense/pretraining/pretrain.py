@@ -24,6 +24,7 @@ from hf_dense.data.tokenizers import train_tokenizer, vocabulary_size
 from hf_dense.errors import InputError, first_line
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.lineage import lineage_of
+from hf_dense.hub.loading import check_dropout
 from hf_dense.hub.precision import check_products, choose_precision, float32_products
 from hf_dense.hub.publish import Publication
 from hf_dense.methods import Method, get_method
@@ -370,7 +371,9 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
             sizes = {"vocab_size": vocabulary_size(tokenizer), "pad_token_id": tokenizer.pad_token_id, **sizes}
             config = method.config(backbone_config=sizes, **changes)
             _check_sizes(config, options, tokenizer)
-            return method.pretraining(config)
+            model = method.pretraining(config)
+            check_dropout(model, "the backbone")
+            return model
         model = start_from(method, options.backbone, changes)
     except OSError as error:
         raise InputError(f"No encoder can be loaded from {options.backbone!r}.") from error
@@ -381,6 +384,7 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
             raise
         raise InputError(f"Cannot load an encoder from {options.backbone}: {first_line(error)}") from error
     _check_sizes(model.config, options, tokenizer)
+    check_dropout(model, options.backbone)
     return model
 
 

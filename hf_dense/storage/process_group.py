@@ -83,6 +83,10 @@ def wait_for_everyone() -> None:
 def leave_process_group() -> None:
     """Join gloo's threads: an interpreter that ends while they run is now and then aborted, its work done.
 
+    A thread that lets go of its last tensor may need the interpreter, and the group waits for its threads. The group
+    must therefore end by this reference to it, which torch drops without holding the interpreter, and not by that of a
+    trainer, which holds it: both would wait for each other for ever.
+
     NCCL's groups are left alone: to leave one waits for the other processes, which may have failed.
     """
     distributed = sys.modules.get("torch.distributed")
@@ -92,8 +96,10 @@ def leave_process_group() -> None:
         and distributed.is_initialized()
         and distributed.get_backend() == "gloo"
     ):
+        group = distributed.group.WORLD
         distributed.destroy_process_group()
-        gc.collect()  # a trainer and its callbacks hold each other, and the group, whose threads end when it is gone
+        gc.collect()  # a trainer and its callbacks hold each other, and the group
+        del group
 
 
 atexit.register(leave_process_group)

@@ -192,6 +192,8 @@ def _wait(child: int, until: float) -> tuple[int, bool]:
 def _stop(children: Iterable[int], by: int) -> None:
     """Send a signal to children, and to all that they started."""
     for child in children:
-        for kill in (os.killpg, os.kill):  # the group is there a moment after the child
+        try:
+            os.killpg(child, by)
+        except ProcessLookupError:  # it is no group yet, or ended
             with contextlib.suppress(ProcessLookupError):
-                kill(child, by)
+                os.kill(child, by)

@@ -41,7 +41,7 @@ from hf_dense.storage.files import write_text  # noqa: E402
 from hf_dense.storage.provenance import describe_run  # noqa: E402
 
 LIMIT: Final = 240.0  # seconds
-_SAID: Final = 1_500  # characters
+_SAID: Final = 6_000  # characters
 _FINE: Final = ("same", "not reached")
 _TAKING: Final = ("open", "os.mkdir", "os.symlink")  # room on the disk
 _CHANGES: Final = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate")
@@ -155,6 +155,8 @@ class Scene:
         first, *others = run_together(works, said, moment.seconds, late)
         if moment.kills and not first.hung and any(one.code < 0 for one in (first, *others)):
             return replace(first, code=-signal.SIGKILL)  # the others may say that they lost it
+        if first.hung:
+            return replace(first, stderr="\n".join(one.stderr[-_SAID:] for one in (first, *others)))
         return first if first.code else next((one for one in others if one.code), first)
 
 
@@ -279,7 +281,7 @@ def interrupt(scene: Scene, undisturbed: Undisturbed, number: int, draw: random.
         return outcome("not reached")
     again, _ = scene.run()
     if again.code:
-        return outcome(f"then exit {again.code}", again.stderr[-_SAID:])
+        return outcome(f"then {'hangs' if again.hung else f'exit {again.code}'}", again.stderr[-_SAID:])
     if differs := difference(contents(scene.room), *undisturbed.after):
         return outcome(f"differs: {', '.join(differs[:5])}", again.stderr[-_SAID:])
     return outcome("same")

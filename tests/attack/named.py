@@ -145,6 +145,20 @@ NAMED: Final = {
         "refused",
         "cannot be printed",
     ),
+    "a notebook of no format": Named(
+        lambda room: _replace(room / "documents" / "four.ipynb", '"nbformat": 4, ', ""),
+        "data passages @documents --processes 1 --out @out",
+        "done",
+    ),
+    "a method that is a list": Named(
+        lambda room: _lines(room / "pretrain.yaml", "method: [1, 2]"), _PRETRAIN, "refused", "method"
+    ),
+    "a dropout that is no number": Named(
+        _setting("encoder/config.json", "hidden_dropout_prob", float("nan")),
+        f"{_PRETRAIN} --backbone @encoder --max_steps 1",
+        "refused",
+        "dropout",
+    ),
     "titles that are objects": Named(
         lambda room: _rows(room / "corpus.jsonl", lambda rows: [{**row, "title": {"a": 1}} for row in rows]),
         "data queries @corpus.jsonl --from headings --out @out",

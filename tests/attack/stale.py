@@ -119,10 +119,6 @@ CHANGES: Final[dict[str, dict[str, Change]]] = {
 UNREAD: Final = {  # what the first words of a command do not depend on
     "data keywords": {"corpus.jsonl: title", "encoder: weight"},
     "pretrain --config @pretrain.yaml --corpus @corpus.jsonl --tokenizer": {"encoder: weight"},
-    "finetune --config @finetune.yaml --model @retriever --collection @collection --lists": {
-        "collection: query",  # the lists hold queries and judgements
-        "collection: judgement",
-    },
     "search @retriever abcd --corpus": {"collection: query", "collection: judgement"},
     "analyse": {"corpus.jsonl: title"},
     "data generate": {"collection: query", "collection: judgement"},

@@ -5,6 +5,25 @@ from __future__ import annotations
 import subprocess
 import sys
 
+COLLECTED = """
+import os, sys
+import torch
+from torch import distributed
+from hf_dense.storage.process_group import leave_process_group
+
+distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+weights = [*torch.nn.Linear(3, 3).parameters()]
+trainer = [distributed.Reducer(weights, [[0, 1]], [1 << 20], distributed.group.WORLD, [False, False], 1 << 20, False)]
+trainer.append(trainer)  # so that garbage collection alone ends it
+sys.setswitchinterval(1000.0)  # gloo's thread gets the interpreter when it is let go of alone
+tensor = torch.ones(3)
+work = distributed.all_reduce(tensor, async_op=True)
+del tensor, work, trainer
+leave_process_group()
+tasks = (open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task"))
+print([task for task in tasks if "gloo" in task])
+"""
+
 
 def test_an_interpreter_that_ends_has_left_its_group() -> None:
     script = (
@@ -17,3 +36,9 @@ def test_an_interpreter_that_ends_has_left_its_group() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "True False"
+
+
+def test_a_thread_that_lets_go_of_its_last_tensor_is_waited_for() -> None:
+    """It needs the interpreter for that, which whoever waits for it must not hold."""
+    done = subprocess.run([sys.executable, "-c", COLLECTED], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "[]\n"

@@ -21,7 +21,7 @@ def read_notebook(content: str, code: CodeOption) -> Page:
     try:
         with catch_warnings(action="ignore", category=nbformat.warnings.MissingIDFieldWarning):
             notebook: Any = nbformat.reads(content, as_version=4)
-    except nbformat.ValidationError as error:
+    except Exception as error:  # nbformat raises whatever it comes to over a broken file
         raise UnreadableError from error
     return build_page(_blocks(notebook), code=code)
 
