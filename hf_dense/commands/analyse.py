@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hf_dense.commands.output import add_output_arguments, output_of
+from hf_dense.commands.output import add_output_arguments, output_of, positive
 from hf_dense.errors import InputError
 from hf_dense.storage.places import Source
 
@@ -112,8 +112,8 @@ def _add_lengths(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="greatest number of tokens of each bucket (default: 16 32 64 128 256 512)",
     )
-    parser.add_argument("--texts", type=int, default=10_000, help="texts drawn from the corpus (default: 10000)")
-    parser.add_argument("--pairs", type=int, default=1000, help="pairs drawn for each length (default: 1000)")
+    parser.add_argument("--texts", type=positive, default=10_000, help="texts drawn from the corpus (default: 10000)")
+    parser.add_argument("--pairs", type=positive, default=1000, help="pairs drawn for each length (default: 1000)")
 
 
 def _lengths(arguments: argparse.Namespace) -> tuple[dict[str, Source], Draw]:
@@ -136,7 +136,7 @@ def _add_positions(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="pre-training checkpoint of seed_encoder")
     _add_corpus(parser)
     parser.add_argument("--max_length", type=int, default=128, help="longest text in tokens (default: 128)")
-    parser.add_argument("--texts", type=int, default=1000, help="texts drawn from the corpus (default: 1000)")
+    parser.add_argument("--texts", type=positive, default=1000, help="texts drawn from the corpus (default: 1000)")
 
 
 def _positions(arguments: argparse.Namespace) -> tuple[dict[str, Source], Draw]:
@@ -159,7 +159,7 @@ def _positions(arguments: argparse.Namespace) -> tuple[dict[str, Source], Draw]:
 def _add_contexts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="exported retriever")
     _add_corpus(parser)
-    parser.add_argument("--pairs", type=int, default=1000, help="passages drawn from the corpus (default: 1000)")
+    parser.add_argument("--pairs", type=positive, default=1000, help="passages drawn from the corpus (default: 1000)")
 
 
 def _contexts(arguments: argparse.Namespace) -> tuple[dict[str, Source], Draw]:

@@ -53,11 +53,12 @@ def add_encoding_arguments(parser: argparse.ArgumentParser, *, kept: bool = Fals
             help=f"longest text of a retriever in tokens (default: {index}the model's own)",
         )
     parser.add_argument(
-        "--batch_size", type=_positive, default=64, help="texts, or pairs, encoded at once (default: 64)"
+        "--batch_size", type=positive, default=64, help="texts, or pairs, encoded at once (default: 64)"
     )
 
 
-def _positive(word: str) -> int:
+def positive(word: str) -> int:
+    """A whole number of 1 or more, as argparse reads it."""
     if not re.fullmatch(r"0*[1-9]\d{,17}", word, re.ASCII):
         raise argparse.ArgumentTypeError(f"{word!r} is no whole number of 1 or more")
     return int(word)

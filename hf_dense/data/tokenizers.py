@@ -15,7 +15,10 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.trainers import WordPieceTrainer
 from transformers import BertTokenizer, PreTrainedTokenizerBase
 
+from hf_dense.errors import InputError
+
 _ENDLESS = re.compile(r"(\w{1000})(?=\w)")  # for which the trainer would take a time that grows by the square
+_MOST = 1_000_000  # tokens
 _LETTERS = 1000  # characters kept; rarer ones become [UNK]
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -35,7 +38,12 @@ def train_tokenizer(texts: Sequence[str], size: int, max_length: int) -> PreTrai
 
     Returns:
         The tokenizer. The same texts in the same order give the same one.
+
+    Raises:
+        InputError: the number of tokens is below 1, or above a million.
     """
+    if not 0 < size <= _MOST:
+        raise InputError(f"The vocabulary is to have {size} tokens (vocab_size); a tokenizer has from 1 to {_MOST:,}.")
     normalizer = BertNormalizer(lowercase=True)
     whole, inner = _alphabet(texts, normalizer)
     # The trainer numbers letters in the order of a hash map, which differs from run to run and decides ties between

@@ -269,7 +269,7 @@ def _table(steps: Sequence[Step]) -> str:
     }
     lines = [["", *(step.kind for step in steps)], ["---"] * (len(steps) + 1)]
     lines += [[name, *(cell or "-" for cell in cells)] for name, cells in rows.items() if any(cells)]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def _results(results: Sequence[Measured]) -> str:

@@ -54,6 +54,7 @@ class Step:
     def of(cls, manifest: Manifest, steps: int | None = None) -> Step:
         """The step that a manifest tells of; `steps` of optimisation where they are known better than it says."""
         made, run = manifest.made_from, manifest.run
+        made_steps = manifest.facts.get("steps") if steps is None else steps
         method = made.get("method", manifest.facts.get("method"))
         starts = [manifest.sources[role] for role in _STARTS if role in manifest.sources]
         data = [f"{role} {name}" for role, name in manifest.sources.items() if role not in _STARTS]
@@ -62,7 +63,7 @@ class Step:
             method=method if isinstance(method, str) else None,
             start=starts[0] if starts else None,
             data=", ".join(data) or None,
-            steps=manifest.facts.get("steps") if steps is None else steps,
+            steps=made_steps if isinstance(made_steps, int) else None,
             seed=manifest.seed,
             commit=commit_in_words(run.get("commit")),
             hardware=hardware_in_words(run.get("hardware")),
@@ -120,9 +121,10 @@ def _steps_before(manifest: Manifest) -> list[Step]:
 
 
 def _step_of(record: Mapping[str, Any]) -> Step:
-    """What `asdict` made of a step."""
-    known: dict[str, Any] = {field.name: record.get(field.name) for field in fields(Step)}
-    return Step(**known)
+    """What `asdict` made of a step, as far as it is that."""
+    kinds = {field.name: int if field.name in ("steps", "seed") else str for field in fields(Step)}
+    known: dict[str, Any] = {name: record[name] for name, kind in kinds.items() if isinstance(record.get(name), kind)}
+    return Step(**{"kind": FOREIGN, **known})
 
 
 def _licence_of(card: str | Path) -> str | None:

@@ -60,7 +60,6 @@ from hf_dense.storage.process_group import decide_together, is_main_process
 __all__ = ["PretrainingOptions", "PretrainingResult", "pretrain"]
 
 KIND: Final = "pre-training"  # of output
-_VOCABULARY: Final = 1_000_000  # tokens of a tokenizer at most
 _TOKENIZER_ROWS: Final = 100_000  # at the head of a stream
 _WORKERS: Final = 4  # that make a GPU's batches, at most
 _HEAD: Final = 100  # rows, among which one that can be used is looked for
@@ -348,8 +347,6 @@ def _tokenizer(options: PretrainingOptions, corpus: Dataset | IterableDataset) -
         tokenizer = load_tokenizer(name)
         tokenizer.model_max_length = options.max_length
         return tokenizer
-    if not 0 < options.vocab_size <= _VOCABULARY:
-        raise InputError(f"vocab_size is {options.vocab_size}; a tokenizer has from 1 to {_VOCABULARY:,} tokens.")
     if isinstance(corpus, IterableDataset):
         texts = [row["text"] for row in corpus.take(_TOKENIZER_ROWS)]
     else:

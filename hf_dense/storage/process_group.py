@@ -49,7 +49,14 @@ def alone() -> Iterator[None]:
 
 
 def _are_several() -> bool:
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _is_alone
+    """Whether processes were started together; raises `InputError` where they know nothing of each other."""
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _is_alone
+    if several and process_state().num_processes == 1:
+        raise InputError(
+            "Several processes were started for GPUs, and there are none; say --use_cpu true, where the command takes "
+            "it, or set ACCELERATE_USE_CPU=true."
+        )
+    return several
 
 
 def decide_together(decide: Callable[[], Found]) -> Found:

@@ -104,7 +104,7 @@ def run_together(
         place = _placed(said / str(rank), b"")
         if (child := os.fork()) == 0:
             ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-            os.environ |= {**ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            os.environ |= {**ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "ACCELERATE_USE_CPU": "true"}
             _be_a_program(work, place)
         children[child] = rank
     codes: dict[int, int] = {}

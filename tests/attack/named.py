@@ -159,6 +159,15 @@ NAMED: Final = {
         "refused",
         "dropout",
     ),
+    "pairs of 20 digits": Named(
+        _nothing, f"analyse contexts @retriever @corpus.jsonl --out @out --pairs {'9' * 20}", "refused", "--pairs"
+    ),
+    "a vocabulary below 0": Named(
+        lambda room: _lines(room / "sweep.yaml", "vocabulary: -3"),
+        "sweep --config @sweep.yaml --collection @collection --out @out",
+        "refused",
+        "vocabulary",
+    ),
     "titles that are objects": Named(
         lambda room: _rows(room / "corpus.jsonl", lambda rows: [{**row, "title": {"a": 1}} for row in rows]),
         "data queries @corpus.jsonl --from headings --out @out",

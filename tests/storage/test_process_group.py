@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
+
+import pytest
+
+from hf_dense.errors import InputError
+from hf_dense.storage import process_group
+from hf_dense.storage.process_group import alone, decide_together, wait_for_everyone
 
 COLLECTED = """
 import os, sys
@@ -42,3 +49,14 @@ def test_a_thread_that_lets_go_of_its_last_tensor_is_waited_for() -> None:
     """It needs the interpreter for that, which whoever waits for it must not hold."""
     done = subprocess.run([sys.executable, "-c", COLLECTED], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "[]\n"
+
+
+def test_processes_that_know_nothing_of_each_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would do all of the work, and write over the other's."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(process_group, "process_state", lambda: SimpleNamespace(num_processes=1))
+    for together in (wait_for_everyone, lambda: decide_together(lambda: 1)):
+        with pytest.raises(InputError, match="started for GPUs, and there are none"):
+            together()
+    with alone():
+        assert decide_together(lambda: 1) == 1
