@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from importlib import import_module
 from io import TextIOWrapper
 from typing import Final, NoReturn, Protocol, cast
 
-from hf_dense.errors import one_line, run_main
+from hf_dense.errors import InputError, one_line, run_main
 from hf_dense.storage.training_values import check_seed
 from hf_dense.version import __version__
 
@@ -32,6 +33,7 @@ VERBS: Final = (
     "recipes",
     "completion",
 )
+_TOGETHER: Final = ("data", "pretrain", "finetune", "export", "sweep")  # what several processes may be started for
 
 
 class Verb(Protocol):
@@ -70,6 +72,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    if arguments.verb not in _TOGETHER and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
+        raise InputError(f"hf-dense {arguments.verb} is one process; start it without accelerate launch.")
     check_seed(getattr(arguments, "seed", 0))
     load_verb(arguments.verb).run(arguments)
 

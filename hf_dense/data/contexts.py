@@ -62,7 +62,7 @@ def add_contexts(
     _check_columns(corpus)
     corpus = corpus.filter(lambda text: bool(text and text.strip()), input_columns="text")
     rows = in_order(corpus)
-    rows = rows[rows.duplicated("document", keep=False)]
+    rows = rows[rows["document"].notna() & rows.duplicated("document", keep=False)]
     if rows.empty:
         raise InputError("No document has two passages, so none has another span; cut them into shorter passages.")
     ordered = corpus.select(rows.index.to_numpy()).flatten_indices()

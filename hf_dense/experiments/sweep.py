@@ -36,6 +36,7 @@ from hf_dense.storage.manifest import COMPLETE, Manifest
 from hf_dense.storage.occupied import Occupied
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
+from hf_dense.storage.process_group import are_several
 from hf_dense.storage.training_values import check_training
 
 _WRITTEN = ("sweep.md", "sweep.png", "sweep.json", "logs")
@@ -58,6 +59,8 @@ def run_sweep(options: SweepOptions, command: Sequence[str] = ()) -> list[Row]:
 
     Source: MASTER, figure 3; SimLM, figure 3.
     """
+    if are_several():
+        raise InputError("A sweep is one process; --side_by_side N trains several variants at once.")
     runs = plan_sweep(options)
     _check(options, runs)
     some = next(iter(runs.values())).settings

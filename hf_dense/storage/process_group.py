@@ -48,7 +48,7 @@ def alone() -> Iterator[None]:
         _is_alone = False
 
 
-def _are_several() -> bool:
+def are_several() -> bool:
     """Whether processes were started together; raises `InputError` where they know nothing of each other."""
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _is_alone
     if several and process_state().num_processes == 1:
@@ -65,7 +65,7 @@ def decide_together(decide: Callable[[], Found]) -> Found:
     Raises:
         InputError: it raised one; so do all processes then, and none waits for another.
     """
-    if not _are_several():
+    if not are_several():
         return decide()
     from accelerate.utils import broadcast_object_list
 
@@ -83,7 +83,7 @@ def decide_together(decide: Callable[[], Found]) -> Found:
 
 def wait_for_everyone() -> None:
     """Wait until all processes are here."""
-    if _are_several():
+    if are_several():
         process_state().wait_for_everyone()
 
 

@@ -59,7 +59,7 @@ INTERRUPTED: Final = (
     Target("finetune --config @mined.yaml --model @retriever --collection @collection", values={"--out": "OUT"}),
 )
 _SHARED: Final = (
-    *("pretrain", "finetune", "sweep"),
+    *("pretrain", "finetune"),
     *("data generate", "data train-generator", "data scores", "data filter"),
 )
 

@@ -81,7 +81,10 @@ def _meaning(path: Path) -> Any:
     if path.suffix in (".md", ".csv", ".log"):
         return re.sub(r"\b[0-9a-f]{7,}\b|\d[\d.,]*", "0", path.read_text(encoding="utf-8"))
     if path.suffix == ".json":
-        return _without_times(json.loads(path.read_text(encoding="utf-8")))
+        try:
+            return _without_times(json.loads(path.read_text(encoding="utf-8")))
+        except ValueError:
+            return "broken JSON"
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

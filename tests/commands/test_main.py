@@ -140,3 +140,13 @@ def test_a_question_may_stand_after_the_options(monkeypatch: pytest.MonkeyPatch)
         main(["search", "m", "--corpus", "c", "why", "not"])
     with pytest.raises(SystemExit):
         main(["search", "m", "--corpus", "c", "--why"])
+
+
+def test_what_is_one_process_is_not_started_several_times(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(SystemExit):
+        main(["evaluate", "bm25", "--tasks", "data", "--out", "out"])
+    assert "hf-dense evaluate is one process; start it without accelerate launch" in capsys.readouterr().err

@@ -67,6 +67,14 @@ def test_contexts_do_not_depend_on_processes_or_other_documents() -> None:
     )
 
 
+def test_passages_without_a_document_are_no_contexts_of_each_other() -> None:
+    rows = {"text": ["a b", "c d", "e f", "g h"], "document": [None, "d", None, "d"], "position": [0, 0, 1, 1]}
+    found = add_contexts(Dataset.from_dict(rows), length=8)
+    assert found["text"][:] == ["c d", "g h"]
+    with pytest.raises(InputError, match="No document has two passages"):
+        add_contexts(Dataset.from_dict({**rows, "document": [None] * 4}), length=8)
+
+
 def test_what_has_no_contexts_is_refused() -> None:
     with pytest.raises(InputError, match="need the corpus column 'document'; it has: text"):
         add_contexts(Dataset.from_dict({"text": ["a"]}))
