@@ -20,6 +20,7 @@ slow: $(INSTALLED)
 attack: $(INSTALLED)
 	$(BIN)/python tests/attack/run.py --cases 2000 --out build/attack.json
 	$(BIN)/python tests/attack/interrupt.py --cases 400 --out build/interruptions.json
+	$(BIN)/python tests/attack/interrupt.py --cases 100 --processes 2 --out build/interruptions_of_two.json
 	$(BIN)/python tests/attack/stale.py --cases 1000 --out build/stale.json
 	$(BIN)/python tests/attack/interrupt_adapt.py --out build/adapt_interruptions.json
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,7 @@ from hf_dense.storage.manifest import (
     list_files,
     remove_ours,
 )
-from hf_dense.storage.places import DONE, NEW, RESUMED, Lock, state_of
+from hf_dense.storage.places import DONE, LOCK, NEW, RESUMED, Lock, state_of
 from hf_dense.storage.process_group import is_main_process, wait_for_everyone
 
 
@@ -58,6 +59,9 @@ class Occupied:
     def __post_init__(self) -> None:
         if self._check() == DONE and not self.again:
             self.done = True
+            if (self.path / LOCK).exists():  # of a run that was killed as it let go of it
+                with suppress(InputError, OSError):
+                    Lock(self.path, self.path).release()
             return
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = Lock(self.path, self.path)

@@ -168,6 +168,12 @@ NAMED: Final = {
         "refused",
         "vocabulary",
     ),
+    "documents that are all null": Named(
+        lambda room: _rows(room / "corpus.jsonl", lambda rows: [{**row, "document": None} for row in rows]),
+        "data contexts @corpus.jsonl --processes 1 --out @out",
+        "refused",
+        "No document has two passages",
+    ),
     "titles that are objects": Named(
         lambda room: _rows(room / "corpus.jsonl", lambda rows: [{**row, "title": {"a": 1}} for row in rows]),
         "data queries @corpus.jsonl --from headings --out @out",

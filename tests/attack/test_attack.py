@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 
-def run(name: str, cases: int, out: Path) -> dict[str, Any]:
+def run(name: str, cases: int, out: Path, *more: str) -> dict[str, Any]:
     """What a program of this folder found, which ended well."""
-    command = [sys.executable, str(Path(__file__).with_name(name)), "--cases", str(cases), "--out", str(out)]
+    command = [sys.executable, str(Path(__file__).with_name(name)), "--cases", str(cases), "--out", str(out), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(out.read_text())
@@ -33,6 +33,14 @@ def test_no_input_ends_in_a_trace_a_signal_or_a_hang(tmp_path: Path) -> None:
 def test_what_is_interrupted_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     cases = int(os.environ.get("HF_DENSE_ATTACKS", "48"))
     found = run("interrupt.py", cases, tmp_path / "found.json")
+    assert sum(found["in all"].values()) == cases
+    assert found["in all"]["same"] > cases / 2
+
+
+@pytest.mark.slow
+def test_two_processes_that_are_interrupted_end_as_if_they_had_not_been(tmp_path: Path) -> None:
+    cases = int(os.environ.get("HF_DENSE_ATTACKS", "48")) // 3
+    found = run("interrupt.py", cases, tmp_path / "found.json", "--processes", "2")
     assert sum(found["in all"].values()) == cases
     assert found["in all"]["same"] > cases / 2
 

@@ -16,7 +16,7 @@ from hf_dense.storage import output as output_module
 from hf_dense.storage.fingerprints import fingerprint_path
 from hf_dense.storage.manifest import MANIFEST, Manifest
 from hf_dense.storage.output import Output
-from hf_dense.storage.places import Source
+from hf_dense.storage.places import LOCK, Source
 
 
 def make(path: Path, text: str = "a", kind: str = "corpus", overwrite: bool = False, pieces: bool = False) -> bool:
@@ -322,6 +322,17 @@ def test_what_was_changed_in_complete_work_is_not_deleted(tmp_path: Path) -> Non
     (tmp_path / "run" / "config.json").write_text("what somebody wrote")
     with pytest.raises(InputError, match=r"config\.json is not as hf_dense wrote it"):
         Output(tmp_path / "run", overwrite=True).occupy("training", {"rate": 2}, claims=["config.json"])
+
+
+def test_the_lock_that_a_complete_run_was_killed_with_goes(tmp_path: Path) -> None:
+    out = Output(tmp_path / "run")
+    with out.occupy("training", {"rate": 1}) as work:
+        work.complete()
+    before = contents(tmp_path)
+    (tmp_path / "run" / LOCK).touch()
+    with out.occupy("training", {"rate": 1}) as work:
+        assert work.done
+    assert contents(tmp_path) == before
 
 
 def test_work_that_fails_before_it_writes_leaves_nothing(tmp_path: Path) -> None:
