@@ -180,12 +180,12 @@ def newest_checkpoint(directory: str | os.PathLike[str]) -> Path | None:
         broken = _broken_file(path)
         if broken is None:
             return path
-        logger.warning("%s is passed over: %s is broken, or was cut off.", path, broken.name)
+        logger.warning("%s is passed over: %s is broken, cut off or gone.", path, broken.name)
     return None
 
 
 def _broken_file(checkpoint: Path) -> Path | None:
-    """A file of a checkpoint that is not whole, by its head and its end; None where all are."""
+    """A file of a checkpoint that is not whole, by its head and its end, or not there; None where all are."""
     for path in sorted(checkpoint.iterdir()):
         try:
             if path.name == _STATE:
@@ -197,6 +197,9 @@ def _broken_file(checkpoint: Path) -> Path | None:
                 return path
         except (OSError, ValueError, RecursionError, SafetensorError):
             return path
+    if any(checkpoint.glob("rng_state_*.pth")):  # each of several processes wrote its own, or was killed before
+        states = [checkpoint / f"rng_state_{rank}.pth" for rank in range(int(os.environ.get("WORLD_SIZE", "1")))]
+        return next((state for state in states if not state.is_file()), None)
     return None
 
 
@@ -312,7 +315,9 @@ def _find(directory: Path, wanted: str | bool | None) -> Path | None:
     if not (found / _STATE).is_file():
         raise InputError(f"{wanted} is not a complete checkpoint (it has no {_STATE}).")
     if broken := _broken_file(found):
-        raise InputError(f"{wanted} cannot be resumed from: {broken.name} is broken, or was cut off; name another one.")
+        raise InputError(
+            f"{wanted} cannot be resumed from: {broken.name} is broken, cut off or gone; name another one."
+        )
     return found
 
 

@@ -366,3 +366,16 @@ def test_a_broken_checkpoint_is_passed_over_and_not_taken_where_it_is_named(
     assert f"{newest} is passed over: {name} is broken" in caplog.text
     with begin(tmp_path / "other") as work, pytest.raises(InputError, match=f"{name} is broken"):
         checkpoint_to_resume(work, str(newest))
+
+
+def test_a_checkpoint_that_lacks_what_another_process_was_to_write_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step, ranks in ((1, (0, 1)), (2, (0,))):
+        checkpoint = write_checkpoint(tmp_path / f"checkpoint-{step}")
+        for rank in ranks:
+            torch.save(torch.get_rng_state(), checkpoint / f"rng_state_{rank}.pth")
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-1"
+    assert "checkpoint-2 is passed over: rng_state_1.pth is broken, cut off or gone." in caplog.text
