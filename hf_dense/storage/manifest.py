@@ -123,12 +123,19 @@ def foreign_file(directory: Path) -> Path | None:
 
 
 def remove_ours(directory: Path) -> None:
-    """Delete what our manifests in `directory` list, and the directories that are empty then; its own lock stays."""
+    """Delete what our manifests in `directory` list, and the directories that are empty then; its own lock stays.
+
+    Its own manifest goes last, so that what a killed run leaves is known as ours.
+    """
     ours = [path for path in _walk(directory) if _is_ours(path, owner := _owner(path, directory), Manifest.load(owner))]
     ours = [path for path in ours if not (path.parent == directory and path.name.startswith(OWN_PREFIX))]
-    for path in sorted(ours, key=lambda path: (path.name == MANIFEST, -len(path.parts))):  # manifests last
-        path.unlink()
+    own = directory / MANIFEST
+    for path in sorted(ours, key=lambda path: (path.name == MANIFEST, -len(path.parts))):
+        if path != own:
+            path.unlink()
     for place, _, _ in os.walk(directory, topdown=False):
+        if place == str(directory) and own in ours:
+            own.unlink()
         if not any(Path(place).iterdir()):
             Path(place).rmdir()
 

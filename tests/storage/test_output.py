@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -247,7 +248,7 @@ def test_a_failure_keeps_the_pieces_of_a_long_work(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
-def _replace(path: Path, stop: int) -> None:
+def _killed(replacing: Callable[[], object], stop: int) -> None:
     """Replace an output, and die at the `stop`-th change of the disk, without the cleaning that exceptions bring."""
     done = 0
 
@@ -263,8 +264,16 @@ def _replace(path: Path, stop: int) -> None:
 
     for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
         setattr(os, name, counted(getattr(os, name)))
-    make(path, "b", overwrite=True, pieces=True)
+    replacing()
     os._exit(0)
+
+
+def killed(replacing: Callable[[], object], stop: int) -> int:
+    """The exit code of a process that is killed at the `stop`-th change; 0 where it was done before."""
+    process = multiprocessing.get_context("fork").Process(target=_killed, args=(replacing, stop))
+    process.start()
+    process.join()
+    return process.exitcode or 0
 
 
 @pytest.mark.parametrize("wanted", ["a", "b"])
@@ -274,14 +283,33 @@ def test_a_run_killed_anywhere_leaves_the_old_output_or_the_new(tmp_path: Path, 
         stop += 1
         place = tmp_path / str(stop)
         make(place / "out")
-        process = multiprocessing.get_context("fork").Process(target=_replace, args=(place / "out", stop))
-        process.start()
-        process.join()
-        exit_code = process.exitcode or 0
+        exit_code = killed(partial(make, place / "out", "b", overwrite=True, pieces=True), stop)
         make(place / "out", wanted, overwrite=True)
         assert (place / "out" / "deep" / "text").read_text() == wanted
         assert sorted(contents(place)) == ["out/README.md", "out/deep/text", f"out/{MANIFEST}"]
     assert (exit_code, stop > 10) == (0, True)
+
+
+def test_work_that_is_killed_anywhere_as_it_is_replaced_is_known_as_ours(tmp_path: Path) -> None:
+    def work(out: Path, rate: int) -> None:
+        with Output(out, overwrite=True).occupy("training", {"rate": rate}, claims=["weights", "deep"]) as work:
+            if work.done:
+                return
+            (work.path / "deep" / "er").mkdir(parents=True, exist_ok=True)
+            for name in ("weights", "deep/er/text"):
+                (work.path / name).write_text(str(rate))
+            work.complete()
+
+    exit_code, stop = 9, 0
+    while exit_code == 9:
+        stop += 1
+        out = tmp_path / str(stop)
+        work(out, 1)
+        exit_code = killed(partial(work, out, 2), stop)
+        work(out, 2)
+        assert sorted(contents(out)) == ["deep/er/text", MANIFEST, "weights"]
+        assert contents(out)["weights"] == b"2"
+    assert (exit_code, stop > 5) == (0, True)
 
 
 def test_a_killed_replacement_is_finished_or_undone_by_the_next_run(tmp_path: Path) -> None:
