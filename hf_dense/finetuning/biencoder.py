@@ -23,11 +23,11 @@ from sentence_transformers import (
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from torch.utils.data import BatchSampler
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 
 from hf_dense.errors import InputError
+from hf_dense.finetuning.embedding import Features, embed
 from hf_dense.finetuning.lists import PassageLists
 from hf_dense.finetuning.losses import (
     CONTRASTS,
@@ -55,8 +55,6 @@ from hf_dense.storage.batch_size import find_batch_size, is_auto
 from hf_dense.storage.fingerprints import fingerprint_rows
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
-
-Features = Mapping[str, Any]
 
 _COLUMNS = ["query", "passage"]
 _LONG = 512  # tokens of a text, where a model takes any length
@@ -287,26 +285,10 @@ class ListLoss(nn.Module):
 
     def _embed_both(self, model: SentenceTransformer, features: Sequence[Features]) -> tuple[Tensor, Tensor]:
         """(B, D) vectors of queries, and (B, N, D) of their passages."""
-        queries, passages = self._embed(model, features[0], "query"), self._embed(model, features[1], "document")
+        queries, passages = (
+            embed(model, texts, task, self.chunk) for texts, task in zip(features, ("query", "document"), strict=True)
+        )
         return queries, passages.view(len(queries), -1, passages.shape[1])
-
-    def _embed(self, model: SentenceTransformer, features: Features, task: str) -> Tensor:
-        """(rows, D) vectors; in chunks whose inner values are computed again on the way back.
-
-        So memory holds one chunk's inner values, and the gradients are those of the whole batch.
-        """
-        rows = len(features["attention_mask"])
-        chunk = rows if self.chunk is None else self.chunk
-
-        def embed(start: int) -> Tensor:
-            tensors = {key: value for key, value in features.items() if isinstance(value, Tensor)}
-            part = {key: value[start : start + chunk] for key, value in tensors.items()}
-            vectors: Tensor = model(part, task=task)["sentence_embedding"]
-            return vectors
-
-        if chunk >= rows:
-            return embed(0)
-        return torch.cat([checkpoint(embed, start, use_reentrant=False) for start in range(0, rows, chunk)])
 
 
 def _together(queries: Tensor, passages: Tensor) -> Tensor:

@@ -1,0 +1,79 @@
+"""Vectors of a batch's texts: in groups of like length, so that little of what is computed is padding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+Features = Mapping[str, Any]
+
+_GROUP: Final = 8  # texts read at once on a CPU, where a few texts keep a core busy
+
+
+def embed(model: SentenceTransformer, features: Features, task: str, chunk: int | None = None) -> Tensor:
+    """Read texts in groups of like length, each padded to its own longest text.
+
+    A GPU, which wants large batches and must not wait to learn lengths, reads them all at once where `chunk` is None.
+
+    Args:
+        model: the retriever.
+        features: token ids and masks, (rows, tokens).
+        task: `query` or `document`.
+        chunk: texts embedded at once, whose inner values are computed again on the way back: memory holds those of one
+            chunk, and the gradients are those of the whole batch.
+
+    Returns:
+        (rows, D) vectors, in the order of the rows.
+    """
+    tensors = {key: value for key, value in features.items() if isinstance(value, Tensor)}
+    mask = tensors["attention_mask"]
+    rows, on_cpu = len(mask), mask.device.type == "cpu"
+    size = min(chunk or rows, rows)
+    if size == rows and not on_cpu:
+        return _read(model, task, tensors)
+    read = partial(_read, model, task)
+    groups = group_by_length(mask, min(size, _GROUP) if on_cpu and chunk is None else size)
+    parts = [cut_padding(tensors, group) for group in groups]
+    again = size < rows
+    vectors = [checkpoint(read, part, use_reentrant=False) if again else read(part) for part in parts]
+    return torch.cat(vectors)[torch.cat(groups).argsort()]
+
+
+def group_by_length(mask: Tensor, size: int) -> list[Tensor]:
+    """Indices of rows in groups of `size`, the shortest texts first; the last group may be smaller.
+
+    Args:
+        mask: (rows, tokens), 1 where a text has a token.
+        size: rows of a group.
+
+    >>> [group.tolist() for group in group_by_length(torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]]), 2)]
+    [[1, 2], [0]]
+    """
+    return list(mask.sum(dim=1).argsort(stable=True).split(size))
+
+
+def cut_padding(tensors: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
+    """Some rows of a batch, without the last columns that are padding in all of them.
+
+    Args:
+        tensors: `attention_mask` (rows, tokens), and others; those of its shape are cut.
+        rows: indices.
+
+    >>> cut_padding({"attention_mask": torch.tensor([[1, 1, 1], [1, 1, 0]])}, torch.tensor([1]))["attention_mask"]
+    tensor([[1, 1]])
+    """
+    shape = tensors["attention_mask"].shape
+    read = tensors["attention_mask"][rows].any(dim=0).nonzero()
+    width = int(read.max()) + 1 if len(read) else shape[1]
+    return {key: value[rows, :width] if value.shape[:2] == shape else value[rows] for key, value in tensors.items()}
+
+
+def _read(model: SentenceTransformer, task: str, tensors: dict[str, Tensor]) -> Tensor:
+    vectors: Tensor = model(tensors, task=task)["sentence_embedding"]
+    return vectors
