@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from hf_dense.data.collections import training_pairs
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever
-from hf_dense.experiments.adaptation.learning import NEGATIVES, Learning
+from hf_dense.experiments.adaptation.learning import DEPTH, Learning
 from hf_dense.experiments.adaptation.material import DEV, TEST, TRAIN, Material
 from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.experiments.asked import METRIC, fused_weight, measure
 from hf_dense.experiments.keeping import Kept
 from hf_dense.finetuning.biencoder import finetune
-from hf_dense.finetuning.lists import load_lists
-from hf_dense.finetuning.negatives import build_lexical_negatives
+from hf_dense.finetuning.lists import PassageLists
 from hf_dense.finetuning.scoring import score_lists
 from hf_dense.methods import METHODS
 from hf_dense.pretraining.pretrain import pretrain
@@ -27,7 +25,6 @@ from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
 WORDS, BASE, TUNED = "BM25", "base", "fine-tuned"
-_DEPTH: Final = 20  # negatives of a list, of which some are drawn
 
 
 @dataclass(frozen=True)
@@ -72,6 +69,7 @@ class Workshop:
 
     Args:
         material: what is adapted to.
+        negatives: what BM25 found for its training queries.
         pool: collection that every arm is measured on.
         plan: how long each trains.
         learning: how.
@@ -82,6 +80,7 @@ class Workshop:
     """
 
     material: Material
+    negatives: Path
     pool: Path
     plan: Plan
     learning: Learning
@@ -118,16 +117,14 @@ class Workshop:
 
     def distilled(self, best: Arm, teacher: str) -> Arm:
         """A better one, trained on with the scores of a teacher for its lists of passages."""
-        steps, size = self.plan.finetuning, max(1, self.learning.pairs // (1 + NEGATIVES))
         name = f"{best.name}, distilled"
-        self.say(f"{name}: {steps:,} steps")
-        collection, at = self.material.collection, self.out.at("lists")
-        negatives = build_lexical_negatives(collection, at.at("negatives"), TRAIN, _DEPTH)
-        given: dict[str, Any] = {"depth": _DEPTH, "precision": self.learning.encoded_in}
-        scores = score_lists(teacher, negatives, collection, at.at("scores"), TRAIN, **given)
-        lists = load_lists(scores, collection, 1 + NEGATIVES, self.seed, split=TRAIN, depth=_DEPTH, scored=True)
-        changes = {"per_device_train_batch_size": size, "distillation": "kl"}
-        return self._train(name, best.model, lists, best.seconds + _seconds(negatives) + _seconds(scores), changes)
+        self.say(f"{name}: {self.plan.finetuning:,} steps")
+        collection, place = self.material.collection, self.out.at("lists", "scores")
+        given: dict[str, Any] = {"depth": DEPTH, "precision": self.learning.encoded_in}
+        scores = score_lists(teacher, self.negatives, collection, place, TRAIN, **given)
+        lists = self.learning.scored_lists(scores, collection, self.seed)
+        changes = {"per_device_train_batch_size": self.learning.scored_queries, "distillation": "kl"}
+        return self._train(name, best.model, lists, best.seconds + _seconds(scores), changes)
 
     def fused(self, best: Arm, words: Arm) -> Arm:
         """A dense one and BM25 together, each with the weight that dev chooses."""
@@ -137,14 +134,15 @@ class Workshop:
 
     def _finetuned(self, name: str, start: Path, seconds: float) -> Arm:
         self.say(f"{name}: {self.plan.finetuning:,} steps")
-        return self._train(name, start, training_pairs(self.material.collection), seconds, {})
+        lists = self.learning.lists(self.negatives, self.material.collection, self.seed)
+        return self._train(name, start, lists, seconds + _seconds(self.negatives), {})
 
-    def _train(self, name: str, start: Path, rows: Any, seconds: float, changes: dict[str, Any]) -> Arm:
+    def _train(self, name: str, start: Path, lists: PassageLists, seconds: float, changes: dict[str, Any]) -> Arm:
         place = self._place(name).at("training")
         arguments = self.learning.finetuning(
             place.path, self.plan.finetuning, self.seed, overwrite=self.out.overwrite, **changes
         )
-        model = finetune(start, rows, arguments, output=place)
+        model = finetune(start, lists, arguments, output=place)
         arm = self._measured(name, model, self._index(name, model), 1.0, seconds + _seconds(place.path))
         return replace(arm, training=place.path)
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from transformers import TrainingArguments
 
+from hf_dense.data.schemas import SPLITS
 from hf_dense.errors import InputError
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
+from hf_dense.finetuning.lists import PassageLists, load_lists
 from hf_dense.hub.precision import AUTO, BF16, FP32, is_faster_in_bf16
 from hf_dense.pretraining.pretrain import PretrainingOptions
 
-NEGATIVES: Final = 3  # of a list that is distilled
-LEAST_PAIRS: Final = 4  # of a batch
+DEPTH: Final = 20  # negatives of a query, of which some are drawn
+_DISTILLED: Final = 3  # of a list that is distilled
+_LEAST: Final = (4, 8)  # queries to begin with, and texts, of a batch
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class Learning:
     """Batches and learning rates.
 
     Args:
-        pairs: of a step of fine-tuning.
+        queries: of a step of fine-tuning.
+        negatives: of each of them, from BM25; beside the passages of the others.
         texts: of a step of pre-training.
         finetuning_rate: peak learning rate.
         pretraining_rate: likewise, of the encoder.
@@ -33,7 +37,8 @@ class Learning:
         encoded_in: precision that texts are encoded in.
     """
 
-    pairs: int
+    queries: int
+    negatives: int
     texts: int
     finetuning_rate: float
     pretraining_rate: float
@@ -43,37 +48,59 @@ class Learning:
     encoded_in: str = FP32
 
     @classmethod
-    def of(cls, ready: bool, length: int, pairs: int, precision: str = AUTO) -> Learning:
+    def of(cls, ready: bool, length: int, queries: int, precision: str = AUTO) -> Learning:
         """Those for a ready embedder, or for a small encoder of random weights (docs/evidence.md), on this machine.
 
         Args:
             ready: whether weights were trained before.
             length: longest text in tokens.
-            pairs: that there are to train on; a batch holds a quarter of them at most.
+            queries: that there are to train on; a batch holds a quarter of them at most.
             precision: `fp32` or `bf16` of all; `auto` trains in bfloat16 where that is faster, and encodes in float32.
 
         Raises:
-            InputError: too few pairs.
+            InputError: too few queries.
         """
-        wanted = 64 if torch.cuda.is_available() or not ready else 32
-        batch = min(wanted, pairs // 4)
-        if batch < LEAST_PAIRS:
-            raise InputError(f"{pairs} pairs are too few to train on; give more documents or more labelled queries.")
+        negatives = 1 if ready else 0
+        wanted = 64 if torch.cuda.is_available() or not ready else 16
+        batch = min(wanted, queries // 4)
+        if batch < _LEAST[0]:
+            raise InputError(
+                f"{queries} queries are too few to train on; give more documents or more labelled queries."
+            )
         texts = 64 if torch.cuda.is_available() else 16
-        tuning, encoder, decoder = (5e-5, 2e-5, 5e-4) if ready else (1e-3, 2e-3, None)
+        tuning, encoder, decoder = (1e-4, 2e-5, 5e-4) if ready else (1e-3, 2e-3, None)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         bf16 = is_faster_in_bf16(device) if precision == AUTO else precision == BF16
         encoded_in = FP32 if precision == AUTO else precision
-        return cls(batch, texts, tuning, encoder, length, decoder, bf16, encoded_in)
+        return cls(batch, negatives, texts, tuning, encoder, length, decoder, bf16, encoded_in)
 
     @property
     def trained_in(self) -> str:
         """The precision of all trainings."""
         return BF16 if self.bf16 else FP32
 
+    @property
+    def halved(self) -> Learning | None:
+        """The same with half the queries in a step of fine-tuning; None where these would be too few to learn from."""
+        queries = self.queries // 2
+        return replace(self, queries=queries) if queries * (1 + self.negatives) >= _LEAST[1] else None
+
+    def lists(self, negatives: Path, collection: Path, seed: int) -> PassageLists:
+        """What is fine-tuned on: a query with a relevant passage, and with what BM25 took for one."""
+        return load_lists(negatives, collection, 1 + self.negatives, seed, split=SPLITS[0], depth=DEPTH)
+
+    def scored_lists(self, scores: Path, collection: Path, seed: int) -> PassageLists:
+        """What is distilled: longer lists, with a teacher's scores."""
+        return load_lists(scores, collection, 1 + _DISTILLED, seed, split=SPLITS[0], depth=DEPTH, scored=True)
+
+    @property
+    def scored_queries(self) -> int:
+        """Queries of a step that is distilled: of as many passages as another step has."""
+        return max(1, self.queries * (1 + self.negatives) // (1 + _DISTILLED))
+
     def finetuning(self, out: Path, steps: int, seed: int, **more: Any) -> BiencoderTrainingArguments:
-        """Of a fine-tuning on pairs; `more` is what else is set."""
-        own = {"per_device_train_batch_size": self.pairs, "learning_rate": self.finetuning_rate}
+        """Of a fine-tuning; `more` is what else is set."""
+        own = {"per_device_train_batch_size": self.queries, "learning_rate": self.finetuning_rate}
         more = {"precision": self.trained_in, **more}
         return BiencoderTrainingArguments(**{**self._shared(out, steps, seed), **own, **more})
 

@@ -14,11 +14,10 @@ TUNED_ARMS: Final = 3  # fine-tuned, pre-trained before, distilled after
 _SAFE: Final = 0.85  # of the budget that is planned with
 _STAGE: Final = 2.0  # seconds that each stage needs to begin and to end
 _STAGES: Final = 12
-_MEASURING: Final = (0.4, 0.2, 0.1)  # of the time, at most, for encoding, and half as much for what is kept
-_FINETUNING: Final = 0.45  # of what is left, at most, for the fine-tunings
+_MEASURING: Final = (0.25, 0.15, 0.1)  # of the time, at most, for encoding, and half as much for what is kept
+_FINETUNING: Final = 0.6  # of what is left, at most, for the fine-tunings
 _EPOCHS: Final = 3  # of fine-tuning, at most
 _STEPS: Final = (10, 1000)  # of fine-tuning
-_LEAST_BATCH: Final = 8  # pairs
 _LEAST_POOL: Final = 500  # passages
 _PROBING: Final = 0.05  # of pre-training, at most, for its probes
 _PROBES: Final = (2, 20)  # of each, if there are any, and at most
@@ -36,7 +35,7 @@ class Task:
         passages: of the corpus.
         changed: whether some of them are indexed otherwise than they are measured.
         kept: passages of the other collection; 0 where none is measured.
-        pairs: to train on.
+        queries: to train on.
         models: that are encoded with.
         weights: bytes of one.
     """
@@ -46,7 +45,7 @@ class Task:
     passages: int
     changed: bool
     kept: int
-    pairs: int
+    queries: int
     models: int
     weights: int
 
@@ -103,9 +102,8 @@ def make_plan(task: Task, rates: Rates, learning: Learning) -> Plan:
 
 def fit_batch(task: Task, rates: Rates, learning: Learning) -> tuple[Rates, Learning]:
     """Halve the batches of fine-tuning while the time is too short for steps of them."""
-    while learning.pairs >= 2 * _LEAST_BATCH and _fitting(task, rates, learning) is None:
-        learning = replace(learning, pairs=learning.pairs // 2)
-        rates = replace(rates, finetuning=rates.finetuning / 2)
+    while (halved := learning.halved) and _fitting(task, rates, learning) is None:
+        learning, rates = halved, replace(rates, finetuning=rates.finetuning / 2)
     return rates, learning
 
 
@@ -125,7 +123,7 @@ def _share(task: Task, rates: Rates, learning: Learning, measuring: float) -> Pl
     whole = task.passages * rates.passage if pool < task.passages or task.changed else 0.0
     index = whole <= measuring / 2 * time
     left = time - keeping - encoding - (whole if index else 0.0)
-    wanted = min(max(_STEPS[0], _EPOCHS * task.pairs // learning.pairs), _STEPS[1])
+    wanted = min(max(_STEPS[0], _EPOCHS * task.queries // learning.queries), _STEPS[1])
     finetuning = min(wanted, max(0, int(_FINETUNING * left / (TUNED_ARMS * rates.finetuning))))
     tuning = TUNED_ARMS * finetuning * rates.finetuning
     share = (left - tuning) / len(rates.pretraining)
@@ -172,7 +170,8 @@ def describe(plan: Plan, task: Task, learning: Learning, counts: Mapping[str, in
             f"Pre-training by {method}: {steps:,} steps of {learning.texts} texts."
             for method, steps in plan.pretraining.items()
         ),
-        f"Fine-tuning, each of {TUNED_ARMS} times: {plan.finetuning:,} steps of {learning.pairs} pairs"
+        f"Fine-tuning, each of {TUNED_ARMS} times: {plan.finetuning:,} steps of {learning.queries} queries"
+        f"{', each with a negative of BM25' if learning.negatives else ''}"
         f"{', both in bfloat16' if learning.bf16 else ''}.",
         f"Every arm is measured on {pool} passages{forgotten}.",
         "Expected: "

@@ -13,10 +13,11 @@ from typing import Final
 
 from datasets import Dataset
 
-from hf_dense.data.collections import load_corpus, training_pairs
+from hf_dense.data.collections import load_corpus
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.experiments.adaptation.learning import Learning
 from hf_dense.finetuning.biencoder import finetune
+from hf_dense.finetuning.lists import PassageLists
 from hf_dense.hub.precision import Reading
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.pretraining.pretrain import pretrain
@@ -49,13 +50,20 @@ class Rates:
 
 
 def measure_rates(
-    base: str, collection: Path, kept: Path | None, methods: Sequence[str], learning: Learning, seed: int
+    base: str,
+    collection: Path,
+    negatives: Path,
+    kept: Path | None,
+    methods: Sequence[str],
+    learning: Learning,
+    seed: int,
 ) -> Rates:
     """Encode some passages, and do some steps of each training.
 
     Args:
         base: the model that all arms start from.
         collection: that is adapted to.
+        negatives: what BM25 found for its training queries.
         kept: another one that is measured on.
         methods: of pre-training.
         learning: the settings of all trainings.
@@ -64,11 +72,13 @@ def measure_rates(
     Raises:
         InputError: what any of them raises: the settings do not go together with the model or the data.
     """
-    corpus, pairs = load_corpus(collection).shuffle(seed=seed), training_pairs(collection).shuffle(seed=seed)
+    corpus = load_corpus(collection).shuffle(seed=seed)
+    lists = learning.lists(negatives, collection, seed)
     with TemporaryDirectory() as folder:
         scratch = Path(folder)
         passage = _encoding(base, corpus, learning, scratch / "own")
-        step = _finetuning(base, pairs, learning, _steps(_TRAINED * passage * learning.pairs), scratch)
+        expected = _TRAINED * passage * learning.queries * lists.passages
+        step = _finetuning(base, lists, learning, _steps(expected), scratch)
         tried = _steps(step)
         return Rates(
             passage=passage,
@@ -94,10 +104,9 @@ def _steps(seconds: float) -> int:
     return max(_STEPS[0], min(_STEPS[1], int(_TRYING / seconds)))
 
 
-def _finetuning(base: str, pairs: Dataset, learning: Learning, steps: int, scratch: Path) -> float:
-    rows = pairs.select([at % len(pairs) for at in range((steps + 1) * learning.pairs)])
+def _finetuning(base: str, lists: PassageLists, learning: Learning, steps: int, scratch: Path) -> float:
     place = scratch / "finetuned"
-    finetune(base, rows, learning.finetuning(place, steps, 0, save_strategy="no"))
+    finetune(base, lists, learning.finetuning(place, steps, 0, save_strategy="no"))
     return _seconds_of_step(place, steps)
 
 

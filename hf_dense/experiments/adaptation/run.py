@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from sentence_transformers import SentenceTransformer
 
-from hf_dense.data.collections import content_hash, judged_splits, load_corpus, training_pairs
+from hf_dense.data.collections import content_hash, judged_splits, load_corpus
 from hf_dense.data.passage_sources import find_source
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.arms import Arm, Workshop
-from hf_dense.experiments.adaptation.learning import Learning
-from hf_dense.experiments.adaptation.material import Material, prepare
+from hf_dense.experiments.adaptation.learning import DEPTH, Learning
+from hf_dense.experiments.adaptation.material import TRAIN, Material, prepare
 from hf_dense.experiments.adaptation.options import NOTHING_KEPT, AdaptOptions
 from hf_dense.experiments.adaptation.plan import Plan, Task, describe, fit_batch, make_plan
 from hf_dense.experiments.adaptation.pool import draw_pool
@@ -24,6 +24,8 @@ from hf_dense.experiments.adaptation.rates import measure_rates
 from hf_dense.experiments.adaptation.report import REPORT_FILES, Adaptation, write_report
 from hf_dense.experiments.comparison import Settings, Variant, make_start
 from hf_dense.experiments.keeping import Kept, open_kept
+from hf_dense.finetuning.lists import load_entries
+from hf_dense.finetuning.negatives import build_lexical_negatives
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import is_retriever
 from hf_dense.hub.retriever_settings import RetrieverSettings
@@ -66,10 +68,13 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
             options = replace(options, length=_readable(options))
             material = prepare(options.docs, options.queries, options.length, options.seed, output, options.base)
             base = _base(options, material, output)
-            plan, learning = _plan(options, material, base, kept, say, output)
+            say("What BM25 takes for relevant")
+            negatives = build_lexical_negatives(material.collection, output.at("lists", "negatives"), TRAIN, DEPTH)
+            plan, learning = _plan(options, material, negatives, base, kept, say, output)
             pool = draw_pool(material, plan.pool, options.seed, output.at("pool"))
             kept = kept if plan.kept else None
-            arms = make_arms(Workshop(material, pool, plan, learning, kept, options.seed, output, say), base, options)
+            shop = Workshop(material, negatives, pool, plan, learning, kept, options.seed, output, say)
+            arms = make_arms(shop, base, options)
             best = choose(arms)
             _deliver(best, material, plan, learning.encoded_in, output, say)
             write_report(arms, best, options.docs, material, pool, plan, output, options.seed)
@@ -153,7 +158,13 @@ def _base(options: AdaptOptions, material: Material, output: Output) -> Path:
 
 
 def _plan(
-    options: AdaptOptions, material: Material, base: Path, kept: Kept | None, say: Progress, output: Output
+    options: AdaptOptions,
+    material: Material,
+    negatives: Path,
+    base: Path,
+    kept: Kept | None,
+    say: Progress,
+    output: Output,
 ) -> tuple[Plan, Learning]:
     """The plan, made once: a run that goes on keeps to it, whatever the machine is busy with then. It is shown."""
     sources = {
@@ -166,7 +177,7 @@ def _plan(
     with output.at("plan").stage("plan", settings, sources) as work:
         if not work.done:
             say("How fast this machine is with this model")
-            plan, learning = _make_plan(options, material, base, kept, say)
+            plan, learning = _make_plan(options, material, negatives, base, kept, say)
             made = {"plan": asdict(plan), "learning": asdict(learning)}
             write_text(work.result / _PLAN, json.dumps(made, indent=1))
     made = json.loads((output.path / "plan" / _PLAN).read_text(encoding="utf-8"))
@@ -176,20 +187,21 @@ def _plan(
 
 
 def _make_plan(
-    options: AdaptOptions, material: Material, base: Path, kept: Kept | None, say: Progress
+    options: AdaptOptions, material: Material, negatives: Path, base: Path, kept: Kept | None, say: Progress
 ) -> tuple[Plan, Learning]:
     """The plan for this machine."""
-    pairs = len(training_pairs(material.collection))
-    learning = Learning.of(options.base is not None, options.length, pairs, options.precision)
+    queries = len(load_entries(negatives))
+    learning = Learning.of(options.base is not None, options.length, queries, options.precision)
     other = kept.collection if kept else None
-    rates = measure_rates(str(base), material.collection, other, options.methods, learning, options.seed)
+    given = str(base), material.collection, negatives, other, options.methods, learning, options.seed
+    rates = measure_rates(*given)
     task = Task(
         budget=options.seconds,
         spent=say.seconds,
         passages=material.counts["passages"],
         changed=material.passages != material.collection,
         kept=len(load_corpus(other)) if other else 0,
-        pairs=pairs,
+        queries=queries,
         models=4 if options.base else 3,
         weights=sum(file.stat().st_size for file in base.rglob("*.safetensors")),
     )

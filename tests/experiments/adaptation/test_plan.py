@@ -12,8 +12,8 @@ from hf_dense.experiments.adaptation.plan import TUNED_ARMS, Task, describe, fit
 from hf_dense.experiments.adaptation.rates import Rates
 
 RATES = Rates(passage=0.02, kept=0.01, finetuning=1.0, pretraining={"retromae": 0.4}, memory=3 * 10**9)
-TASK = Task(budget=600, spent=20, passages=2000, changed=False, kept=2000, pairs=1000, models=4, weights=90 * 10**6)
-LEARNING = Learning(pairs=32, texts=16, finetuning_rate=5e-5, pretraining_rate=1e-4, length=128)
+TASK = Task(budget=600, spent=20, passages=2000, changed=False, kept=2000, queries=1000, models=4, weights=90 * 10**6)
+LEARNING = Learning(queries=16, negatives=1, texts=16, finetuning_rate=5e-5, pretraining_rate=1e-4, length=128)
 
 
 def test_all_that_is_planned_fits_into_the_budget_and_most_of_it_is_used() -> None:
@@ -28,7 +28,7 @@ def test_all_that_is_planned_fits_into_the_budget_and_most_of_it_is_used() -> No
 
 
 def test_a_large_corpus_is_measured_on_a_part_and_indexed_where_that_fits() -> None:
-    small = make_plan(TASK, RATES, LEARNING)
+    small = make_plan(replace(TASK, budget=900), RATES, LEARNING)
     assert (small.pool, small.index) == (2000, True)
     large = make_plan(replace(TASK, passages=10_000), RATES, LEARNING)
     assert 500 <= large.pool < 10_000
@@ -71,11 +71,11 @@ def test_batches_are_halved_where_the_time_is_too_short_for_whole_ones() -> None
     with pytest.raises(InputError, match="too short"):
         make_plan(task, slow, LEARNING)
     rates, learning = fit_batch(task, slow, LEARNING)
-    assert (rates.finetuning, learning.pairs) == (4.0, 16)
+    assert (rates.finetuning, learning.queries) == (4.0, 8)
     assert make_plan(task, rates, learning).finetuning >= 10
     assert fit_batch(TASK, RATES, LEARNING) == (RATES, LEARNING)
     _, least = fit_batch(replace(task, budget=120), slow, LEARNING)
-    assert least.pairs == 8
+    assert least.queries == 4
 
 
 def test_a_budget_that_is_too_short_names_one_that_is_not() -> None:

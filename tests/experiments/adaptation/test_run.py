@@ -33,7 +33,7 @@ def plan_for(monkeypatch: pytest.MonkeyPatch, *methods: str, pool: int = 60, pro
     """Two steps of each training."""
     steps = dict.fromkeys(methods or ("retromae",), 2)
     plan = Plan(pool, False, True, 2, steps, 0.1, probes, {"all of it": 9.0}, 0, 0, ("as planned",))
-    learning = Learning(pairs=4, texts=4, finetuning_rate=1e-3, pretraining_rate=1e-3, length=16)
+    learning = Learning(queries=4, negatives=1, texts=4, finetuning_rate=1e-3, pretraining_rate=1e-3, length=16)
     monkeypatch.setattr(run, "_make_plan", lambda *_: (plan, learning))
 
 
