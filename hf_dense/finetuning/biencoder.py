@@ -26,8 +26,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import BatchSampler
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
+from transformers.training_args import OptimizerNames
 
 from hf_dense.errors import InputError
+from hf_dense.finetuning.lamb import lamb
 from hf_dense.finetuning.lists import PassageLists
 from hf_dense.finetuning.losses import (
     CONTRASTS,
@@ -112,7 +114,11 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
         default=64, metadata={"help": "Queries per device and step; auto finds how many the memory holds."}
     )
     per_device_eval_batch_size: int = field(default=64, metadata={"help": "Pairs per device in evaluation."})
-    learning_rate: float = field(default=5e-5, metadata={"help": "Peak learning rate of AdamW."})
+    learning_rate: float = field(default=5e-5, metadata={"help": "Peak learning rate of AdamW, or of what optim says."})
+    lamb: bool = field(
+        default=False,
+        metadata={"help": "LAMB in place of AdamW: steps in proportion to each matrix's norm, for large batches."},
+    )
     dataloader_drop_last: bool = field(default=True, metadata={"help": "Drop a last batch with fewer negatives."})
 
     def __post_init__(self) -> None:
@@ -126,6 +132,8 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
             raise InputError(f"keep_similarities is {self.keep_similarities}; it is a weight, 0 or more.")
         if not all(isinstance(each, int) for each in self.matryoshka or ()):
             raise InputError(f"matryoshka is {self.matryoshka}; it is a list of whole numbers.")
+        if self.lamb and (optim := OptimizerNames(self.optim).value) not in ("adamw_torch", "adamw_torch_fused"):
+            raise InputError(f"lamb takes the place of AdamW, and optim is {optim}; leave one of them out.")
         if self.chunk is not None and self.chunk < 1:
             raise InputError(f"chunk is {self.chunk}; at least one text is embedded at once.")
 
@@ -210,6 +218,13 @@ class _BiencoderTrainer(CarefulTraining, SentenceTransformerTrainer):
         if lists:
             named["data_collator"] = ListCollator(preprocess_fn=model.preprocess, prompts=args.prompts)
         super().__init__(model=model, args=args, callbacks=[*more, *callbacks], **named)
+
+    def get_optimizer_cls_and_kwargs(  # type: ignore[override]  # a method of Sentence-Transformers' trainer
+        self, args: Any, model: Any = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The optimiser that is chosen, and its options."""
+        kind, options = super().get_optimizer_cls_and_kwargs(args, model)
+        return lamb(options) if args.lamb else (kind, options)
 
     def get_batch_sampler(self, dataset: Any, batch_size: int, drop_last: bool, *given: Any, **named: Any) -> Any:
         """Batches of lists without a query or a positive in common; of pairs, what `batch_sampler` says."""
