@@ -76,6 +76,7 @@ def export(
     normalize: bool | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
+    query_length: int | None = None,
     overwrite: bool = False,
     license: str | None = None,
 ) -> Result:
@@ -93,6 +94,7 @@ def export(
         normalize: whether vectors are of length 1.
         query_prompt: put before every query.
         document_prompt: put before every document.
+        query_length: longest query in tokens; None is `max_length`, or the model's own.
         overwrite: whether what was made from other inputs or settings is replaced.
         license: of the model, for the card.
 

@@ -42,6 +42,7 @@ def export_sentence_transformer(
     normalize: bool | None = None,
     similarity: Similarity | None = None,
     prompts: Mapping[str, str] | None = None,
+    query_length: int | None = None,
 ) -> Path:
     """Write a model as a Sentence-Transformers directory that holds no custom code.
 
@@ -58,6 +59,7 @@ def export_sentence_transformer(
         normalize: divide each vector by its norm, as a part of the model; else not.
         similarity: what the model's `similarity` computes, and what fine-tuning and search follow; else `dot`.
         prompts: text put before each `query` or `document`; else none.
+        query_length: longest query in tokens, special tokens included; else `max_length`.
 
     Returns:
         The directory; `SentenceTransformer` loads it without hf_dense and without remote code.
@@ -67,7 +69,7 @@ def export_sentence_transformer(
             checkpoint's vocabulary, a length the encoder cannot take, an option outside its values, or `out` holds
             something else (see `Output.stage`).
     """
-    given = RetrieverSettings(pooling, normalize, similarity, prompts, max_length)
+    given = RetrieverSettings(pooling, normalize, similarity, prompts, max_length, query_length)
     retriever = build_retriever(checkpoint, given)
     if type(retriever[-1]).__name__ == "HybridHead":
         raise InputError(f"{checkpoint} is a model of hybrid vectors already, which others load; publish it as it is.")

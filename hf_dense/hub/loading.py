@@ -23,6 +23,7 @@ from transformers import logging as transformers_logging
 
 from hf_dense.data.passages import check_longest
 from hf_dense.errors import InputError, as_sentence, first_line
+from hf_dense.hub.towers import check_one_encoder
 from hf_dense.methods import METHODS
 
 _LAYERS: Final = 1_000  # of an encoder at most
@@ -35,6 +36,7 @@ def load_encoder(checkpoint: str | Path) -> PreTrainedModel:
     Raises:
         InputError: nothing there that transformers can load, or an encoder that needs remote code.
     """
+    check_one_encoder(checkpoint, "one is wanted here")
     _check_directory(checkpoint)
     with plain_loading("an encoder", checkpoint):
         model = AutoModel.from_pretrained(str(checkpoint), trust_remote_code=False)
@@ -56,6 +58,7 @@ def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
     Raises:
         InputError: no tokenizer there; transformers itself would go on with an empty vocabulary.
     """
+    check_one_encoder(checkpoint, "one is wanted here")
     _check_directory(checkpoint)
     with plain_loading("a tokenizer", checkpoint):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(checkpoint), trust_remote_code=False)
