@@ -11,6 +11,7 @@ from typing import Any
 
 from sentence_transformers import CrossEncoder
 
+from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.fingerprints import encoder_fingerprint, parts_fingerprint, retriever_fingerprint
@@ -137,7 +138,7 @@ def export_cross_encoder(
     if not is_cross_encoder(checkpoint):
         raise InputError(f"{checkpoint} has no head that scores pairs; train a re-ranker from it first.")
     with plain_loading("a cross-encoder", checkpoint):
-        model = CrossEncoder(str(checkpoint), device="cpu")
+        model = CrossEncoder(model_folder(checkpoint), device="cpu")
     if max_length is None:
         check_vocabulary(tokenizer, model.config, checkpoint)
     else:

@@ -18,6 +18,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 
+from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
 from hf_dense.hub.export import write_export
 from hf_dense.hub.fingerprints import encoder_fingerprint
@@ -129,7 +130,7 @@ def load_hybrid(model: str | Path) -> SentenceTransformer:
         InputError: nothing there, or another kind of model.
     """
     load_tokenizer(model)
-    name = str(model)
+    name = model_folder(model)
     with plain_loading("a model of hybrid vectors", model):
         if not HybridHead.load_config(name, subfolder=_FOLDER):
             raise InputError(f"There is no model of hybrid vectors in {model}.")
@@ -156,10 +157,11 @@ def hybrid_head(model: SentenceTransformer) -> HybridHead | None:
 def _load_source(checkpoint: str | Path) -> BottleneckForPreTraining:
     """The checkpoint, which must be of DupMAE."""
     with plain_loading("a checkpoint of DupMAE", checkpoint):
-        config = AutoConfig.from_pretrained(str(checkpoint), trust_remote_code=False)
+        place = model_folder(checkpoint)
+        config = AutoConfig.from_pretrained(place, trust_remote_code=False)
         if not isinstance(config, DupMAEConfig):
             raise InputError(f"{checkpoint} is a checkpoint of {config.model_type}; hybrid vectors need one of dupmae.")
-        source: BottleneckForPreTraining = DupMAEForPreTraining.from_pretrained(str(checkpoint), config=config)
+        source: BottleneckForPreTraining = DupMAEForPreTraining.from_pretrained(place, config=config)
     return source
 
 
