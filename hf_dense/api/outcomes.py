@@ -113,6 +113,8 @@ def publish(
     repo: str,
     *,
     results: Place | None = None,
+    mteb: Place | None = None,
+    trained_on: Sequence[str] | None = None,
     private: bool = False,
     revision: str | None = None,
 ) -> Result:
@@ -122,6 +124,8 @@ def publish(
         directory: what hf_dense wrote.
         repo: name on the Hub: me/name.
         results: evaluations, of which those of this very model go into its card.
+        mteb: receives those on MTEB's tasks, in the layout of its results repository.
+        trained_on: MTEB's names of the data that the model was trained on; None: not known.
         private: whether a repository that is new is private; else as the account has it.
         revision: branch that is written to.
 
@@ -131,7 +135,13 @@ def publish(
     Raises:
         InputError: what is there cannot be published, or evaluations are of another model.
     """
-    options = {"results": results, "private": private, "revision": revision}
+    options = {
+        "results": results,
+        "mteb": mteb,
+        "trained_on": trained_on,
+        "private": private,
+        "revision": revision,
+    }
     from hf_dense.commands.publish import put_on_hub
 
     arguments = read_call("publish", [directory, repo], options)
