@@ -76,6 +76,7 @@ def export(
     normalize: bool | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
+    query_length: int | None = None,
     overwrite: bool = False,
     license: str | None = None,
 ) -> Result:
@@ -93,6 +94,7 @@ def export(
         normalize: whether vectors are of length 1.
         query_prompt: put before every query.
         document_prompt: put before every document.
+        query_length: longest query in tokens; None is `max_length`, or the model's own.
         overwrite: whether what was made from other inputs or settings is replaced.
         license: of the model, for the card.
 
@@ -111,6 +113,8 @@ def publish(
     repo: str,
     *,
     results: Place | None = None,
+    mteb: Place | None = None,
+    trained_on: Sequence[str] | None = None,
     private: bool = False,
     revision: str | None = None,
 ) -> Result:
@@ -120,6 +124,8 @@ def publish(
         directory: what hf_dense wrote.
         repo: name on the Hub: me/name.
         results: evaluations, of which those of this very model go into its card.
+        mteb: receives those on MTEB's tasks, in the layout of its results repository.
+        trained_on: MTEB's names of the data that the model was trained on; None: not known.
         private: whether a repository that is new is private; else as the account has it.
         revision: branch that is written to.
 
@@ -129,7 +135,13 @@ def publish(
     Raises:
         InputError: what is there cannot be published, or evaluations are of another model.
     """
-    options = {"results": results, "private": private, "revision": revision}
+    options = {
+        "results": results,
+        "mteb": mteb,
+        "trained_on": trained_on,
+        "private": private,
+        "revision": revision,
+    }
     from hf_dense.commands.publish import put_on_hub
 
     arguments = read_call("publish", [directory, repo], options)

@@ -21,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         required=True,
         metavar="TASK",
-        help="names of MTEB's retrieval tasks, beir, web, or DIRECTORY[:SPLIT] (split: test)",
+        help="names of MTEB's retrieval tasks, beir, web, or COLLECTION[:SPLIT] (split: test), a directory or, of the "
+        "Hub, owner/name[@revision]",
     )
     parser.add_argument(
         "--protocol",

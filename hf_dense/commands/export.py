@@ -38,12 +38,15 @@ KINDS = {
     "retriever": Kind(
         "for SentenceTransformer",
         "export.export_sentence_transformer",
-        (*_LENGTH, "pooling", "normalize", "similarity", *_PROMPTS),
+        (*_LENGTH, "query_length", "pooling", "normalize", "similarity", *_PROMPTS),
     ),
     "encoder": Kind("for AutoModel", "export.export_encoder"),
     "cross-encoder": Kind("for CrossEncoder", "export.export_cross_encoder", _LENGTH),
     "hybrid": Kind(
-        "DupMAE's vectors, to be fine-tuned", "hybrid.export_hybrid", (*_LENGTH, "dense", "sparse"), needed=_LENGTH
+        "DupMAE's vectors, to be fine-tuned",
+        "hybrid.export_hybrid",
+        (*_LENGTH, "query_length", "dense", "sparse"),
+        needed=_LENGTH,
     ),
     "onnx": Kind("an ONNX file of a retriever", "onnx.export_onnx"),
 }
@@ -57,7 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kind", choices=KINDS, default="retriever", help=f"(default: retriever) {forms}")
     options = parser.add_argument_group("of some kinds", argument_default=argparse.SUPPRESS)
     options.add_argument("--max_length", type=int, help="longest input in tokens; a plain encoder's must be said")
-    options.add_argument("--dense", type=int, help="hybrid: numbers of the dense part (default: 384)")
+    options.add_argument(
+        "--query_length", type=int, help="retriever, hybrid: longest query in tokens (default: max_length)"
+    )
+    options.add_argument("--dense", type=int, help="hybrid: numbers of the dense part, or 0 (default: 384)")
     options.add_argument("--sparse", type=int, help="hybrid: words that a document keeps (default: 384)")
     own = "(default: the model's own"
     options.add_argument("--pooling", choices=("cls", "mean"), help=f"retriever: {own}, else cls)")

@@ -42,7 +42,7 @@ class BothOptions:
     """What every fine-tuning is of."""
 
     model: str = field(metadata={"help": "directory or Hub id of the encoder or retriever to start from"})
-    collection: str = field(metadata={"help": "directory with corpus, queries and judgements"})
+    collection: str = field(metadata={"help": "directory with corpus, queries and judgements, or a dataset of the Hub"})
     out: str = field(default="", metadata={"help": "directory to write"})
     split: str = field(default="train", metadata={"help": "judgements that are trained on"})
     seed: int = field(default=42, metadata={"help": "of all draws"})

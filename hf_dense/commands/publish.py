@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from hf_dense.errors import InputError
+
 SUMMARY: Final = "Put a model, data or a report on the Hub, with its card."
 
 
@@ -15,6 +17,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("repo", metavar="REPO", help="name on the Hub: me/name")
     parser.add_argument(
         "--results", type=Path, metavar="DIR", help="evaluations, of which those of this very model go into its card"
+    )
+    parser.add_argument(
+        "--mteb",
+        type=Path,
+        metavar="DIR",
+        help="also write the results on MTEB's tasks here, in the layout of its results repository",
+    )
+    parser.add_argument(
+        "--trained_on",
+        nargs="*",
+        metavar="TASK",
+        help="with --mteb: MTEB's names of the data that the model was trained on; without a name, none of them "
+        "(default: not known)",
     )
     parser.add_argument("--private", action="store_true", help="where the repository is new (default: as the account)")
     parser.add_argument("--revision", metavar="BRANCH", help="that is written to (default: main)")
@@ -36,10 +51,33 @@ def put_on_hub(arguments: argparse.Namespace) -> str:
     """
     from hf_dense.hub.publish import publish, published_part
 
+    if arguments.mteb is not None and arguments.results is None:
+        raise InputError("--mteb writes results in another layout; name the evaluations with --results DIR.")
+    if arguments.trained_on is not None and arguments.mteb is None:
+        raise InputError("--trained_on is told to MTEB; say where its results are written with --mteb DIR.")
     results = []
     if arguments.results is not None:
         from hf_dense.evaluation.measured import measured_of
 
         results = measured_of(published_part(arguments.directory)[0], arguments.results)
     private = True if arguments.private else None
-    return publish(arguments.directory, arguments.repo, results=results, private=private, revision=arguments.revision)
+    address = publish(
+        arguments.directory, arguments.repo, results=results, private=private, revision=arguments.revision
+    )
+    if arguments.mteb is not None:
+        _write_for_mteb(arguments, address)
+    return address
+
+
+def _write_for_mteb(arguments: argparse.Namespace, address: str) -> None:
+    """Write the results under the name and commit that the model has on the Hub now."""
+    from huggingface_hub import HfApi
+
+    from hf_dense.evaluation.mteb_results import write_mteb_results
+    from hf_dense.hub.publish import published_part
+
+    name = "/".join(address.rstrip("/").split("/")[-2:])
+    commit = str(HfApi().model_info(name, revision=arguments.revision).sha)
+    place = published_part(arguments.directory)[0]
+    named = {"name": name, "revision": commit, "trained_on": arguments.trained_on}
+    write_mteb_results(place, arguments.results, arguments.mteb, **named)

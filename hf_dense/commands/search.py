@@ -136,11 +136,11 @@ def _open(arguments: argparse.Namespace, place: Path) -> SearchIndex:
 
 
 def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransformer) -> None:
-    from hf_dense.data.corpus import table_files
+    from hf_dense.data.collections import holds_corpus
     from hf_dense.data.passage_sources import load_source
     from hf_dense.search.index import build_index, update_index
 
-    corpus = arguments.corpus if table_files(Path(arguments.corpus)) else load_source(arguments.corpus, place)
+    corpus = arguments.corpus if holds_corpus(arguments.corpus) else load_source(arguments.corpus, place)
     output = Output(place, arguments.overwrite, command_line(arguments))
     given = {"name": arguments.model}
     given |= {name: getattr(arguments, name) for name in ("kind", "precision", "max_length", "batch_size")}

@@ -1,4 +1,4 @@
-"""Reading a retrieval collection from a directory, in published form or as a BEIR folder.
+"""Reading a retrieval collection from a directory or the Hub, in published form or as a BEIR folder.
 
 Published form: Parquet tables `corpus/*.parquet`, `queries/*.parquet` and `qrels/<split>.parquet` with the columns
 of `hf_dense.data.schemas`; judgements renamed by the Hub (`<split>-00000-of-00001.parquet`) are read too.
@@ -22,6 +22,7 @@ from datasets import Dataset, Features
 from pyarrow import compute, csv, json, parquet
 
 from hf_dense.data.corpus import open_files, table_files
+from hf_dense.data.hub_names import collection_folder, is_named
 from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.rows import check_lines
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
@@ -42,6 +43,7 @@ _PATTERNS: Final = (
     "queries.jsonl",
     "qrels/*.tsv",
 )
+_BESIDE: Final = ("negatives/*.parquet", "README.md", "hf_dense.json")  # which are no data of a collection
 
 
 def load_corpus(path: str | os.PathLike[str]) -> Dataset:
@@ -54,7 +56,7 @@ def load_corpus(path: str | os.PathLike[str]) -> Dataset:
         InputError: the directory, its corpus or a column is missing, the corpus is empty, or two passages have the same
             id or one has none.
     """
-    files = table_files(_existing(Path(path)))
+    files = table_files(folder_of(path))
     if files and files[0].suffix == ".parquet" and sum(file.stat().st_size for file in files) > _IN_MEMORY:
         corpus = _open_corpus(files)
         _check_ids(corpus.with_format("arrow")["id"][:], files[0].parent)
@@ -94,7 +96,7 @@ def judged_splits(path: str | os.PathLike[str]) -> list[str]:
     Raises:
         InputError: the directory is missing.
     """
-    files = (_existing(Path(path)) / "qrels").glob("*")
+    files = (folder_of(path) / "qrels").glob("*")
     return sorted({_SHARD.sub("", file.stem) for file in files if file.suffix in (".parquet", ".tsv")})
 
 
@@ -105,7 +107,7 @@ def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, 
         InputError: the directory, the split or a column is missing, a passage has two grades for a query, or a grade is
             none.
     """
-    folder = _existing(Path(path)) / "qrels"
+    folder = folder_of(path) / "qrels"
     name = escape(split.replace("/", "?"))  # no path, and no pattern
     published = sorted([*folder.glob(f"{name}.parquet"), *folder.glob(f"{name}-?????-of-?????.parquet")])
     beir = folder / f"{split.replace('/', '?')}.tsv"
@@ -210,22 +212,52 @@ def content_hash(path: str | os.PathLike[str]) -> str:
     Raises:
         InputError: the directory is missing or holds no data file.
     """
-    folder = _existing(Path(path))
+    folder = folder_of(path)
     files = sorted({file for pattern in _PATTERNS for file in folder.glob(pattern)})
     if not files:
         raise InputError(f"{path} is not a collection: it holds neither corpus/*.parquet nor corpus.jsonl")
     return fingerprint_files(files, folder)
 
 
-def _existing(folder: Path) -> Path:
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a directory; give the directory of a collection")
-    return folder
+def folder_of(collection: str | os.PathLike[str]) -> Path:
+    """The directory of a collection; of one on the Hub, by its name, a copy in the cache.
+
+    Raises:
+        InputError: it is neither a directory nor a dataset that can be reached.
+    """
+    return collection_folder(collection, (*_PATTERNS, *_BESIDE))
+
+
+def holds_corpus(place: str | os.PathLike[str]) -> bool:
+    """Whether a directory, or a dataset of the Hub, has the corpus of a collection."""
+    return (Path(place).is_dir() or is_named(place)) and bool(table_files(folder_of(place)))
+
+
+def named_split(given: str, split: str) -> tuple[str, str] | None:
+    """Collection and split of `COLLECTION[:SPLIT]`; None where there is no such collection.
+
+    Args:
+        given: a directory or a dataset of the Hub, `owner/name[@revision]`.
+        split: where none is said.
+
+    Raises:
+        InputError: what may be a name of the Hub is none, or the Hub is not reached.
+    """
+    place, _, said = given.rpartition(":")
+    for name, part in ((given, split), (place, said)):
+        if name and Path(name).is_dir():
+            return name, part
+    for name, part in ((given, split), (place, said)):
+        if name and is_named(name):
+            folder_of(name)
+            return name, part
+    return None
 
 
 def _read_table(folder: Path, name: str, required: Sequence[str]) -> pa.Table:
     """The Parquet files of `folder/name`, or `folder/name.jsonl`, as one table with a column `id`."""
-    files = table_files(_existing(folder), name)
+    folder = folder_of(folder)
+    files = table_files(folder, name)
     if not files:
         raise InputError(f"{folder} has no {name}: neither {name}/*.parquet nor {name}.jsonl is there")
     if files[0].suffix == ".parquet":

@@ -19,6 +19,7 @@ from datasets import (
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 from pyarrow.dataset import ParquetFragmentScanOptions
 
+from hf_dense.data.hub_names import divided
 from hf_dense.data.rows import check_lines
 from hf_dense.errors import InputError
 
@@ -30,7 +31,8 @@ def load_passages(source: str, text_column: str = "text") -> Dataset:
     """Read a corpus of passages, mapped from disk.
 
     Args:
-        source: a dataset directory of this package or BEIR layout, a .jsonl/.parquet/.csv/.txt file, or a Hub dataset.
+        source: a dataset directory of this package or BEIR layout, a .jsonl/.parquet/.csv/.txt file, or a Hub
+            dataset, `owner/name[@revision]`.
         text_column: the column holding the text; it is called `text` from here on.
 
     Returns:
@@ -154,10 +156,11 @@ def _load(path: Path, streaming: bool) -> Dataset | IterableDataset:
 
 def _load_named(source: str, streaming: bool) -> Dataset | IterableDataset:
     """A Hub dataset: its `corpus` configuration when it has one, the default one otherwise; all splits."""
+    name, revision = divided(source)
     try:
-        load_dataset_builder(source, "corpus")
-        loaded = load_dataset(source, "corpus", streaming=streaming)
+        load_dataset_builder(name, "corpus", revision=revision)
+        loaded = load_dataset(name, "corpus", streaming=streaming, revision=revision)
     except ValueError:
-        loaded = load_dataset(source, streaming=streaming)
+        loaded = load_dataset(name, streaming=streaming, revision=revision)
     assert isinstance(loaded, (DatasetDict, IterableDatasetDict))
     return loaded["train"] if "train" in loaded else loaded[next(iter(loaded))]

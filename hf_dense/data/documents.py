@@ -15,6 +15,7 @@ from typing import Any, Final, get_args
 
 from hf_dense.data.corpus import table_files
 from hf_dense.data.folders import written_files
+from hf_dense.data.hub_names import divided
 from hf_dense.data.readers.kinds import KINDS, read_page
 from hf_dense.data.readers.page import CodeOption, Section, UnreadableError
 from hf_dense.data.rows import MAX_BYTES, TABLES, Row, plain_text, read_rows
@@ -189,9 +190,10 @@ class DocumentReader:
         from datasets import load_dataset_builder
         from datasets.exceptions import DatasetNotFoundError
 
-        name, _, configuration = source.partition(":")
+        named, _, configuration = source.partition(":")
+        name, revision = divided(named)
         try:
-            builder = load_dataset_builder(name, configuration or None)
+            builder = load_dataset_builder(name, configuration or None, revision=revision)
             rows = builder.as_streaming_dataset(split=self.split)
         except (DatasetNotFoundError, FileNotFoundError, ConnectionError, ValueError) as error:
             raise InputError(

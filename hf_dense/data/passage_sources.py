@@ -14,6 +14,7 @@ import pyarrow as pa
 from datasets import Dataset
 from pyarrow import parquet
 
+from hf_dense.data.collections import folder_of, holds_corpus
 from hf_dense.data.corpus import table_files
 from hf_dense.data.documents import DocumentReader
 from hf_dense.data.engines import Engine
@@ -52,9 +53,10 @@ def find_source(name: str, out: Path) -> PassageSource:
     Raises:
         InputError: there is nothing.
     """
-    files = table_files(Path(name))
+    folder = folder_of(name) if holds_corpus(name) else Path(name)
+    files = table_files(folder)
     if files and files[0].suffix == ".parquet":
-        source = Source(name, fingerprint_files(files, Path(name)))
+        source = Source(name, fingerprint_files(files, folder))
         return PassageSource(lambda pieces, counts: lambda: _stored(files), {"corpus": source})
     reader = DocumentReader(name)
     sources = {"corpus": reader.made_from(out)["documents"]}

@@ -14,6 +14,7 @@ from datasets import Dataset
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from hf_dense.data.hub_names import model_folder
 from hf_dense.data.sentences import split_sentences
 from hf_dense.errors import InputError, as_sentence, first_line
 from hf_dense.storage.fingerprints import fingerprint_tokenizer
@@ -50,7 +51,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer  # takes seconds, and is needed here only
 
     with as_sentence(f"No tokenizer can be loaded from {name!r}; give a directory or a Hub id of one"):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_folder(name), trust_remote_code=False)
         check_longest(tokenizer)
     return tokenizer
 

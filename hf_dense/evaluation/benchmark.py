@@ -64,8 +64,8 @@ def evaluate_tasks(
 
     Args:
         models: directories or Hub ids, or `bm25`, by the name they have in tables.
-        tasks: names of MTEB's retrieval tasks or of `GROUPS`; or `DIRECTORY:SPLIT`, a collection or a folder in BEIR
-            layout (the split is `test` when it is left out).
+        tasks: names of MTEB's retrieval tasks or of `GROUPS`; or `COLLECTION:SPLIT`, a directory (published form, or
+            BEIR layout) or a dataset of the Hub (the split is `test` when it is left out).
         out: receives `<model>/<task>/result.json` (and MTEB's scores, rankings) and, of all that was ever measured
             there, `results.json`, `results.md` (the table, and each model against the one before) and `results.png`;
             with `dimensions` also `dimensions.png`.

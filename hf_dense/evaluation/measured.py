@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from hf_dense.errors import InputError
@@ -28,6 +29,13 @@ def measured_of(model: str | Path, evaluations: str | Path) -> list[Measured]:
     Raises:
         InputError: nothing to load, no evaluation there, or all are of other models.
     """
+    own = own_evaluations(model, evaluations)
+    measured = {_name(path, manifest): RetrievalResult.load(path) for path, manifest in own.items()}
+    return [(name, result.split, result.metrics) for name, result in measured.items()]
+
+
+def own_evaluations(model: str | Path, evaluations: str | os.PathLike[str]) -> dict[Path, Manifest]:
+    """The directories of the evaluations of a model, with their manifests; see `measured_of`."""
     place = Path(evaluations)
     found = {file.parent: Manifest.load(file.parent) for file in sorted(place.rglob(MANIFEST))}
     evaluated = {
@@ -42,8 +50,7 @@ def measured_of(model: str | Path, evaluations: str | Path) -> list[Measured]:
         raise InputError(
             f"{place} holds no evaluation of {model}, but of others ({others}); measure it with hf-dense evaluate."
         )
-    measured = {_name(path, manifest): RetrievalResult.load(path) for path, manifest in own.items()}
-    return [(name, result.split, result.metrics) for name, result in measured.items()]
+    return own
 
 
 def _is_done(manifest: Manifest) -> bool:

@@ -34,7 +34,7 @@ from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 
 _SUBSET: Final = "default"  # of a local task
-_SCORES_FILE: Final = "scores.json"
+SCORES_FILE: Final = "scores.json"
 _BM25: Final = "mteb/baseline-bm25s"
 
 
@@ -84,7 +84,7 @@ class Passages(Protocol):
         if self.task.ignore_identical_ids:  # MTEB drops them when it scores
             for query, ranking in rankings.items():
                 ranking.pop(query, None)
-        return Found(rankings, dense.find if dense else None, {_SCORES_FILE: results.task_results[0].to_disk})
+        return Found(rankings, dense.find if dense else None, {SCORES_FILE: results.task_results[0].to_disk})
 
     def score(self, rankings: Rankings) -> dict[str, dict[str, float]]:
         """`METRICS` and `MORE_METRICS` (hf_dense.evaluation.measures)."""

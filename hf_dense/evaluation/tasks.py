@@ -10,6 +10,7 @@ import mteb
 from datasets.exceptions import DatasetsError
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
+from hf_dense.data.collections import named_split
 from hf_dense.errors import InputError
 
 _FORUMS: Final = (
@@ -72,10 +73,9 @@ def expand(tasks: Sequence[str]) -> list[str]:
 
 
 def local_task(task: str) -> tuple[Path | None, str]:
-    """Directory and split of a local task; None where it is a name."""
-    for directory, split in ((task, "test"), task.rpartition(":")[::2]):
-        if directory and Path(directory).is_dir():
-            return Path(directory), split
+    """Directory, or dataset of the Hub, and split of a task that is none of MTEB's; None where it is a name of that."""
+    if (named := named_split(task, "test")) is not None:
+        return Path(named[0]), named[1]
     if "/" in task or task.startswith("."):
         raise InputError(f"There is no directory {task.rpartition(':')[0] or task} to evaluate on.")
     return None, ""

@@ -20,6 +20,7 @@ from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.lineage import lineage_of
 from hf_dense.hub.loading import load_encoder, load_retriever, load_tokenizer
 from hf_dense.hub.retriever_settings import settings_of
+from hf_dense.hub.towers import two_encoders
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.storage.fingerprints import fingerprint_tokenizer
 from hf_dense.storage.places import Source
@@ -49,6 +50,8 @@ class Between:
         self._encoder: Any = self._model.transformers_model
         if isinstance(self._model[-1], HybridHead):
             raise InputError(f"{base} gives hybrid vectors; only retrievers of dense vectors are merged.")
+        if two_encoders(self._model):
+            raise InputError(f"{base} has two encoders; only retrievers of one are merged.")
         self.sources = {"base": retriever_source(self._model, base)}
         self._first = {name: tensor.clone() for name, tensor in self._model.float().state_dict().items()}
         self._second = self._weights_of_tuned() if start is None else self._moved_weights(start)
@@ -76,6 +79,8 @@ class Between:
 
     def _weights_of_tuned(self) -> State:
         tuned = load_retriever(self.tuned)
+        if two_encoders(tuned):
+            raise InputError(f"{self.tuned} has two encoders; only retrievers of one are merged.")
         self.sources["tuned"] = retriever_source(tuned, self.tuned)
         self._check_alike(self.tuned, tuned.transformers_model, tuned.tokenizer)
         if changes := settings_of(self._model).changes(settings_of(tuned)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hf_dense.data.collections import content_hash
+from hf_dense.data.collections import content_hash, folder_of, named_split
 from hf_dense.data.corpus import table_files
 from hf_dense.data.python_docs.probe import PROBE_SPLIT, open_probe
 from hf_dense.errors import InputError
@@ -51,10 +51,11 @@ def _open(given: str, own: str | os.PathLike[str]) -> Kept:
     with alone():
         if given == PROBE:
             return Kept(PROBE, open_probe(), PROBE_SPLIT)
-        place, split = (given, _SPLIT) if Path(given).is_dir() else given.rpartition(":")[::2]
-        if not Path(place or given).is_dir():
-            raise InputError(f"There is no collection {place or given} to keep; give COLLECTION[:SPLIT], or {PROBE}.")
+        if (named := named_split(given, _SPLIT)) is None:
+            lacking = given.rpartition(":")[0] or given
+            raise InputError(f"There is no collection {lacking} to keep; give COLLECTION[:SPLIT], or {PROBE}.")
+        place, split = named
         build_task(place, split)  # raises where nothing can be measured
-        if table_files(Path(own)) and content_hash(place) == content_hash(own):
+        if table_files(folder_of(own)) and content_hash(place) == content_hash(own):
             raise InputError(f"{place} is the collection that is tuned for; keep another one, or {PROBE}.")
     return Kept(Path(place).resolve().name, Path(place), split)

@@ -25,9 +25,11 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
+from transformers.training_args import OptimizerNames
 
 from hf_dense.errors import InputError
 from hf_dense.finetuning.embedding import Features, embed
+from hf_dense.finetuning.lamb import lamb
 from hf_dense.finetuning.lists import PassageLists
 from hf_dense.finetuning.losses import (
     CONTRASTS,
@@ -50,6 +52,7 @@ from hf_dense.hub.hybrid import save_hybrid
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.retriever_settings import settings_of
+from hf_dense.hub.towers import project, two_encoders, untie
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.storage.batch_size import find_batch_size, is_auto
 from hf_dense.storage.fingerprints import fingerprint_rows
@@ -57,6 +60,7 @@ from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 
 _COLUMNS = ["query", "passage"]
+_TASKS: Any = {"query": "query", "passage": "document"}  # of the columns
 _LONG = 512  # tokens of a text, where a model takes any length
 _TEMPERATURES = {SimilarityFunction.COSINE.value: 0.05, SimilarityFunction.DOT_PRODUCT.value: 1.0}
 
@@ -100,6 +104,13 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
     patience: int | None = field(
         default=None, metadata={"help": "Stop after so many evaluations without a better one; needs an evaluator."}
     )
+    untied: bool = field(
+        default=False,
+        metadata={"help": "Two encoders that share no weights, for queries and passages, both begun from the model."},
+    )
+    projection: bool = field(
+        default=False, metadata={"help": "A new linear layer and norm behind the pooling, as SEED-Encoder's have."}
+    )
     batch_sampler: str = field(
         default="no_duplicates",
         metadata={
@@ -110,7 +121,11 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
         default=64, metadata={"help": "Queries per device and step; auto finds how many the memory holds."}
     )
     per_device_eval_batch_size: int = field(default=64, metadata={"help": "Pairs per device in evaluation."})
-    learning_rate: float = field(default=5e-5, metadata={"help": "Peak learning rate of AdamW."})
+    learning_rate: float = field(default=5e-5, metadata={"help": "Peak learning rate of AdamW, or of what optim says."})
+    lamb: bool = field(
+        default=False,
+        metadata={"help": "LAMB in place of AdamW: steps in proportion to each matrix's norm, for large batches."},
+    )
     dataloader_drop_last: bool = field(default=True, metadata={"help": "Drop a last batch with fewer negatives."})
 
     def __post_init__(self) -> None:
@@ -124,6 +139,8 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
             raise InputError(f"keep_similarities is {self.keep_similarities}; it is a weight, 0 or more.")
         if not all(isinstance(each, int) for each in self.matryoshka or ()):
             raise InputError(f"matryoshka is {self.matryoshka}; it is a list of whole numbers.")
+        if self.lamb and (optim := OptimizerNames(self.optim).value) not in ("adamw_torch", "adamw_torch_fused"):
+            raise InputError(f"lamb takes the place of AdamW, and optim is {optim}; leave one of them out.")
         if self.chunk is not None and self.chunk < 1:
             raise InputError(f"chunk is {self.chunk}; at least one text is embedded at once.")
 
@@ -145,7 +162,7 @@ def finetune(
 
     Args:
         model: an exported directory, a pre-training checkpoint, which is pooled where its bottleneck is, a Hub id of
-            either, or a loaded model (which is then trained in place).
+            either, or a loaded model (which is then trained in place). Two encoders stay two.
         data: lists of passages, with the scores of a teacher where one is distilled; or pairs, one row per positive
             with the columns `query` and `passage`. No two rows of a batch share a query or a positive passage.
         arguments: batch size, steps or epochs, learning rate, losses, seed, precision, ...: see the class.
@@ -166,9 +183,11 @@ def finetune(
     lists, rows = data if isinstance(data, PassageLists) else None, _rows(data, arguments)
     held_out = None if dev_pairs is None else _check_pairs(dev_pairs, "dev_pairs", arguments.per_device_eval_batch_size)
     set_seed(arguments.seed)
-    retriever = load_retriever(model)
+    start = load_retriever(model)
+    retriever = shape(start, arguments)
     check_dimensions(arguments.matryoshka or (), retriever)
     arguments.prompts = arguments.prompts or _prompts(retriever)
+    arguments.router_mapping = _TASKS
     arguments.temperature = temperature_of(arguments, retriever)
     loss = ListLoss(retriever, arguments)
 
@@ -182,12 +201,25 @@ def finetune(
 
     depends_on = {type(callback).__name__: getattr(callback, "settings", {}) for callback in callbacks}
     settings = depends_on | (lists.settings() if lists else {})
-    sources = {"model": retriever_source(retriever, model)}
+    sources = {"model": retriever_source(start, model)}
     sources |= lists.sources() if lists else {"pairs": _source(rows)}
     sources |= ({"held-out pairs": _source(held_out)} if held_out else {}) | evaluator_sources(evaluator)
     form = "hybrid retriever" if isinstance(retriever[-1], HybridHead) else "retriever"
     save = partial(_save, retriever, arguments)
     return train_model(output, arguments, retriever, "fine-tuning", form, settings, sources, make, save, fit)
+
+
+def shape(model: SentenceTransformer, arguments: BiencoderTrainingArguments) -> SentenceTransformer:
+    """The retriever that is trained: one's own, with a projection or as two encoders where these are wanted.
+
+    Raises:
+        InputError: it gives hybrid vectors.
+    """
+    if isinstance(model[-1], HybridHead) and (arguments.untied or arguments.projection):
+        raise InputError("Hybrid vectors come of one encoder with a head of its own; leave untied and projection out.")
+    if arguments.projection:
+        model = project(model, arguments.seed)
+    return untie(model) if arguments.untied else model
 
 
 class _BiencoderTrainer(CarefulTraining, SentenceTransformerTrainer):
@@ -206,8 +238,17 @@ class _BiencoderTrainer(CarefulTraining, SentenceTransformerTrainer):
         if args.patience is not None:
             more.append(EarlyStoppingCallback(early_stopping_patience=args.patience))
         if lists:
-            named["data_collator"] = ListCollator(preprocess_fn=model.preprocess, prompts=args.prompts)
+            named["data_collator"] = ListCollator(
+                preprocess_fn=model.preprocess, prompts=args.prompts, router_mapping=_TASKS
+            )
         super().__init__(model=model, args=args, callbacks=[*more, *callbacks], **named)
+
+    def get_optimizer_cls_and_kwargs(  # type: ignore[override]  # a method of Sentence-Transformers' trainer
+        self, args: Any, model: Any = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The optimiser that is chosen, and its options."""
+        kind, options = super().get_optimizer_cls_and_kwargs(args, model)
+        return lamb(options) if args.lamb else (kind, options)
 
     def get_batch_sampler(self, dataset: Any, batch_size: int, drop_last: bool, *given: Any, **named: Any) -> Any:
         """Batches of lists without a query or a positive in common; of pairs, what `batch_sampler` says."""
@@ -356,8 +397,7 @@ def temperature_of(arguments: BiencoderTrainingArguments, model: SentenceTransfo
 
 def _prompts(model: SentenceTransformer) -> dict[str, str]:
     """The model's prompts by the columns that they belong to."""
-    roles = {"query": "query", "passage": "document"}
-    return {column: model.prompts[role] or "" for column, role in roles.items() if model.prompts.get(role)}
+    return {column: model.prompts[role] or "" for column, role in _TASKS.items() if model.prompts.get(role)}
 
 
 def _source(pairs: Dataset) -> Source:
@@ -370,6 +410,8 @@ def _save(model: SentenceTransformer, arguments: BiencoderTrainingArguments, dir
         return {}
     model.save_pretrained(str(directory), create_model_card=False)
     facts: dict[str, Any] = {"remarks": [settings_of(model).in_words()]}
+    if two_encoders(model):
+        facts["remarks"].append("Queries and passages are encoded by two encoders that share no weights.")
     if arguments.matryoshka and (full := model.get_embedding_dimension()):
         facts["dimensions"] = [full, *arguments.matryoshka]
         facts["remarks"].append(dimensions_in_words(arguments.matryoshka, full))

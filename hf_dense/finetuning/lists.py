@@ -8,14 +8,13 @@ import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from datasets import Dataset
 from pyarrow import ArrowException, parquet
 
-from hf_dense.data.collections import content_hash, load_corpus, training_pairs
+from hf_dense.data.collections import content_hash, folder_of, load_corpus, training_pairs
 from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
@@ -56,13 +55,13 @@ def load_entries(path: str | os.PathLike[str], split: str = "train") -> list[Ent
     """Training lists of a directory.
 
     Args:
-        path: a collection, or the output of `hf-dense data negatives`, of mining or of scoring. Of a collection without
-            training lists its judgements are read; there are no negatives then.
+        path: a collection, or the output of `hf-dense data negatives`, of mining or of scoring, here or on the Hub. Of
+            a collection without training lists its judgements are read; there are no negatives then.
 
     Raises:
         InputError: nothing is there, or a row lacks a positive, or scores for some of its passages alone.
     """
-    file = Path(path) / "negatives" / f"{split}.parquet"
+    file = folder_of(path) / "negatives" / f"{split}.parquet"
     if not file.is_file():
         return _judged(path, split)
     try:
@@ -254,7 +253,7 @@ def load_lists(
         InputError: besides, the collection is another one than the lists were made from, or has changed since: ids may
             stand for other texts, and negatives may be judged relevant by now.
     """
-    made = Manifest.load(Path(path))
+    made = Manifest.load(folder_of(path))
     if made is not None and made.kind == KIND and made.made_from.get("collection") != content_hash(collection):
         origin = made.sources.get("collection")
         which = f"{collection} as it was" if origin == str(collection) else f"{origin}, whose content is another"

@@ -18,11 +18,13 @@ from hf_dense.data.collections import load_answers
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import KIND
 from hf_dense.finetuning.negatives import DEPTH, SPARE, Filter, Judged, Origin, load_judged, write_lists
+from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import FP32, Reading
 from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.dense import Floats, Indices, check_kind, encode_corpus, encode_queries, searcher
 from hf_dense.search.fingerprints import cross_encoder_source, retriever_source
+from hf_dense.search.first_stage import QUERIES, hybrid_vectors
 from hf_dense.storage.output import Output
 from hf_dense.storage.process_group import is_main_process
 
@@ -73,6 +75,8 @@ def mine_negatives(
     output, reading, judged = Output.of(out), Reading(precision, max_length), load_judged(collection, split, depth)
     _check(kind, skip, judged)
     retriever = load_retriever(model)
+    if hybrid_head(retriever) and kind != "exact":
+        raise InputError(f"Hybrid vectors are searched exactly, not by {kind!r}; leave the kind out.")
     cross_encoder = None if filter_by is None else load_reranker(filter_by)
     sources = {"collection": judged.source, "retriever": retriever_source(retriever, model)}
     settings = {"search": kind, "split": split, "depth": depth, "skip": skip, "margin": margin, **reading.settings}
@@ -83,7 +87,8 @@ def mine_negatives(
         cross_encoder = reading.apply(cross_encoder)
     with output.stage(KIND, settings, sources, resumable=True) as work:
         if not work.done and is_main_process():
-            search = _Search(retriever, judged, kind, batch_size, work.pieces)
+            given = retriever, judged, kind, batch_size, work.pieces
+            search = _HybridSearch(*given) if hybrid_head(retriever) else _Search(*given)
             filters = _filters(search, collection, skip, margin, cross_encoder, filter_margin)
             origin = _origin(work.manifest.sources, search, depth)
             write_lists(work, judged, depth, search, origin, filters, spare=skip + SPARE, together=_QUERIES)
@@ -105,9 +110,17 @@ class _Search:
     ) -> None:
         self.started = time.perf_counter()
         self.retriever, self.judged, self.kind, self.batch_size = retriever, judged, kind, batch_size
-        self.vectors = encode_corpus(retriever, judged.texts, folder, batch_size)
-        self.search = searcher(self.vectors, kind)
         self.queries: dict[str, Floats] = {}  # id -> vector, of those searched last
+        self._prepare(folder)
+
+    def _prepare(self, folder: Path) -> None:
+        self.vectors = encode_corpus(self.retriever, self.judged.texts, folder, self.batch_size)
+        self.search = searcher(self.vectors, self.kind)
+
+    def _similarities(self, name: str, indices: Indices) -> Floats:
+        """(indices,) of passages and a query that was searched last."""
+        found: Floats = self.vectors.take(indices) @ self.queries[name]
+        return found
 
     def __call__(self, names: list[str], hits: int) -> tuple[Floats, Indices]:
         texts = [self.judged.queries[name] for name in names]
@@ -117,9 +130,29 @@ class _Search:
 
     def at_most(self, margin: float, name: str, scores: Floats, indices: Indices) -> NDArray[np.bool_]:
         """Which hits have a similarity of at most that of the best positive less a margin."""
-        positives = self.vectors.take(np.array([*chain(*self.judged.positives[name])]))
-        kept: NDArray[np.bool_] = scores <= (positives @ self.queries[name]).max() - margin
+        positives = self._similarities(name, np.array([*chain(*self.judged.positives[name])]))
+        kept: NDArray[np.bool_] = scores <= positives.max() - margin
         return kept
+
+
+class _HybridSearch(_Search):
+    """The same by DupMAE's hybrid vectors, which are kept sparse: whole ones take 120 KB a passage."""
+
+    def _prepare(self, folder: Path) -> None:
+        self.index = hybrid_vectors(self.retriever, self.judged.texts, folder, self.batch_size)
+
+    def _similarities(self, name: str, indices: Indices) -> Floats:
+        query = self.retriever.encode_query([self.judged.queries[name]], show_progress_bar=False)[0]
+        return self.index.score(query, indices)
+
+    def __call__(self, names: list[str], hits: int) -> tuple[Floats, Indices]:
+        found = []
+        for start in range(0, len(names), QUERIES):
+            texts = [self.judged.queries[name] for name in names[start : start + QUERIES]]
+            queries = self.retriever.encode_query(texts, batch_size=self.batch_size, show_progress_bar=False)
+            found.append(self.index.search(queries, hits))
+        scores, indices = zip(*found, strict=True)
+        return np.concatenate(scores), np.concatenate(indices)
 
 
 def _origin(sources: Mapping[str, str], search: _Search, depth: int) -> Origin:

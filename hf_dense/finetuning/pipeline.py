@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 from hf_dense.errors import InputError
 from hf_dense.finetuning.ance import RefreshNegatives
-from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, check_losses, finetune
+from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, check_losses, finetune, shape
 from hf_dense.finetuning.lists import Entry, PassageLists, load_entries
 from hf_dense.finetuning.mining import mine_negatives
 from hf_dense.finetuning.negatives import DEPTH, Judged, build_lexical_negatives, load_judged
@@ -71,6 +71,7 @@ class Pipeline:
         out: directory of the run; a stage's directory lies in it under the stage's name.
         overwrite: whether stages that were made from something else are replaced.
         max_length: longest text in tokens; by default the model's own, or 144.
+        query_length: longest query in tokens; by default the model's own, or `max_length`.
         similarity: `cosine` or `dot`; by default the model's own, or `cosine`. Pooling is the model's own.
         split: of the judgements that are trained on.
         fraction: share of the training queries that is used (few-shot training).
@@ -96,6 +97,7 @@ class Pipeline:
     out: str
     overwrite: bool = False
     max_length: int | None = None
+    query_length: int | None = None
     similarity: str | None = None
     split: str = "train"
     fraction: float = 1.0
@@ -207,8 +209,9 @@ class _Run:
             arguments = self.retriever_arguments(name)
             size, queries = section.get("passages", _PASSAGES), len(self.shares.trained_on(entries))
             check_losses(arguments, size, scored=name == "distilled")
-            if arguments.matryoshka:
-                check_dimensions(arguments.matryoshka, build_retriever(given.model, self.chosen), given.model)
+            if arguments.matryoshka or arguments.untied or arguments.projection:
+                retriever = shape(build_retriever(given.model, self.chosen), arguments)
+                check_dimensions(arguments.matryoshka or (), retriever, given.model)
             if not is_auto(arguments) and arguments.per_device_train_batch_size > queries:
                 raise InputError(f"There are {queries} training queries, fewer than one batch of {name}.")
             if arguments.distillation != "none" and size > 1 + min(_depth(section), _depth(given.mined)):
@@ -253,7 +256,8 @@ class _Run:
             return model
         similarity: Any = chosen.similarity
         out = self._begin("encoder")
-        return export_sentence_transformer(model, out, max_length=chosen.max_length, similarity=similarity)
+        lengths: dict[str, Any] = {"max_length": chosen.max_length, "query_length": chosen.query_length}
+        return export_sentence_transformer(model, out, similarity=similarity, **lengths)
 
     @cached_property
     def own(self) -> RetrieverSettings:
@@ -264,7 +268,8 @@ class _Run:
     def chosen(self) -> RetrieverSettings:
         """What is given, and what is taken where neither that nor the model says anything."""
         unsaid = {name: value for name, value in _UNSAID.items() if getattr(self.own, name) is None}
-        given = RetrieverSettings(similarity=self.given.similarity, max_length=self.given.max_length)
+        lengths: dict[str, Any] = {"max_length": self.given.max_length, "query_length": self.given.query_length}
+        given = RetrieverSettings(similarity=self.given.similarity, **lengths)
         return RetrieverSettings(**unsaid).updated(given)
 
     @property

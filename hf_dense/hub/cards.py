@@ -11,6 +11,7 @@ from typing import Final
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
+from hf_dense.data.hub_names import divided
 from hf_dense.errors import InputError
 from hf_dense.hub.lineage import FOREIGN, FROM_HUB, Step, licence_of, steps_of
 from hf_dense.storage.files import write_text
@@ -236,7 +237,7 @@ def _metadata(title: str, manifest: Manifest, form: Form, results: Sequence[Meas
         library_name=form.library,
         pipeline_tag=form.task,
         tags=[*own, "hf_dense", "dense-retrieval", *dict.fromkeys(methods)],
-        base_model=steps[0].start if steps[0].kind == FROM_HUB else None,
+        base_model=divided(steps[0].start or "")[0] or None if steps[0].kind == FROM_HUB else None,
         model_name=title if results else None,
         eval_results=[
             EvalResult(

@@ -11,6 +11,7 @@ from typing import Any
 
 from sentence_transformers import CrossEncoder
 
+from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.fingerprints import encoder_fingerprint, parts_fingerprint, retriever_fingerprint
@@ -42,6 +43,7 @@ def export_sentence_transformer(
     normalize: bool | None = None,
     similarity: Similarity | None = None,
     prompts: Mapping[str, str] | None = None,
+    query_length: int | None = None,
 ) -> Path:
     """Write a model as a Sentence-Transformers directory that holds no custom code.
 
@@ -58,6 +60,7 @@ def export_sentence_transformer(
         normalize: divide each vector by its norm, as a part of the model; else not.
         similarity: what the model's `similarity` computes, and what fine-tuning and search follow; else `dot`.
         prompts: text put before each `query` or `document`; else none.
+        query_length: longest query in tokens, special tokens included; else `max_length`.
 
     Returns:
         The directory; `SentenceTransformer` loads it without hf_dense and without remote code.
@@ -67,7 +70,7 @@ def export_sentence_transformer(
             checkpoint's vocabulary, a length the encoder cannot take, an option outside its values, or `out` holds
             something else (see `Output.stage`).
     """
-    given = RetrieverSettings(pooling, normalize, similarity, prompts, max_length)
+    given = RetrieverSettings(pooling, normalize, similarity, prompts, max_length, query_length)
     retriever = build_retriever(checkpoint, given)
     if type(retriever[-1]).__name__ == "HybridHead":
         raise InputError(f"{checkpoint} is a model of hybrid vectors already, which others load; publish it as it is.")
@@ -135,7 +138,7 @@ def export_cross_encoder(
     if not is_cross_encoder(checkpoint):
         raise InputError(f"{checkpoint} has no head that scores pairs; train a re-ranker from it first.")
     with plain_loading("a cross-encoder", checkpoint):
-        model = CrossEncoder(str(checkpoint), device="cpu")
+        model = CrossEncoder(model_folder(checkpoint), device="cpu")
     if max_length is None:
         check_vocabulary(tokenizer, model.config, checkpoint)
     else:

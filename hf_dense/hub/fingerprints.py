@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_dense.hub.towers import parts_of, two_encoders
 from hf_dense.storage.fingerprints import fingerprint_tokenizer, fingerprint_values, fingerprint_weights
 
 _BY_THE_WAY: Final = {"_name_or_path", "architectures", "auto_map", "dtype", "transformers_version"}
@@ -30,14 +31,15 @@ def retriever_fingerprint(model: SentenceTransformer | CrossEncoder) -> str:
     """Of a retriever or a cross-encoder: its weights and tokenizer, and how it reads, pools and compares texts."""
     facts = ("max_seq_length", "prompts", "default_prompt_name", "similarity_fn_name", "truncate_dim", "activation_fn")
     found = {fact: getattr(model, fact, None) for fact in facts}
-    return fingerprint_values({**_parts(model), "modules": _modules(model), **found})
+    return fingerprint_values({**_parts(model), "modules": _modules(_all(model)), **found})
 
 
 def parts_fingerprint(model: SentenceTransformer) -> str:
     """Of all of a retriever but its `RetrieverSettings` (pooling, norm, similarity, prompts, longest text)."""
-    modules = _modules(module for module in model if not isinstance(module, Normalize))
+    modules = _modules(module for module in _all(model) if not isinstance(module, Normalize))
     for _, config in modules:
-        config.pop("pooling_mode", None)
+        for setting in ("pooling_mode", "query_length"):
+            config.pop(setting, None)
     facts = {fact: getattr(model, fact, None) for fact in ("default_prompt_name", "truncate_dim")}
     return fingerprint_values({**_parts(model), "modules": modules, **facts})
 
@@ -50,7 +52,27 @@ def _parts(model: SentenceTransformer | CrossEncoder) -> dict[str, Any]:
         "configuration": _configuration(getattr(model[0], "model", None)),
         "tokenizer": None if tokenizer is None else fingerprint_tokenizer(tokenizer),
         "lower case": getattr(model[0], "do_lower_case", None),
+        **({"encoders": _encoders(model)} if _has_two(model) else {}),
     }
+
+
+def _has_two(model: SentenceTransformer | CrossEncoder) -> TypeGuard[SentenceTransformer]:
+    return isinstance(model, SentenceTransformer) and two_encoders(model)
+
+
+def _all(model: SentenceTransformer | CrossEncoder) -> list[nn.Module]:
+    """The modules; before those of two encoders what says which is for what."""
+    return [model[0], *parts_of(model)] if _has_two(model) else list(model)
+
+
+def _encoders(model: SentenceTransformer) -> list[Any]:
+    """Configuration, tokenizer and longest text of two encoders."""
+    readers = [part for part in parts_of(model) if hasattr(part, "tokenizer")]
+    return [
+        [_configuration(getattr(one, "model", None)), fingerprint_tokenizer(one.tokenizer), one.max_seq_length]
+        for one in readers
+        if isinstance(one.tokenizer, PreTrainedTokenizerBase)
+    ]
 
 
 def _modules(modules: Iterable[nn.Module]) -> list[tuple[str, dict[str, Any]]]:

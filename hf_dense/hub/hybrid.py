@@ -18,11 +18,13 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
 
+from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
 from hf_dense.hub.export import write_export
 from hf_dense.hub.fingerprints import encoder_fingerprint
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.loading import drop_pooler, load_tokenizer, plain_loading
+from hf_dense.hub.retriever_settings import set_lengths
 from hf_dense.hub.retrievers import as_module, check_fit
 from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
@@ -42,6 +44,7 @@ def export_hybrid(
     max_length: int,
     dense: int = 384,
     sparse: int = 384,
+    query_length: int | None = None,
     seed: int = 0,
 ) -> Path:
     """Write a DupMAE pre-training checkpoint as a model of hybrid vectors, to be fine-tuned.
@@ -52,8 +55,9 @@ def export_hybrid(
         checkpoint: directory or Hub id of a DupMAE pre-training checkpoint, its tokenizer beside it.
         out: where the directory appears, complete or not at all.
         max_length: longest input in tokens, special tokens included; longer texts are cut.
-        dense: length d' of the projection of the bottleneck.
+        dense: length d' of the projection of the bottleneck; 0 for words alone (OT:768 of table 3, with 768 of them).
         sparse: entries of the vocabulary vector that a document keeps.
+        query_length: longest query in tokens; None: `max_length`.
         seed: of the projection.
 
     Returns:
@@ -66,8 +70,8 @@ def export_hybrid(
 
     Source: Liu, Xiao, Shao and Cao 2023, arXiv:2305.02564, section 3.2.
     """
-    if dense < 1:
-        raise InputError(f"dense is {dense}; it must be at least 1.")
+    if dense < 0:
+        raise InputError(f"dense is {dense}; it must be 0, for words alone, or more.")
     tokenizer, source = load_tokenizer(checkpoint), _load_source(checkpoint)
     vocabulary = source.config.vocab_size
     check_fit(tokenizer, source.config.backbone, checkpoint, max_length, source.config.bottleneck)
@@ -75,9 +79,10 @@ def export_hybrid(
         raise InputError(f"sparse is {sparse}; it must be from 1 to {vocabulary}, the size of the vocabulary.")
 
     def write(work: Staged) -> None:
-        logger.warning(
-            "Newly initialised, not in %s: the projection of the bottleneck; fine-tuning trains it.", checkpoint
-        )
+        if dense:
+            new = "the projection of the bottleneck; fine-tuning trains it"
+            logger.warning("Newly initialised, not in %s: %s.", checkpoint, new)
+            work.facts["limitations"] = ["The dense projection is random: fine-tune it before searching with it."]
         head = _make_head(source, dense, sparse, seed)
         encoder = source.encoder.backbone if head.own_words else _masked_language_model(source)
         transformer = as_module(
@@ -88,10 +93,11 @@ def export_hybrid(
             transformer_task="feature-extraction" if head.own_words else "fill-mask",
             config_kwargs={"output_hidden_states": not head.own_words},
         )
-        save_hybrid(_as_retriever([transformer, head], {"query": "", "document": ""}), work.result)
-        work.facts["limitations"] = ["The dense projection is random: fine-tune it before searching with it."]
+        made = _as_retriever([transformer, head], {"query": "", "document": ""})
+        set_lengths(made, max_length, query_length)
+        save_hybrid(made, work.result)
 
-    settings = {"max_length": max_length, "dense": dense, "sparse": sparse}
+    settings = {"max_length": max_length, "query_length": query_length, "dense": dense, "sparse": sparse}
     fingerprint = encoder_fingerprint(source, tokenizer)
     return write_export(out, "hybrid retriever", checkpoint, fingerprint, write, settings, seed)
 
@@ -129,7 +135,7 @@ def load_hybrid(model: str | Path) -> SentenceTransformer:
         InputError: nothing there, or another kind of model.
     """
     load_tokenizer(model)
-    name = str(model)
+    name = model_folder(model)
     with plain_loading("a model of hybrid vectors", model):
         if not HybridHead.load_config(name, subfolder=_FOLDER):
             raise InputError(f"There is no model of hybrid vectors in {model}.")
@@ -156,10 +162,11 @@ def hybrid_head(model: SentenceTransformer) -> HybridHead | None:
 def _load_source(checkpoint: str | Path) -> BottleneckForPreTraining:
     """The checkpoint, which must be of DupMAE."""
     with plain_loading("a checkpoint of DupMAE", checkpoint):
-        config = AutoConfig.from_pretrained(str(checkpoint), trust_remote_code=False)
+        place = model_folder(checkpoint)
+        config = AutoConfig.from_pretrained(place, trust_remote_code=False)
         if not isinstance(config, DupMAEConfig):
             raise InputError(f"{checkpoint} is a checkpoint of {config.model_type}; hybrid vectors need one of dupmae.")
-        source: BottleneckForPreTraining = DupMAEForPreTraining.from_pretrained(str(checkpoint), config=config)
+        source: BottleneckForPreTraining = DupMAEForPreTraining.from_pretrained(place, config=config)
     return source
 
 
@@ -170,7 +177,8 @@ def _make_head(source: BottleneckForPreTraining, dense: int, sparse: int, seed: 
     hidden = family_of(config.backbone).shape(config.backbone).hidden
     head = HybridHead(hidden, config.vocab_size, dense, sparse, own_words, config.bottleneck)
     deviation = getattr(config, "initializer_range", 0.02)
-    nn.init.normal_(head.projection.weight, std=deviation, generator=torch.Generator().manual_seed(seed))
+    if head.projection is not None:
+        nn.init.normal_(head.projection.weight, std=deviation, generator=torch.Generator().manual_seed(seed))
     if head.words is not None:
         head.words.load_state_dict(next(iter(source.bag_heads.values())).state_dict())
     return head

@@ -27,7 +27,7 @@ class HybridHead(Module):
     Args:
         hidden: length of the encoder's states.
         vocabulary: number of tokens.
-        dense: length d' of the projection.
+        dense: length d' of the projection; 0 leaves it out.
         sparse: scores that a document keeps.
         own_words: whether the logits are a linear map of the states that belongs to this module; else they are those
             of the model before it, a masked language model that gives its hidden states too.
@@ -50,7 +50,7 @@ class HybridHead(Module):
         self.hidden, self.vocabulary, self.dense, self.sparse = hidden, vocabulary, dense, sparse
         self.own_words, self.bottleneck = own_words, bottleneck
         self.pooling = Pooling(hidden, pooling_mode="mean" if bottleneck == "mean" else "cls")
-        self.projection = nn.Linear(hidden, dense, bias=False)
+        self.projection = nn.Linear(hidden, dense, bias=False) if dense else None
         self.words = nn.Linear(hidden, vocabulary) if own_words else None
 
     def forward(self, features: dict[str, Any], task: str | None = None, **kwargs: Any) -> dict[str, Any]:
@@ -70,14 +70,17 @@ class HybridHead(Module):
             states, logits = features["all_layer_embeddings"][-1], features["token_embeddings"]
         else:
             states, logits = features["token_embeddings"], self.words(features["token_embeddings"])
-        pooled = self.pooling({"token_embeddings": states, "attention_mask": features["attention_mask"]})
         readable = features["attention_mask"].bool().clone()
         readable[:, 0] = False
         words = logits.masked_fill(~readable[:, :, None], torch.finfo(logits.dtype).min).max(dim=1).values
         if task == "document":
             kept = words.topk(self.sparse, dim=1)
             words = torch.zeros_like(words).scatter(1, kept.indices, kept.values)
-        features["sentence_embedding"] = torch.cat([self.projection(pooled["sentence_embedding"]), words], dim=1)
+        parts = [words]
+        if self.projection is not None:
+            pooled = self.pooling({"token_embeddings": states, "attention_mask": features["attention_mask"]})
+            parts.insert(0, self.projection(pooled["sentence_embedding"]))
+        features["sentence_embedding"] = torch.cat(parts, dim=1)
         return features
 
     def get_embedding_dimension(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from huggingface_hub import hf_hub_download, metadata_load
 from yaml import YAMLError
 
+from hf_dense.data.hub_names import divided
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.provenance import commit_in_words, hardware_in_words
 
@@ -85,7 +86,7 @@ def lineage_of(model: str | Path) -> list[dict[str, Any]]:
     """
     directory = Path(model)
     if not directory.is_dir():
-        return [asdict(Step(FROM_HUB, start=str(model), licence=_licence_of(str(model))))]
+        return [asdict(Step(FROM_HUB, start=str(model), licence=_licence_of(divided(str(model))[0])))]
     manifest = _manifest_of(directory)
     if manifest is None:
         return [asdict(Step(FOREIGN, start=str(model), licence=_licence_of(directory / "README.md")))]

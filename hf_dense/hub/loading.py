@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, TypeGuard
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from sentence_transformers.util import is_sentence_transformer_model
+from sentence_transformers.util import is_sentence_transformer_model, load_file_path
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -21,8 +21,10 @@ from transformers import (
 )
 from transformers import logging as transformers_logging
 
+from hf_dense.data.hub_names import model_folder
 from hf_dense.data.passages import check_longest
 from hf_dense.errors import InputError, as_sentence, first_line
+from hf_dense.hub.towers import check_one_encoder
 from hf_dense.methods import METHODS
 
 _LAYERS: Final = 1_000  # of an encoder at most
@@ -35,9 +37,10 @@ def load_encoder(checkpoint: str | Path) -> PreTrainedModel:
     Raises:
         InputError: nothing there that transformers can load, or an encoder that needs remote code.
     """
+    check_one_encoder(checkpoint, "one is wanted here")
     _check_directory(checkpoint)
     with plain_loading("an encoder", checkpoint):
-        model = AutoModel.from_pretrained(str(checkpoint), trust_remote_code=False)
+        model = AutoModel.from_pretrained(model_folder(checkpoint), trust_remote_code=False)
     encoder: PreTrainedModel = getattr(model, "backbone", model)
     if not type(encoder).__module__.startswith("transformers."):
         raise InputError(
@@ -56,9 +59,12 @@ def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
     Raises:
         InputError: no tokenizer there; transformers itself would go on with an empty vocabulary.
     """
+    check_one_encoder(checkpoint, "one is wanted here")
     _check_directory(checkpoint)
     with plain_loading("a tokenizer", checkpoint):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(checkpoint), trust_remote_code=False)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            model_folder(checkpoint), trust_remote_code=False
+        )
         check_longest(tokenizer)
         _check_vocabulary(tokenizer, checkpoint)
     return tokenizer
@@ -81,8 +87,8 @@ def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransform
         return build_retriever(model)
     else:
         _check_directory(model, marker="modules.json", remedy="; make one with export_sentence_transformer")
-        modules = Path(model, "modules.json")
-        if modules.is_file() and b"HybridHead" in modules.read_bytes():
+        modules = load_file_path(model_folder(model), "modules.json")
+        if modules is not None and b"HybridHead" in Path(modules).read_bytes():
             from hf_dense.hub.hybrid import load_hybrid  # which needs this module
 
             return load_hybrid(model)
@@ -101,7 +107,7 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
         )
     check_makes_vectors(model)
     with plain_loading("a retriever", model):
-        retriever = SentenceTransformer(model, trust_remote_code=False)
+        retriever = SentenceTransformer(model_folder(model), trust_remote_code=False)
     check_dropout(retriever, model)
     with plain_loading("a retriever", model):
         _check_vocabulary(retriever.tokenizer, model)
@@ -127,7 +133,7 @@ def is_retriever(model: str | Path) -> bool:
         InputError: the Hub refuses to say.
     """
     try:
-        return is_sentence_transformer_model(str(model))
+        return is_sentence_transformer_model(model_folder(model))
     except OSError as error:
         raise InputError(f"Cannot load a model from {model}: {first_line(error)}") from error
 
@@ -144,7 +150,7 @@ def is_checkpoint(model: str | Path) -> bool:
 def load_config(model: str | Path) -> PreTrainedConfig | None:
     """The configuration of a directory or Hub id; None where there is none of transformers."""
     try:
-        config: PreTrainedConfig = AutoConfig.from_pretrained(str(model), trust_remote_code=False)
+        config: PreTrainedConfig = AutoConfig.from_pretrained(model_folder(model), trust_remote_code=False)
     except (OSError, ValueError):
         return None
     except Exception as error:  # whatever a configuration holds that is none
@@ -231,6 +237,8 @@ def quiet_loading() -> Iterator[None]:
 
 
 def _check_directory(given: str | Path, marker: str = "config.json", remedy: str = "") -> None:
+    if (folder := model_folder(given)) != str(given):
+        given = Path(folder)
     path = Path(given)
     could_be_hub_id = isinstance(given, str) and not path.is_absolute() and len(path.parts) <= 2
     if path.is_dir():

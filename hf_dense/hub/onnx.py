@@ -18,6 +18,8 @@ from hf_dense.errors import InputError
 from hf_dense.hub.export import write_export
 from hf_dense.hub.fingerprints import retriever_fingerprint
 from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.retriever_settings import query_length_of
+from hf_dense.hub.towers import two_encoders
 from hf_dense.storage.output import Output
 from hf_dense.storage.staged import Staged
 
@@ -53,6 +55,8 @@ def export_onnx(retriever: str | Path, out: str | os.PathLike[str] | Output) -> 
     if missing:
         raise InputError(f"ONNX files need the package {missing[0]}; install it with pip install 'hf_dense[onnx]'.")
     model = load_retriever(retriever).to("cpu").float().eval()
+    if two_encoders(model):
+        raise InputError(f"{retriever} has two encoders, and an ONNX file holds one; export each as a retriever.")
 
     def write(work: Staged) -> None:
         names, file = _inputs(model), work.result / _FILE
@@ -64,6 +68,7 @@ def export_onnx(retriever: str | Path, out: str | os.PathLike[str] | Output) -> 
             "output": _OUTPUT,
             "similarity": model.similarity_fn_name,
             "prompts": {role: prompt for role, prompt in model.prompts.items() if prompt},
+            **({} if (queries := query_length_of(model)) is None else {"query_length": queries}),
         }
         (work.result / "onnx.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
 

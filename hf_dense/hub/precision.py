@@ -93,8 +93,11 @@ class Reading:
             return model
         _check_length(model, length)
         read = deepcopy(model).to(dtype)
-        if length is not None:
-            read.max_seq_length = length
+        if length is not None and isinstance(read, SentenceTransformer):
+            from hf_dense.hub.retriever_settings import query_length_of, set_lengths
+
+            queries = query_length_of(read)
+            set_lengths(read, length, None if queries is None else min(queries, length))
         return read
 
 

@@ -13,6 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import is_retriever, load_config, load_retriever, load_tokenizer
+from hf_dense.hub.towers import parts_of
 from hf_dense.methods import METHODS
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
 
@@ -33,6 +34,7 @@ class RetrieverSettings:
         similarity: `dot`, `cosine`, or what else Sentence-Transformers knows.
         prompts: what is put before texts, by their role (`query`, `document`).
         max_length: longest text in tokens, special tokens included; longer ones are cut.
+        query_length: longest query in tokens, where that is another.
     """
 
     pooling: str | None = None
@@ -40,6 +42,7 @@ class RetrieverSettings:
     similarity: str | None = None
     prompts: Mapping[str, str] | None = None
     max_length: int | None = None
+    query_length: int | None = None
 
     def updated(self, given: RetrieverSettings) -> RetrieverSettings:
         """These with what `given` says in their place; of prompts each role."""
@@ -55,6 +58,8 @@ class RetrieverSettings:
         ['pooling cls in place of mean']
         """
         own, new = self._named(), given._named()
+        if "max_length" in own:
+            own.setdefault("query_length", own["max_length"])
         return [f"{name} {new[name]} in place of {own[name]}" for name in own if new.get(name, own[name]) != own[name]]
 
     def in_words(self) -> str:
@@ -105,7 +110,7 @@ def own_settings(model: str | Path) -> RetrieverSettings:
 
 def settings_of(model: SentenceTransformer) -> RetrieverSettings:
     """The settings of a retriever of Sentence-Transformers."""
-    poolings = [module.pooling_mode for module in model if isinstance(module, Pooling)]
+    poolings = [module.pooling_mode for module in parts_of(model) if isinstance(module, Pooling)]
     pooling = poolings[0] if poolings and isinstance(poolings[0], str) else "+".join(poolings[0]) if poolings else None
     prompts = {role: text or "" for role, text in model.prompts.items()}
     length = model.max_seq_length
@@ -115,7 +120,30 @@ def settings_of(model: SentenceTransformer) -> RetrieverSettings:
         model.similarity_fn_name,
         prompts,
         length if length and length < _LONGEST else None,
+        query_length_of(model),
     )
+
+
+def query_length_of(model: SentenceTransformer) -> int | None:
+    """The longest query in tokens, where that is another length than of passages."""
+    lengths = [module.query_length for module in parts_of(model) if isinstance(module, Transformer)]
+    return lengths[0] if lengths else None
+
+
+def set_lengths(model: SentenceTransformer, max_length: int, query_length: int | None) -> None:
+    """Set the longest text and the longest query (None: the same) of a retriever, in tokens.
+
+    Raises:
+        InputError: a query would be longer than a text, or hold no token of its own, or the model tells no queries.
+    """
+    if query_length is not None and not 2 < query_length <= max_length:
+        raise InputError(f"query_length is {query_length}; it must be from 3 to max_length, {max_length} tokens.")
+    readers = [module for module in parts_of(model) if isinstance(module, Transformer)]
+    if query_length is not None and not readers:
+        raise InputError("This model reads its texts by no encoder of transformers; leave query_length out.")
+    model.max_seq_length = max_length
+    for reader in readers:
+        reader.query_length = query_length
 
 
 def checkpoint_settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> RetrieverSettings:

@@ -30,8 +30,10 @@ from hf_dense.hub.retriever_settings import (
     RetrieverSettings,
     check_choices,
     checkpoint_settings,
+    set_lengths,
     settings_of,
 )
+from hf_dense.hub.towers import two_encoders
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
 
 logger = logging.getLogger(__name__)
@@ -150,12 +152,15 @@ def assemble(
         prompts=dict(settings.prompts or {}),
     )
     retriever.model_card_data.local_files_only = True  # as in load_retriever
+    set_lengths(retriever, length, settings.query_length)
     return retriever
 
 
 def _change(retriever: SentenceTransformer, own: RetrieverSettings, given: RetrieverSettings, name: str | Path) -> None:
     """Set what is given, in place; all other modules stay."""
     if given.pooling not in (None, own.pooling):
+        if two_encoders(retriever):
+            raise InputError(f"{name} has two encoders, whose pooling stays; leave the choice of pooling out.")
         at = next((at for at, module in enumerate(retriever) if isinstance(module, Pooling)), None)
         if at is None:
             raise InputError(f"{name} has no pooling that could be another; leave the choice of pooling out.")
@@ -172,4 +177,9 @@ def _change(retriever: SentenceTransformer, own: RetrieverSettings, given: Retri
         encoder: Any = retriever.transformers_model
         if encoder is not None:
             check_fit(retriever.tokenizer, encoder.config, name, given.max_length, str(given.pooling or own.pooling))
-        retriever.max_seq_length = given.max_length
+    if given.max_length is not None or given.query_length is not None:
+        length = given.max_length or own.max_length
+        if length is None:
+            raise InputError(f"{name} does not say how long its texts are; give max_length with query_length.")
+        queries = given.query_length or own.query_length
+        set_lengths(retriever, length, queries if given.query_length or queries is None else min(queries, length))

@@ -19,6 +19,7 @@ from transformers.utils import logging
 
 from hf_dense.data.collections import content_hash
 from hf_dense.data.corpus import corpus_files, load_passages, stream_passages
+from hf_dense.data.hub_names import divided, model_folder
 from hf_dense.data.passages import load_tokenizer
 from hf_dense.data.tokenizers import train_tokenizer, vocabulary_size
 from hf_dense.errors import InputError, first_line
@@ -199,14 +200,15 @@ def _sources(options: PretrainingOptions, corpus: Dataset | IterableDataset, sta
     elif (place := Path(options.corpus)).exists():
         read = fingerprint_files(corpus_files(place), place if place.is_dir() else place.parent)
     else:
-        read = str(dataset_info(options.corpus).sha)
+        name, revision = divided(options.corpus)
+        read = str(dataset_info(name, revision=revision).sha)
     named = options.tokenizer or options.backbone or "one trained on the corpus"
     found = {
         "corpus": Source(options.corpus, read),
         "tokenizer": Source(named, fingerprint_tokenizer(start.tokenizer)),
     }
     if options.backbone is not None:
-        known = AutoConfig.from_pretrained(options.backbone, trust_remote_code=False)
+        known = AutoConfig.from_pretrained(model_folder(options.backbone), trust_remote_code=False)
         same = known.model_type == start.model.config.model_type
         taken = start.model if same else start.model.encoder  # else decoders are drawn, by the seed
         found["backbone"] = Source(options.backbone, fingerprint_weights(taken))

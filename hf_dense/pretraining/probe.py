@@ -22,7 +22,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from hf_dense.data.collections import judged_indices, load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import judged_indices, load_corpus, load_qrels, load_queries, named_split
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.pretraining.options import PretrainingOptions
@@ -105,10 +105,10 @@ def load_pool(options: PretrainingOptions) -> Pool | None:
             if getattr(options, name):
                 raise InputError(f"{name} goes by a probe, and there is none; name a collection with --probe.")
         return None
-    place, split = (options.probe, _SPLIT) if Path(options.probe).is_dir() else options.probe.rpartition(":")[::2]
-    if not Path(place or options.probe).is_dir():
-        raise InputError(f"There is no collection {place or options.probe} to probe with; give COLLECTION[:SPLIT].")
-    return Pool.load(Path(place), split)
+    if (named := named_split(options.probe, _SPLIT)) is None:
+        lacking = options.probe.rpartition(":")[0] or options.probe
+        raise InputError(f"There is no collection {lacking} to probe with; give COLLECTION[:SPLIT].")
+    return Pool.load(Path(named[0]), named[1])
 
 
 def ndcg(scores: Tensor, grades: Tensor, depth: int = 10) -> Tensor:

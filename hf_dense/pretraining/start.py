@@ -8,6 +8,7 @@ from typing import Any
 from transformers import AutoConfig, AutoModelForPreTraining
 from transformers.utils import logging
 
+from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import is_retriever
 from hf_dense.hub.retriever_settings import embedder_settings
@@ -37,6 +38,7 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
         ValueError: the encoder's family is not supported.
         OSError: there is no such checkpoint.
     """
+    name_or_path = model_folder(name_or_path)
     found = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
     if found.model_type == method.config.model_type:
         return _continue(method, name_or_path, found, changes)

@@ -13,6 +13,7 @@ from torch import nn
 from tqdm.auto import tqdm
 from transformers import AutoConfig
 
+from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import check_dropout, classifies, load_tokenizer, plain_loading
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
@@ -55,13 +56,14 @@ def _load(base: str, new_head: bool) -> CrossEncoder:
     # Without this the Hub is asked whether the directory is a model there.
     card = CrossEncoderModelCardData(local_files_only=True)
     with plain_loading("a cross-encoder", base):
-        config = AutoConfig.from_pretrained(base, trust_remote_code=False)
+        place = model_folder(base)
+        config = AutoConfig.from_pretrained(place, trust_remote_code=False)
         headed = classifies(config)
         if not headed and not new_head:
             raise InputError(f"{base} is an encoder without a head that scores pairs; train a re-ranker from it first.")
         if headed and config.num_labels != 1:
             raise InputError(f"The head of {base} gives {config.num_labels} scores to a pair; a re-ranker gives one.")
-        reranker: CrossEncoder = CrossEncoder(base, num_labels=1, model_card_data=card, trust_remote_code=False)
+        reranker: CrossEncoder = CrossEncoder(place, num_labels=1, model_card_data=card, trust_remote_code=False)
         check_dropout(reranker, base)
         reranker.predict([("a", "a")], show_progress_bar=False)  # its tokens may be none of its encoder
     return reranker

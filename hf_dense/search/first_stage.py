@@ -16,7 +16,7 @@ from hf_dense.search.dense import Floats, Indices, encode_corpus, encode_queries
 from hf_dense.search.hybrid import FACTS_FILE, HybridIndex, write_hybrid_vectors
 
 BM25: Final = "bm25"
-_QUERIES: Final = 1_000  # hybrid vectors at once: 120 MB
+QUERIES: Final = 1_000  # hybrid vectors at once: 120 MB
 
 Search = Callable[[Sequence[str], int], tuple[Floats, Indices]]
 
@@ -54,18 +54,23 @@ def open_search(model: str | Path | SentenceTransformer, texts: Sequence[str], f
 
 def _open_hybrid(retriever: SentenceTransformer, texts: Sequence[str], folder: Path, batch_size: int) -> Search:
     """Search by DupMAE's relevance: vectors of the vocabulary's length would not fit in memory."""
-    place = folder / "hybrid"
-    if not (place / FACTS_FILE).is_file():
-        place.mkdir(parents=True, exist_ok=True)
-        write_hybrid_vectors(retriever, texts, place, precision="float32", batch_size=batch_size)
-    index = HybridIndex.load(place)
+    index = hybrid_vectors(retriever, texts, folder, batch_size)
 
     def find(queries: Sequence[str], k: int) -> tuple[Floats, Indices]:
         found = [
             index.search(retriever.encode_query(list(part), batch_size=batch_size, show_progress_bar=False), k)
-            for part in (queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES))
+            for part in (queries[start : start + QUERIES] for start in range(0, len(queries), QUERIES))
         ]
         scores, indices = zip(*found, strict=True)
         return np.concatenate(scores), np.concatenate(indices)
 
     return find
+
+
+def hybrid_vectors(retriever: SentenceTransformer, texts: Sequence[str], folder: Path, batch_size: int) -> HybridIndex:
+    """The hybrid vectors of texts, sparse, encoded once in a folder; arguments are those of `open_search`."""
+    place = folder / "hybrid"
+    if not (place / FACTS_FILE).is_file():
+        place.mkdir(parents=True, exist_ok=True)
+        write_hybrid_vectors(retriever, texts, place, precision="float32", batch_size=batch_size)
+    return HybridIndex.load(place)

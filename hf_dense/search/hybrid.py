@@ -101,12 +101,13 @@ def write_hybrid_vectors(
     assert head is not None
     rows, part = len(texts), 16 * batch_size
     types = {"dense": np.dtype(precision), "values": np.dtype(precision), "tokens": _id_type(head.vocabulary)}
-    stored = {
-        name: np.lib.format.open_memmap(
-            folder / f"{name}.npy", "w+", kind, (rows, head.dense if name == "dense" else head.sparse)
-        )
-        for name, kind in types.items()
-    }
+    stored: dict[str, Any] = {}
+    for name, kind in types.items():
+        width = head.dense if name == "dense" else head.sparse
+        if width == 0:  # which cannot be mapped
+            np.save(folder / f"{name}.npy", np.empty((rows, 0), kind))
+        else:
+            stored[name] = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, (rows, width))
     with tqdm(total=rows, desc="Encoding passages", unit=" passages") as bar:
         for start in range(0, rows, part):
             place = slice(start, start + part)
@@ -116,8 +117,8 @@ def write_hybrid_vectors(
             words = vectors[:, head.dense :]
             tokens = words.abs().topk(head.sparse, dim=1).indices.sort(dim=1).values  # all that is not 0
             found = {"dense": vectors[:, : head.dense], "values": words.gather(1, tokens), "tokens": tokens}
-            for name, tensor in found.items():
-                stored[name][place] = tensor.cpu().numpy()
+            for name, array in stored.items():
+                array[place] = found[name].cpu().numpy()
             bar.update(len(vectors))
     for array in stored.values():
         array.flush()
@@ -151,7 +152,7 @@ class HybridIndex:
         if not (path / FACTS_FILE).is_file():
             raise InputError(f"There is no index of hybrid vectors in {path}.")
         facts = json.loads((path / FACTS_FILE).read_text(encoding="utf-8"))
-        arrays = {name: np.load(path / f"{name}.npy", mmap_mode="r") for name in ("dense", "values", "tokens")}
+        arrays = {name: _mapped(path / f"{name}.npy") for name in ("dense", "values", "tokens")}
         return cls(**arrays, vocabulary=facts["vocabulary"])
 
     def __len__(self) -> int:
@@ -162,6 +163,13 @@ class HybridIndex:
     def bytes_per_passage(self) -> int:
         """Bytes stored of a passage."""
         return sum(array.itemsize * array.shape[1] for array in (self.dense, self.values, self.tokens))
+
+    def score(self, query: Floats, indices: Indices) -> Floats:
+        """(indices,) the relevance of some passages to a query, (d' + vocabulary) of `encode_query`."""
+        dense, words = self._rows(indices)
+        split = self.dense.shape[1]
+        scores: Floats = dense @ query[:split] + words @ query[split:]
+        return scores
 
     def search(self, queries: Floats, k: int) -> tuple[Floats, Indices]:
         """Find the passages of greatest relevance to each query, exactly, reading the index once.
@@ -200,12 +208,24 @@ class HybridIndex:
         return best.numpy(), indices.numpy()
 
     def _block(self, start: int) -> tuple[Floats, csr_matrix]:
-        """Passages from `start` on: their dense parts, and a sparse matrix (passages, vocabulary) of their words."""
-        rows = slice(start, start + _BLOCK)
+        """Passages from `start` on; see `_rows`."""
+        return self._rows(slice(start, start + _BLOCK))
+
+    def _rows(self, rows: slice | Indices) -> tuple[Floats, csr_matrix]:
+        """Some passages: their dense parts, and a sparse matrix (passages, vocabulary) of their words."""
         values, tokens = self.values[rows].astype(np.float32), self.tokens[rows].astype(np.int32)
         ends = np.arange(len(values) + 1) * values.shape[1]
         words = csr_matrix((values.ravel(), tokens.ravel(), ends), shape=(len(values), self.vocabulary))
         return self.dense[rows].astype(np.float32), words
+
+
+def _mapped(file: Path) -> NDArray[Any]:
+    """An array of a file, mapped into memory where it holds anything."""
+    try:
+        array: NDArray[Any] = np.load(file, mmap_mode="r")
+    except ValueError:  # nothing can be mapped of no columns
+        array = np.load(file)
+    return array
 
 
 def _id_type(vocabulary: int) -> np.dtype[Any]:

@@ -242,7 +242,15 @@ def test_methods_of_a_corpus_and_export_have_the_flags() -> None:
     assert cut == parsed("data passages", "documents")
     made = {*inspect.signature(hf_dense.Corpus.queries).parameters} - {"self"}
     assert made == parsed("data queries", "corpus", **{"from": ["headings"]}) - {"corpus"}
-    one = {"pooling": "cls", "similarity": "dot", "max_length": 3, "dense": 3, "sparse": 3, "normalize": False}
+    one = {
+        "pooling": "cls",
+        "similarity": "dot",
+        "max_length": 3,
+        "query_length": 3,
+        "dense": 3,
+        "sparse": 3,
+        "normalize": False,
+    }
     prompts = {"query_prompt": "a", "document_prompt": "b"}
     flags = parsed("export", "checkpoint", **one, **prompts) - {"checkpoint"}
     assert {*inspect.signature(hf_dense.export).parameters} == flags | {"model"}

@@ -66,11 +66,11 @@ def test_a_hub_dataset_is_read_from_its_corpus_configuration_or_its_default(
     """Stands in for a Hub, whose datasets these tests cannot reach."""
     asked = []
 
-    def load_builder(source: str, configuration: str) -> None:
+    def load_builder(source: str, configuration: str, revision: None) -> None:
         if not with_corpus:
             raise ValueError(f"BuilderConfig '{configuration}' not found.")
 
-    def load(*names: str, streaming: bool) -> DatasetDict:
+    def load(*names: str, streaming: bool, revision: None) -> DatasetDict:
         assert not streaming
         asked.append(names)
         return DatasetDict({"corpus" if with_corpus else "train": Dataset.from_dict({"text": TEXTS})})

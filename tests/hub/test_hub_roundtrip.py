@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from hf_dense import METHODS
+
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "pin", "memory", "in", "a", "data", "loader"]
 
 PUSH = """
@@ -69,3 +71,54 @@ def test_checkpoint_travels_through_the_hub(hub_client: Callable[..., dict[str, 
     assert loaded["crop"] == "head"
     assert loaded["classes"] == ["RetroMAEModel", "RetroMAEForPreTraining"]
     assert "trust_remote_code=True" in loaded["refused"]
+
+
+PUSH_EVERY = """
+import json, sys
+import torch
+from transformers import BertConfig, BertTokenizer
+from hf_dense import METHODS
+
+tokenizer = BertTokenizer(sys.argv[1])
+sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+batch = tokenizer(["pin memory in a data loader"], return_tensors="pt")
+found = {}
+for name, method in METHODS.items():
+    torch.manual_seed(0)
+    model = method.pretraining(method.config(backbone_config=BertConfig(vocab_size=len(tokenizer), **sizes))).eval()
+    model.push_to_hub("someone/" + name)
+    tokenizer.push_to_hub("someone/" + name)
+    weights = sum(float(weight.double().abs().sum()) for weight in model.state_dict().values())
+    found[name] = [model.encoder(**batch).pooler_output[0].tolist(), weights, type(model).__name__]
+print(json.dumps(found))
+"""
+
+LOAD_EVERY = """
+import json, sys
+sys.modules["hf_dense"] = None
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
+
+found = {}
+for method in sys.argv[1:]:
+    name = "someone/" + method
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)  # else transformers asks, needing none
+    batch = tokenizer(["pin memory in a data loader"], return_tensors="pt")
+    encoder = AutoModel.from_pretrained(name, trust_remote_code=True)
+    model = AutoModelForPreTraining.from_pretrained(name, trust_remote_code=True)
+    weights = sum(float(weight.double().abs().sum()) for weight in model.state_dict().values())
+    found[method] = [encoder(**batch).pooler_output[0].tolist(), weights, type(model).__name__]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_every_method_travels_through_the_hub(hub_client: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    """Its encoder, all that it was trained with, and its tokenizer, which needs no remote code."""
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(VOCABULARY))
+    pushed = hub_client(PUSH_EVERY, str(vocabulary))
+    loaded = hub_client(LOAD_EVERY, *pushed)
+    assert len(pushed) == len(METHODS)
+    for method, (bottleneck, weights, kind) in pushed.items():
+        assert loaded[method][0] == pytest.approx(bottleneck, abs=1e-6), method
+        assert loaded[method][1:] == [pytest.approx(weights, rel=1e-9), kind], method

@@ -249,7 +249,7 @@ def test_the_card_says_that_the_projection_is_random(exported: Path) -> None:
     [
         ({"sparse": 101}, "sparse is 101; it must be from 1 to 100"),
         ({"sparse": 0}, "sparse is 0"),
-        ({"dense": 0}, "dense is 0"),
+        ({"dense": -1}, "dense is -1"),
         ({"max_length": 1}, "at least 2 tokens"),
         ({"max_length": 25}, "takes at most 24"),
     ],
