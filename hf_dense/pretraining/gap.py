@@ -22,8 +22,18 @@ if TYPE_CHECKING:
     from hf_dense.pretraining.trainer import PreTrainer
 
 SUFFIX: Final = "_gap"  # of the names that are logged, behind the decoder's
+EVERY: Final = 50  # steps, once in which a log has the gap at most: to look takes up to 0.75 of a step
 LEAST_SHARE: Final = 0.01  # of a decoder's loss: below it nothing comes through; docs/evidence.md
 _LOGS: Final = 5  # whose mean is judged: one batch says little
+
+
+def is_due(before: int, step: int) -> bool:
+    """Whether the log after `step` has the gap, when the log before it came after step `before`.
+
+    >>> is_due(0, 10), is_due(40, 50), is_due(50, 99), is_due(90, 110), is_due(100, 200)
+    (False, True, False, True, True)
+    """
+    return step // EVERY > before // EVERY
 
 
 def row_group(config: BottleneckConfig) -> int:

@@ -22,7 +22,7 @@ from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.modeling.bottleneck_plan import Plan
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator, Views, cut, size_of
-from hf_dense.pretraining.gap import BottleneckGap
+from hf_dense.pretraining.gap import BottleneckGap, is_due
 from hf_dense.pretraining.sampler import PassageSampler, SiblingSampler
 from hf_dense.pretraining.soundness import STEP_FILE, Soundness, check_weights, write_step
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
@@ -338,7 +338,8 @@ class PreTrainer(Trainer):
             for name in sorted(self._shares):
                 share = torch.as_tensor(self._shares[name], device=self.args.device)
                 logs[f"{name}_loss"] = self.accelerator.reduce(share, "mean").item() / steps
-            logs |= self._gap.measure(self)
+            if is_due(self._logged_step, self.state.global_step):
+                logs |= self._gap.measure(self)
             logs |= self._throughput.rates(self.accelerator)
             self._shares.clear()
             self._logged_step = self.state.global_step
