@@ -3,18 +3,20 @@
     python benchmarks/bottlenecks.py COLLECTION [--model EMBEDDER] [--only NAME ...]
 
 Encoders of the comparison's shape (`hf_dense.experiments.comparison`) are pre-trained on a collection, one thread, one
-seed. Written for each: the losses and the bottleneck gap at the end (means over the last five logs), and of the vectors
-of up to 2,000 passages before and after: their mean norm, the mean cosine of all pairs, the effective rank, and nDCG@10
-of the collection's queries among these passages, plain and whitened, as the probe measures it. For scale stands what
-the loss is when nothing but the frequency of words is known. A variant that is complete is not run again.
+seed. Written for each: the losses and the bottleneck gap at the end (means over the last quarter of the steps), and of
+the vectors of up to 2,000 passages before and after: their mean norm, the mean cosine of all pairs, the effective rank,
+and nDCG@10 of the collection's queries among these passages, plain and whitened, as the probe measures it. For scale
+stands what the loss is when nothing but the frequency of words is known. A complete variant is not run again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +37,29 @@ from hf_dense.storage.output import Output
 from hf_dense.storage.provenance import describe_run, provenance
 
 STEPS = 800
-TRAINED = {"max_steps": 150, "learning_rate": 1e-4, "logging_steps": 10}  # of what starts from a trained encoder
-NO_DECODER: dict[str, Any] = {"decoders": {"decoder": None}}
 FORMS = {"decoder_loss": ".2f", f"decoder{SUFFIX}": ".3f"}  # of a table's cells
 LOOKS = {"norm": ".1f", "cosine": ".2f", "effective rank": ".0f", "nDCG@10": ".3f", "nDCG@10, whitened": ".3f"}
-LAST = 5  # logs, whose means are reported
+END = 0.75  # of the steps; logs after it are averaged
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A variant.
+
+    Args:
+        method: that pre-trains.
+        layers: of the encoder.
+        changes: to the `PretrainingOptions`.
+        training: changes to the shared training.
+        start: name of the variant whose result it starts from; `--model` for the encoder that is given; None is
+            random weights.
+    """
+
+    method: str = "condenser"
+    layers: int = 2
+    changes: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    start: str | None = None
 
 
 def masked(rate: float) -> dict[str, Any]:
@@ -47,20 +67,34 @@ def masked(rate: float) -> dict[str, Any]:
     return {"encoders": {"encoder": {"view": {"rate": rate}}}}
 
 
-# name: method, layers of the encoder, changes to the method, changes to the training
-VARIANTS: dict[str, tuple[str, int, dict[str, Any], dict[str, Any]]] = {
-    "Condenser": ("condenser", 2, {}, {}),
-    "Condenser, from a trained encoder": ("condenser", 0, {"bottleneck": "cls"}, TRAINED),
-    "RetroMAE": ("retromae", 2, {}, {"max_steps": 2000}),
-    "Condenser, 45 % masked": ("condenser", 2, masked(0.45), {}),
-    "masked language modelling, 15 %": ("condenser", 2, NO_DECODER, {}),
-    "Condenser, learning rate 5e-4": ("condenser", 2, {}, {"learning_rate": 5e-4}),
-    "Condenser, 4 layers": ("condenser", 4, {}, {}),
-    "Condenser, head on the embeddings": ("condenser", 2, {"decoders": {"decoder": {"inputs": "hidden:0"}}}, {}),
-    "DupMAE": ("dupmae", 2, {}, {}),
-    "Condenser, learning rate 5e-3": ("condenser", 2, {}, {"learning_rate": 5e-3}),
-    "Condenser, head of 1 layer": ("condenser", 2, {"decoders": {"decoder": {"layers": 1}}}, {}),
-    "Condenser, 6 layers": ("condenser", 6, {}, {}),
+def head(**changes: Any) -> dict[str, Any]:
+    """Condenser with another head."""
+    return {"decoders": {"decoder": changes}}
+
+
+# A head of random weights on a trained encoder learns at a rate of its own.
+_NEW_HEAD = {"decoder_learning_rate": 1e-3}
+VARIANTS = {
+    "Condenser": Asked(),
+    "RetroMAE": Asked("retromae", training={"max_steps": 2000}),
+    "Condenser, from RetroMAE's encoder": Asked(
+        changes=_NEW_HEAD, training={"max_steps": 400, "learning_rate": 5e-4}, start="RetroMAE"
+    ),
+    "Condenser, from a trained encoder of 6 layers": Asked(
+        layers=6,
+        changes={"bottleneck": "cls", **_NEW_HEAD},
+        training={"max_steps": 200, "learning_rate": 1e-4, "logging_steps": 25},
+        start="--model",
+    ),
+    "Condenser, 45 % masked": Asked(changes=masked(0.45)),
+    "Condenser, 4 layers": Asked(layers=4),
+    "masked language modelling, 15 %": Asked(changes={"decoders": {"decoder": None}}),
+    "Condenser, learning rate 5e-4": Asked(training={"learning_rate": 5e-4}),
+    "Condenser, head on the embeddings": Asked(changes=head(inputs="hidden:0")),
+    "DupMAE": Asked("dupmae"),
+    "Condenser, learning rate 5e-3": Asked(training={"learning_rate": 5e-3}),
+    "Condenser, head of 1 layer": Asked(changes=head(layers=1)),
+    "Condenser, 6 layers": Asked(layers=6),
 }
 
 
@@ -85,8 +119,9 @@ def main() -> None:
     }
     rows = json.loads(options.results.read_text(encoding="utf-8"))["variants"] if options.results.exists() else {}
     for name in options.only:
-        if name not in rows and (VARIANTS[name][1] or options.model):
+        if name not in rows and (VARIANTS[name].start != "--model" or options.model):
             rows[name] = run_variant(name, settings, options.model, pool, tokenizer, out)
+            rows = {name: row | at_the_end(row) for name, row in rows.items()}
             write_text(options.results, json.dumps({**facts, "variants": rows}, indent=1) + "\n")
             print(table(rows))
 
@@ -95,34 +130,35 @@ def run_variant(
     name: str, settings: Settings, model: str | None, pool: Pool, tokenizer: Path, out: Output
 ) -> dict[str, Any]:
     """Pre-train one variant: what was asked, what was logged, and its vectors before and after."""
-    method, layers, changes, training = VARIANTS[name]
-    place = out.at(name.lower().replace(",", "").replace("%", "percent").replace(" ", "-"))
-    shape = {**encoder_shape(settings), "num_hidden_layers": layers}
-    start: dict[str, Any] = {"backbone_config": shape, "tokenizer": str(tokenizer)} if layers else {"backbone": model}
-    given = {"save_strategy": "no", "report_to": "none", "disable_tqdm": True, "max_steps": STEPS}
-    arguments = TrainingArguments(str(place.path), seed=settings.seed, **{**PRETRAINING, **given, **training})
-    asked = PretrainingOptions(
-        method=method, corpus=settings.collection, max_length=settings.max_length, **start, **changes
-    )
-    before = model if not layers else start_of(settings, layers, out)
-    result = pretrain(asked, arguments)
-    logs = [row for row in result.history if "encoder_loss" in row]
-    means = {key: mean(logs, key) for key in ("encoder_loss", "encoder_bag_loss", *FORMS)}
+    asked, place = VARIANTS[name], out.at(folder(name))
+    training = {**PRETRAINING, "save_strategy": "no", "report_to": "none", "max_steps": STEPS, **asked.training}
+    start: dict[str, Any] = {"tokenizer": str(tokenizer)}
+    if asked.start is None:
+        start["backbone_config"] = {**encoder_shape(settings), "num_hidden_layers": asked.layers}
+        before = str(start_of(settings, asked.layers, out))
+    else:
+        before = (model or "") if asked.start == "--model" else str(out.path / folder(asked.start))
+        start = {"backbone": before}
+    arguments = TrainingArguments(str(place.path), seed=settings.seed, disable_tqdm=True, **training)
+    shared = {"method": asked.method, "corpus": settings.collection, "max_length": settings.max_length}
+    result = pretrain(PretrainingOptions(**{**shared, **start, **asked.changes}), arguments)
     manifest = Manifest.load(result.path)
     assert manifest is not None
+    keys = ("step", "encoder_loss", "encoder_bag_loss", *FORMS)
     return {
-        "method": method,
-        "layers": layers,
-        "changes": changes,
+        **asdict(asked),
         "steps": arguments.max_steps,
-        "learning rate": arguments.learning_rate,
-        **{key: value for key, value in means.items() if value is not None},
-        "before": look(str(before), pool, settings.max_length),
+        "before": look(before, pool, settings.max_length),
         "after": look(str(result.path), pool, settings.max_length),
-        "curve": [{key: row[key] for key in ("step", *means) if key in row} for row in logs],
+        "curve": [{key: row[key] for key in keys if key in row} for row in result.history if "encoder_loss" in row],
         "seconds": manifest.facts["seconds"],
         "run": describe_run(),
     }
+
+
+def folder(name: str) -> str:
+    """Of a variant."""
+    return re.sub(r"\W+", "-", name.replace("%", "percent").lower())
 
 
 def start_of(settings: Settings, layers: int, out: Output) -> Path:
@@ -131,10 +167,11 @@ def start_of(settings: Settings, layers: int, out: Output) -> Path:
     return Path(make_start(deep, Variant("start"), out.at(f"random-{layers}")))
 
 
-def mean(logs: list[Mapping[str, Any]], key: str) -> float | None:
-    """Of the last logs; None where it was not logged."""
-    values = [row[key] for row in logs if key in row][-LAST:]
-    return sum(values) / len(values) if values else None
+def at_the_end(row: Mapping[str, Any]) -> dict[str, float]:
+    """What was logged in the last quarter of the steps, as means."""
+    logs = [entry for entry in row["curve"] if entry["step"] > END * row["steps"]]
+    found = {key: [entry[key] for entry in logs if key in entry] for key in ("encoder_loss", *FORMS)}
+    return {key: sum(values) / len(values) for key, values in found.items() if values}
 
 
 def look(model: str, pool: Pool, max_length: int) -> dict[str, float]:
@@ -189,7 +226,7 @@ def word_entropy(pool: Pool, tokenizer: Path) -> float:
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
     """Markdown, a variant a row; figures before and after."""
-    head = ["", "steps", "encoder's loss", "decoder's loss", "gap", *LOOKS]
+    titles = ["", "steps", "encoder's loss", "decoder's loss", "gap", *LOOKS]
     cells = []
     for name, row in rows.items():
         before, after = row["before"], row["after"]
@@ -197,7 +234,7 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
         line += [f"{row[key]:{form}}" if key in row else "-" for key, form in FORMS.items()]
         line += [f"{before[key]:{form}} to {after[key]:{form}}" for key, form in LOOKS.items()]
         cells.append(line)
-    return markdown_table(head, cells, set(range(1, len(head))))
+    return markdown_table(titles, cells, set(range(1, len(titles))))
 
 
 if __name__ == "__main__":
