@@ -31,6 +31,8 @@ from .configuration_bottleneck import BottleneckConfig
 
 logger = logging.get_logger(__name__)
 
+Views = Mapping[str, Mapping[str, Tensor]]  # by name of the view, and of what it holds
+
 _LEAST = 1e-6  # a batch in which nothing is scored has the loss 0, not 0 / 0; counts are shares of whole numbers
 
 
@@ -247,7 +249,7 @@ class BottleneckForPreTraining(PreTrainedModel):
 
     def forward(
         self,
-        views: Mapping[str, Mapping[str, Tensor]],
+        views: Views,
         counts: Mapping[str, Tensor] | None = None,
         plan: Plan | None = None,
     ) -> PreTrainingOutput:
@@ -278,7 +280,7 @@ class BottleneckForPreTraining(PreTrainedModel):
             sums[name] = self._score_encoder(name, layouts[name], part, views[name]["labels"], plan.views[name])
         for name, spec in self.decoder_specs.items():
             view = self.scored[name]
-            sums[name] = self._score_decoder(
+            sums[name] = self.score_decoder(
                 name, layouts[view], encoded[spec.encoder], views[view]["labels"], plan.views[view]
             )
         for name, encoder in self.contrasts.items():
@@ -292,7 +294,7 @@ class BottleneckForPreTraining(PreTrainedModel):
         bottlenecks = {name: part.bottleneck for name, part in encoded.items()}
         return PreTrainingOutput(loss=loss, losses=losses, bottlenecks=bottlenecks)
 
-    def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    def count_scored(self, views: Views) -> dict[str, Tensor]:
         """What each summed loss is a mean over (scalars, float32, by loss name): scored tokens, or texts."""
         self._check(views)
         tokens = {name: scored_tokens(views[view]).sum() for name, view in self.scored.items()}
@@ -300,18 +302,20 @@ class BottleneckForPreTraining(PreTrainedModel):
         texts = {name: counted(views[encoder]).sum() for name, encoder in over_texts.items()}
         return {name: count.float() for name, count in (tokens | texts).items()}
 
-    def plan(self, views: Mapping[str, Mapping[str, Tensor]]) -> Plan:
+    def plan(self, views: Views) -> Plan:
         """What a step must know of its views on the host; to be made before they go to a device."""
         return Plan(self.config, views)
 
-    def _check(self, views: Mapping[str, Mapping[str, Tensor]]) -> None:
+    def shown(self, views: Views, plan: Plan) -> Views:
+        """The views as encoders and decoders read them, with what is drawn on the device filled in."""
+        return views
+
+    def _check(self, views: Views) -> None:
         missing = [name for name in self.view_names if name not in views]
         if missing:
             raise ValueError(f"The batch lacks the view {missing[0]!r}; it has: {', '.join(views)}.")
 
-    def encode(
-        self, views: Mapping[str, Mapping[str, Tensor]], plan: Plan | None = None, every: bool = False
-    ) -> dict[str, Encoded]:
+    def encode(self, views: Views, plan: Plan | None = None, every: bool = False) -> dict[str, Encoded]:
         """Read every encoder's view, in one pass for all.
 
         The last layer is computed for the first tokens and those that are scored alone, unless the bottleneck is a mean
@@ -388,8 +392,19 @@ class BottleneckForPreTraining(PreTrainedModel):
         hidden = take_rows(encoded.last, encoded.at[at])
         return self.score_view(name, hidden, layout.flatten(labels)[at], layout.input_ids[at], "mlm")
 
-    def _score_decoder(self, name: str, layout: FlatRows, encoded: Encoded, labels: Tensor, read: Reading) -> Tensor:
-        """Summed token loss of a decoder reading a view; a scalar."""
+    def score_decoder(self, name: str, layout: FlatRows, encoded: Encoded, labels: Tensor, read: Reading) -> Tensor:
+        """Summed token loss of a decoder.
+
+        Args:
+            name: of the decoder.
+            layout: of the view that it reads and rebuilds.
+            encoded: what its encoder made of its own view.
+            labels: (batch, length) of the decoder's view.
+            read: what is read of that view.
+
+        Returns:
+            The sum (scalar).
+        """
         assert read.scored is not None
         at, spec = read.scored.at, self.decoder_specs[name]
         hidden = self.decode(name, layout, encoded.bottleneck, encoded.inner, read.scored)

@@ -21,7 +21,7 @@ from .bottleneck_generator import Predictions, predict, runner_of
 from .bottleneck_losses import single_dtype
 from .bottleneck_plan import DRAWN, Plan, Reading, read_view
 from .configuration_bottleneck import BottleneckConfig, Json, build_config, resolved
-from .modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput, model_classes
+from .modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput, Views, model_classes
 
 
 class SimLMConfig(BottleneckConfig):
@@ -142,7 +142,7 @@ class SimLMForPreTraining(BottleneckForPreTraining):
 
     def forward(
         self,
-        views: Mapping[str, Mapping[str, Tensor]],
+        views: Views,
         counts: Mapping[str, Tensor] | None = None,
         plan: Plan | None = None,
     ) -> PreTrainingOutput:
@@ -161,11 +161,7 @@ class SimLMForPreTraining(BottleneckForPreTraining):
         """
         counts = self.count_scored(views) if counts is None else counts
         plan = self.plan(views) if plan is None else plan
-        predicted, filled = {}, dict(views)
-        for name, reading in plan.views.items():
-            if reading.drawn is not None:
-                predicted[name] = self.generate(views[name], reading)
-                filled[name] = _filled(views[name], predicted[name], reading.drawn.at)
+        filled, predicted = self._fill(views, plan)
         output = super().forward(filled, counts, plan)
         drawn = plan.views["encoder"].drawn
         if self.config.generator_weight and drawn is not None:
@@ -176,6 +172,19 @@ class SimLMForPreTraining(BottleneckForPreTraining):
             output.losses["generator"] = loss
             output.loss = output.loss + self.config.generator_weight * loss
         return output
+
+    def shown(self, views: Views, plan: Plan) -> Views:
+        """The views with the tokens that the generator draws."""
+        return self._fill(views, plan)[0]
+
+    def _fill(self, views: Views, plan: Plan) -> tuple[Views, dict[str, Predictions]]:
+        """The views with drawn tokens, and by view what the generator predicted."""
+        filled, predicted = dict(views), {}
+        for name, reading in plan.views.items():
+            if reading.drawn is not None:
+                predicted[name] = self.generate(views[name], reading)
+                filled[name] = _filled(views[name], predicted[name], reading.drawn.at)
+        return filled, predicted
 
     def start_decoders(self) -> list[str]:
         """Give decoders their first weights; returns the names of the parts that keep random ones."""
@@ -202,7 +211,7 @@ class SimLMForPreTraining(BottleneckForPreTraining):
             assert reading.drawn is not None
             return predict(self.generator, self.generator_runner, view, reading.places, reading.drawn)
 
-    def count_scored(self, views: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    def count_scored(self, views: Views) -> dict[str, Tensor]:
         """What each summed loss is a mean over (scalars, float32, by loss name)."""
         counts = super().count_scored(views)
         if self.config.generator_weight and "uniform" in views["encoder"]:

@@ -34,6 +34,7 @@ from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, hold_out, tokenize
+from hf_dense.pretraining.gap import describe_idle, find_idle
 from hf_dense.pretraining.generator import add_generator
 from hf_dense.pretraining.keywords import Keywords, table_of
 from hf_dense.pretraining.longest import head_rows, longest_rows, most_rows
@@ -289,6 +290,8 @@ def _train(work: Occupied, options: PretrainingOptions, training: TrainingArgume
     if options.probe_keep_best:
         step = load_best(trainer.model, work.path)
         work.facts["remarks"] = [f"Its weights are those after step {step}, where the probe was best."]
+    if is_main_process() and (idle := find_idle(list(trainer.model.decoder_specs), trainer.state.log_history)):
+        logger.warning(describe_idle(idle))
     if start.held is not None:
         trainer.evaluate()
     trainer.save_model()

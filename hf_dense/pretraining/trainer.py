@@ -22,6 +22,7 @@ from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.modeling.bottleneck_plan import Plan
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator, Views, cut, size_of
+from hf_dense.pretraining.gap import BottleneckGap, is_due
 from hf_dense.pretraining.sampler import PassageSampler, SiblingSampler
 from hf_dense.pretraining.soundness import STEP_FILE, Soundness, check_weights, write_step
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
@@ -101,6 +102,7 @@ class PreTrainer(Trainer):
         self._evaluated: defaultdict[str, Tensor] = defaultdict(lambda: torch.zeros(2, device=args.device))
         self._logged_step = 0
         self._soundness = Soundness(args.device)
+        self._gap = BottleneckGap()
         self._throughput = Throughput(list(model.config.encoder_specs), args.device)
         self.add_callback(_EpochCallback(self))
         self.add_callback(self._throughput)
@@ -217,6 +219,7 @@ class PreTrainer(Trainer):
         views: Views = inputs["views"]
         if model.training:
             self._throughput.read(views)
+            self._gap.read(inputs, self.chunk)
         if model.training and self.chunk is not None and size_of(views) > self.chunk:
             return self._chunked_loss(model, views, inputs["chunks"], num_items_in_batch)
         output = model(views, counts=num_items_in_batch, plan=inputs["plan"])
@@ -327,13 +330,16 @@ class PreTrainer(Trainer):
         return views
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add every loss on its own, averaged over processes and the steps since the last log, and their speed."""
+        """Add every loss on its own, averaged over processes and the steps since the last log, their speed, and the
+        bottleneck gap of every decoder."""
         self._end_unless_sound()
         if "loss" in logs:
             steps = max(self.state.global_step - self._logged_step, 1)
             for name in sorted(self._shares):
                 share = torch.as_tensor(self._shares[name], device=self.args.device)
                 logs[f"{name}_loss"] = self.accelerator.reduce(share, "mean").item() / steps
+            if is_due(self._logged_step, self.state.global_step):
+                logs |= self._gap.measure(self)
             logs |= self._throughput.rates(self.accelerator)
             self._shares.clear()
             self._logged_step = self.state.global_step

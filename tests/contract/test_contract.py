@@ -34,6 +34,7 @@ from hf_dense.modeling.bottleneck_losses import IGNORED
 from hf_dense.modeling.bottleneck_plan import Reading
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, merge
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput
+from hf_dense.pretraining.gap import gap_sums, row_group
 
 LENGTHS = (9, 5, 12, 7)  # tokens of the four rows of the batch
 
@@ -313,6 +314,40 @@ class TestLosses:
             view["counted"] = torch.tensor([True, True, False, False])
         for name in set(counts) - set(model.config.scored):
             assert model.count_scored(views)[name] == 2
+
+    def test_the_gap_is_what_another_texts_bottleneck_costs(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        model, views = make_model(case), make_batch(case)
+        decoders, group = list(model.config.decoder_specs), row_group(model.config)
+        found = dict(zip(decoders, gap_sums(model, views).unbind(), strict=True))
+        plain = type(model)._encoded
+
+        def rolled(*given: Any) -> Any:
+            encoded = plain(*given)
+            return encoded._replace(bottleneck=encoded.bottleneck.roll(group, dims=0))
+
+        own, counts = model(views).losses, model.count_scored(views)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(model), "_encoded", rolled)
+            other = model(views).losses
+        for name in decoders:
+            rise, count = found[name]
+            assert rise != 0
+            assert count == counts[name]
+            torch.testing.assert_close(rise, (other[name] - own[name]) * count, rtol=1e-9, atol=1e-9)
+
+    def test_a_decoder_that_ignores_its_bottleneck_has_no_gap(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        model, views = make_model(case), make_batch(case)
+        plain = type(model).decode
+
+        def blind(self: Any, name: str, layout: FlatRows, bottleneck: Tensor, *given: Any) -> Tensor:
+            return plain(self, name, layout, torch.ones_like(bottleneck), *given)
+
+        monkeypatch.setattr(type(model), "decode", blind)
+        rises, counts = gap_sums(model, views).unbind(dim=1)
+        assert not rises.any()
+        assert counts.all()
 
     def test_texts_that_do_not_count_are_as_if_they_were_not_there(self, case: Case) -> None:
         model, rows = make_model(case), make_rows(case)

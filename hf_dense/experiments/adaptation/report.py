@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.experiments.adaptation.verdict import Effort, judge
 from hf_dense.experiments.asked import METRIC
 from hf_dense.finetuning.biencoder import load_history
+from hf_dense.pretraining.gap import SUFFIX as GAP
 from hf_dense.pretraining.probe import PLAIN, WHITENED
 from hf_dense.storage.files import write_text
 from hf_dense.storage.output import Output
@@ -33,6 +35,20 @@ from hf_dense.storage.provenance import provenance
 
 PAGE, TWIN, FACTS = "report.html", "report.md", "results.json"
 REPORT_FILES: Final = (PAGE, TWIN, FACTS)
+_CURVES: Final = (  # of a pre-training: the caption, a sentence, the axis, and endings with names; "" = what is before
+    (
+        "Probes of every pre-training",
+        f"{title(METRIC)} of a part of dev while pre-training went on, by the bottleneck before any fine-tuning.",
+        title(METRIC),
+        {PLAIN: "as it is", WHITENED: "whitened"},
+    ),
+    (
+        "Bottleneck gap of every pre-training",
+        "What each decoder loses with another text's bottleneck: near 0, the bottleneck carries nothing.",
+        "bottleneck gap (nats)",
+        {GAP: ""},
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -226,32 +242,32 @@ def _training(arms: Sequence[Arm], place: Path) -> list[Block]:
             if folder is not None and loss_series(history := load_history(folder)):
                 histories[f"{arm.name}: {what}"] = history
     blocks: list[Block] = [Heading("Training")] if histories else []
-    if probes := {arm.name: points for arm in arms if arm.pretraining and (points := _probes(arm.pretraining))}:
-        blocks.append(
-            f"{title(METRIC)} of a part of dev while pre-training went on, by the bottleneck before any fine-tuning."
-        )
-        blocks.append(Picture(as_png(_draw_probes(probes)), "Probes of every pre-training"))
+    for caption, sentence, label, wanted in _CURVES:
+        curves = {arm.name: _points(arm.pretraining, wanted) for arm in arms if arm.pretraining}
+        if shown := {name: points for name, points in curves.items() if points}:
+            blocks += [sentence, Picture(as_png(_draw_curves(shown, label)), caption)]
     return [*blocks, Picture(as_png(draw_losses(histories)), "Losses of every training")] if histories else blocks
 
 
-def _probes(training: Path) -> dict[str, list[tuple[int, float]]]:
-    """What a pre-training's probes found: name -> (step, value) pairs."""
+def _points(training: Path, wanted: Mapping[str, str]) -> dict[str, list[tuple[int, float]]]:
+    """What a pre-training logged under names that end so: name for people -> (step, value) pairs."""
     found: dict[str, list[tuple[int, float]]] = {}
     for entry in load_history(training):
-        for key, name in ((PLAIN, "as it is"), (WHITENED, "whitened")):
-            if key in entry:
-                found.setdefault(name, []).append((entry["step"], entry[key]))
+        for key, value in entry.items():
+            for ending, name in wanted.items():
+                if key.endswith(ending):
+                    found.setdefault(name or key.removesuffix(ending), []).append((entry["step"], value))
     return found
 
 
-def _draw_probes(probes: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]]) -> Figure:
+def _draw_curves(arms: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], label: str) -> Figure:
     figure = Figure(figsize=(7.5, 3.4), layout="constrained")
     axes = figure.subplots()
-    for number, (arm, curves) in enumerate(probes.items()):
-        for (name, points), style in zip(curves.items(), ("o--", "o-"), strict=False):
+    for number, (arm, curves) in enumerate(arms.items()):
+        for (name, points), style in zip(curves.items(), cycle(("o--", "o-", "o:")), strict=False):
             axes.plot(*zip(*points, strict=True), style, color=f"C{number}", markersize=3, label=f"{arm}: {name}")
     axes.set_xlabel("step of pre-training")
-    axes.set_ylabel(title(METRIC))
+    axes.set_ylabel(label)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     return figure

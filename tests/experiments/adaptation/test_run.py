@@ -18,6 +18,7 @@ from hf_dense.experiments.adaptation.options import AdaptOptions
 from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.experiments.adaptation.report import Adaptation
 from hf_dense.experiments.adaptation.run import adapt
+from hf_dense.pretraining import gap
 from hf_dense.search.index import SearchIndex
 from hf_dense.storage.manifest import Manifest
 
@@ -57,6 +58,7 @@ def test_auto_tries_several_methods_and_a_teacher_is_distilled(
     collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan_for(monkeypatch, "retromae", "dupmae", pool=50, probes=2)
+    monkeypatch.setattr(gap, "EVERY", 1)
     torch.manual_seed(0)
     teacher = tmp_path / "teacher"
     BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(teacher)
@@ -74,6 +76,7 @@ def test_auto_tries_several_methods_and_a_teacher_is_distilled(
     assert [entry["step"] for entry in history if "probe_ndcg@10" in entry] == [0, 1, 2]
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Probes of every pre-training" in page
+    assert "Bottleneck gap of every pre-training" in page
     assert "as planned" in page
     best = next(arm for arm in found.facts["arms"] if arm["name"] == found.facts["verdict"]["best"])
     index = SearchIndex.load(found.retriever / "index")
