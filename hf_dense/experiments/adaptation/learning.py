@@ -17,7 +17,10 @@ from hf_dense.hub.precision import AUTO, BF16, FP32, is_faster_in_bf16
 from hf_dense.pretraining.pretrain import PretrainingOptions
 
 DEPTH: Final = 20  # negatives of a query, of which some are drawn
-_DISTILLED: Final = 3  # of a list that is distilled
+_NEGATIVES: Final = (
+    3  # of these, for a ready embedder: other queries' passages teach it next to nothing (docs/adapt.md)
+)
+_DISTILLED: Final = 3  # of these, in a list that is distilled
 _LEAST: Final = (4, 8)  # queries to begin with, and texts, of a batch
 
 
@@ -60,8 +63,8 @@ class Learning:
         Raises:
             InputError: too few queries.
         """
-        negatives = 1 if ready else 0
-        wanted = 64 if torch.cuda.is_available() or not ready else 16
+        negatives = _NEGATIVES if ready else 0
+        wanted = 64 if not ready else 32 if torch.cuda.is_available() else 10
         batch = min(wanted, queries // 4)
         if batch < _LEAST[0]:
             raise InputError(
