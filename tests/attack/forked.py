@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import fcntl
 import os
 import resource
 import signal
@@ -38,6 +39,7 @@ _WARM: Final = (
     "hf_dense.search.index",
 )
 _PATIENCE: Final = 10.0  # seconds in which a child that is asked to may end
+_SAYING: Final = 2**20  # bytes that a child may say where its files are limited
 _MEMORY: Final = 12 * 2**30  # of a command: what asks for more is told so, and the machine lives
 
 
@@ -125,14 +127,37 @@ def run_together(
     return [_ended(codes[rank], seconds, hung, said / str(rank)) for rank in range(len(works))]
 
 
-def run_forked(work: Callable[[], None], said: Path, limit: float, stdin: bytes = b"") -> Ended:
-    """Run a function in a child, as a program of its own."""
+def run_forked(work: Callable[[], None], said: Path, limit: float, stdin: bytes = b"", largest: int = 0) -> Ended:
+    """Run a function in a child, as a program of its own.
+
+    Args:
+        work: the function.
+        said: folder for what it says.
+        limit: seconds, after which it is stopped.
+        stdin: what it reads.
+        largest: bytes of a file, more of which cannot be written; 0 for no such limit.
+    """
     _placed(said, stdin)
     started = time.monotonic()
+    pipes = [_pipe() for _ in range(2)] if largest else []  # what it says is in no file then
     if (child := os.fork()) == 0:
-        _be_a_program(work, said)
+        if largest:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+        _be_a_program(work, said, [write for _, write in pipes])
     status, hung = _wait(child, started + limit)
+    for (read, write), name in zip(pipes, ("stdout", "stderr"), strict=False):
+        os.close(write)
+        with open(read, "rb") as pipe:
+            (said / name).write_bytes(pipe.read() or b"")
     return _ended(os.waitstatus_to_exitcode(status), time.monotonic() - started, hung, said)
+
+
+def _pipe() -> tuple[int, int]:
+    """Its ends: one to read what there is, and one to write, which waits for nobody to read."""
+    read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _SAYING)
+    os.set_blocking(read, False)
+    return read, write
 
 
 def _placed(said: Path, stdin: bytes) -> Path:
@@ -150,7 +175,7 @@ def _ended(code: int, seconds: float, hung: bool, said: Path) -> Ended:
     return Ended(code, seconds, hung, *texts)
 
 
-def _be_a_program(work: Callable[[], None], said: Path) -> None:
+def _be_a_program(work: Callable[[], None], said: Path, saying: Sequence[int] = ()) -> None:
     """End this process as Python ends one: with the code of `SystemExit`, or 1 and a trace."""
     code = 1
     try:
@@ -158,7 +183,7 @@ def _be_a_program(work: Callable[[], None], said: Path) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
         for number, name in enumerate(("stdin", "stdout", "stderr")):
             flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-            os.dup2(os.open(said / name, flags, 0o644), number)
+            os.dup2(saying[number - 1] if number and saying else os.open(said / name, flags, 0o644), number)
         sys.stdin, sys.stdout, sys.stderr = (
             open(number, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
             for number, mode, errors in ((0, "r", "strict"), (1, "w", "strict"), (2, "w", "backslashreplace"))
