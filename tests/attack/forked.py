@@ -21,6 +21,7 @@ from typing import Final
 _WARM: Final = (
     "datasets",
     "faiss",
+    "gradio",
     "matplotlib.pyplot",
     "sentence_transformers.cross_encoder",
     "hf_dense.data.passage_corpus",
@@ -30,6 +31,7 @@ _WARM: Final = (
     "hf_dense.evaluation.benchmark",
     "hf_dense.evaluation.glue",
     "hf_dense.evaluation.html_report",
+    "hf_dense.experiments.adaptation.run",
     "hf_dense.experiments.merging",
     "hf_dense.experiments.pipeline_results",
     "hf_dense.finetuning.filtering",
@@ -37,6 +39,7 @@ _WARM: Final = (
     "hf_dense.hub.hybrid",
     "hf_dense.pretraining.pretrain",
     "hf_dense.search.index",
+    "hf_dense.serving.page",
 )
 _PATIENCE: Final = 10.0  # seconds in which a child that is asked to may end
 _SAYING: Final = 2**20  # bytes that a child may say where its files are limited
@@ -68,7 +71,7 @@ def warm_up() -> None:
         import_module(name)
 
 
-def run_command(words: Sequence[str], said: Path, limit: float, stdin: bytes = b"") -> Ended:
+def run_command(words: Sequence[str], said: Path, limit: float, stdin: bytes = b"", begun: str = "") -> Ended:
     """Run `hf-dense` in a child.
 
     Args:
@@ -76,6 +79,7 @@ def run_command(words: Sequence[str], said: Path, limit: float, stdin: bytes = b
         said: folder for what it says.
         limit: seconds, after which it is stopped.
         stdin: what it reads.
+        begun: what it says before long work, or before it waits: it is stopped then, as one that succeeded.
     """
 
     def command() -> None:
@@ -83,7 +87,7 @@ def run_command(words: Sequence[str], said: Path, limit: float, stdin: bytes = b
 
         main(list(words))
 
-    return run_forked(command, said, limit, stdin)
+    return run_forked(command, said, limit, stdin, begun=begun)
 
 
 def run_together(
@@ -127,7 +131,9 @@ def run_together(
     return [_ended(codes[rank], seconds, hung, said / str(rank)) for rank in range(len(works))]
 
 
-def run_forked(work: Callable[[], None], said: Path, limit: float, stdin: bytes = b"", largest: int = 0) -> Ended:
+def run_forked(
+    work: Callable[[], None], said: Path, limit: float, stdin: bytes = b"", largest: int = 0, begun: str = ""
+) -> Ended:
     """Run a function in a child, as a program of its own.
 
     Args:
@@ -136,6 +142,7 @@ def run_forked(work: Callable[[], None], said: Path, limit: float, stdin: bytes 
         limit: seconds, after which it is stopped.
         stdin: what it reads.
         largest: bytes of a file, more of which cannot be written; 0 for no such limit.
+        begun: what it says before it is stopped, as one that succeeded; empty where it ends.
     """
     _placed(said, stdin)
     started = time.monotonic()
@@ -144,7 +151,7 @@ def run_forked(work: Callable[[], None], said: Path, limit: float, stdin: bytes 
         if largest:
             resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
         _be_a_program(work, said, [write for _, write in pipes])
-    status, hung = _wait(child, started + limit)
+    status, hung = _wait(child, started + limit, lambda: bool(begun) and any(begun in text for text in _said(said)))
     for (read, write), name in zip(pipes, ("stdout", "stderr"), strict=False):
         os.close(write)
         with open(read, "rb") as pipe:
@@ -171,8 +178,11 @@ def _placed(said: Path, stdin: bytes) -> Path:
 
 
 def _ended(code: int, seconds: float, hung: bool, said: Path) -> Ended:
-    texts = [(said / name).read_text(encoding="utf-8", errors="replace") for name in ("stdout", "stderr")]
-    return Ended(code, seconds, hung, *texts)
+    return Ended(code, seconds, hung, *_said(said))
+
+
+def _said(said: Path) -> list[str]:
+    return [(said / name).read_text(encoding="utf-8", errors="replace") for name in ("stdout", "stderr")]
 
 
 def _be_a_program(work: Callable[[], None], said: Path, saying: Sequence[int] = ()) -> None:
@@ -201,13 +211,17 @@ def _be_a_program(work: Callable[[], None], said: Path, saying: Sequence[int] = 
         os._exit(code)
 
 
-def _wait(child: int, until: float) -> tuple[int, bool]:
-    """The child's status, and whether it had to be killed, with all that it started."""
+def _wait(child: int, until: float, is_enough: Callable[[], bool]) -> tuple[int, bool]:
+    """The child's status, 0 where it was enough, and whether it had to be killed, with all that it started."""
     pause = 0.005
     while time.monotonic() < until:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
             return status, False
+        if is_enough():
+            _stop([child], signal.SIGKILL)
+            os.waitpid(child, 0)
+            return 0, False
         time.sleep(pause)
         pause = min(pause * 1.5, 0.1)
     _stop([child], signal.SIGKILL)

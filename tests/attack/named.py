@@ -309,6 +309,10 @@ NAMED: Final = {
         "refused",
         "no whole number",
     ),
+    "a host that is no name": Named(_nothing, "serve @served --port 0 --host \x00", "refused", "name another --port"),
+    "an adaptation of a reranker": Named(
+        _nothing, "adapt @manual.jsonl --base @reranker --keep none --out @out", "refused", "is a cross-encoder"
+    ),
     "fewer steps than are logged": Named(_nothing, f"{_TUNE} --logging_steps 500", "done"),
 }
 

@@ -28,7 +28,7 @@ def test_what_was_cut_off_does_not(kept: int, tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.zeros((100, 8), np.float32))
     content = (tmp_path / "a.npy").read_bytes()
     (tmp_path / "a.npy").write_bytes(content[:kept])
-    with pytest.raises(OSError, match="No space left") as raised:
+    with pytest.raises(OSError, match=r"No space left") as raised:
         check_array(tmp_path / "a.npy")
     assert raised.value.errno == errno.ENOSPC
 
@@ -62,5 +62,5 @@ def test_an_index_whose_end_had_no_room_is_an_error(build: Callable[[Path], None
     sizes = {file.stat().st_size for file in (tmp_path / "whole").iterdir()}
     for size in sizes:
         (tmp_path / str(size)).mkdir()
-        with pytest.raises(OSError, match="No space left|File too large|written"), files_of(size - 1):
+        with pytest.raises(OSError, match=r"No space left|File too large|written"), files_of(size - 1):
             build(tmp_path / str(size))
