@@ -36,6 +36,8 @@ VERBS: Final = (
 )
 _TOGETHER: Final = ("data", "pretrain", "finetune", "export", "sweep")  # what several processes may be started for
 
+_ALONE: Final = ("recipes", "completion")  # what asks nothing of the Hub, and is there at once
+
 
 class Verb(Protocol):
     """What the module of a verb has. Nothing heavy is imported before `run`."""
@@ -76,6 +78,10 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.verb not in _TOGETHER and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
         raise InputError(f"hf-dense {arguments.verb} is one process; start it without accelerate launch.")
     check_seed(getattr(arguments, "seed", 0))
+    if arguments.verb not in _ALONE:
+        from hf_dense.hub.reach import notice_offline
+
+        notice_offline()
     try:
         load_verb(arguments.verb).run(arguments)
     except Exception as error:  # of what is not the output: temporary files, the caches of libraries

@@ -60,7 +60,7 @@ class CandidateIndex:
         """Write it into a folder, as an open file: FAISS raises nothing where its own has no room to end."""
         write = faiss.write_index_binary if self.kind == "binary" else faiss.write_index
         with (folder / _FILE).open("wb") as file:
-            write(self.index, faiss.PyCallbackIOWriter(file.write))
+            write(self.index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]
 
     @classmethod
     def load(cls, folder: Path, kind: str) -> CandidateIndex:
