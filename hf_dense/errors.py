@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from signal import SIGINT
 from typing import Final
 
 _MEMORY: Final = re.compile("out of memory|can't allocate memory")  # as torch says it
@@ -48,9 +49,13 @@ def run_main(main: Callable[[], None]) -> None:
     """Run a command's `main`; what is wrong with what it was given becomes one line on standard error and exit code 2.
 
     That is an `InputError`, a file that cannot be read or written, text that is none, or more memory than there is.
+    Stopped by Ctrl-C, a command says so, and ends with exit code 130.
     """
     try:
         main()
+    except KeyboardInterrupt:
+        print("\nStopped. The same command goes on where it was, or begins anew.", file=sys.stderr)
+        sys.exit(128 + SIGINT)
     except InputError as error:
         said = str(error)
     except BrokenPipeError:  # whoever read what was printed has stopped

@@ -12,6 +12,7 @@ from io import TextIOWrapper
 from typing import Final, NoReturn, Protocol, cast
 
 from hf_dense.errors import InputError, one_line, run_main
+from hf_dense.storage.files import says_full
 from hf_dense.storage.training_values import check_seed
 from hf_dense.version import __version__
 
@@ -34,6 +35,8 @@ VERBS: Final = (
     "completion",
 )
 _TOGETHER: Final = ("data", "pretrain", "finetune", "export", "sweep")  # what several processes may be started for
+
+_ALONE: Final = ("recipes", "completion")  # what asks nothing of the Hub, and is there at once
 
 
 class Verb(Protocol):
@@ -75,7 +78,18 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.verb not in _TOGETHER and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
         raise InputError(f"hf-dense {arguments.verb} is one process; start it without accelerate launch.")
     check_seed(getattr(arguments, "seed", 0))
-    load_verb(arguments.verb).run(arguments)
+    if arguments.verb not in _ALONE:
+        from hf_dense.hub.reach import notice_offline
+
+        notice_offline()
+    try:
+        load_verb(arguments.verb).run(arguments)
+    except Exception as error:  # of what is not the output: temporary files, the caches of libraries
+        if says_full(error):
+            raise InputError(
+                "There is no room left to write all of it; free some disk space and start again."
+            ) from error
+        raise
 
 
 def build_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:

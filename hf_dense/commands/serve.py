@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--against", type=Path, metavar="DIR2", help="another one, to be shown on the right")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine)")
-    parser.add_argument("--port", type=int, default=7860, help="(default: 7860)")
+    parser.add_argument("--port", type=int, default=7860, help="0 takes a free one (default: 7860)")
     parser.add_argument(
         "--judgements", type=Path, metavar="FILE", help=".jsonl that receives them (default: DIR-judgements.jsonl)"
     )
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     """
     if find_spec("gradio") is None:
         raise InputError("The page needs the package gradio; install it with pip install 'hf_dense[serve]'.")
-    check_address(arguments.host, arguments.port)
+    port = free_port(arguments.host, arguments.port)
     from transformers.utils.logging import disable_progress_bar
 
     from hf_dense.serving.judgements import judgements_of
@@ -43,21 +43,22 @@ def run(arguments: argparse.Namespace) -> None:
     disable_progress_bar()
     judgements = arguments.judgements or judgements_of(arguments.directory)
     page = build_page(arguments.directory, arguments.against, judgements)
-    address = {"server_name": arguments.host, "server_port": arguments.port}
+    address = {"server_name": arguments.host, "server_port": port}
     page.launch(**address, quiet=True, footer_links=[], ssr_mode=False, prevent_thread_lock=True)
     print(f"{page.local_url} is ready, judgements go to {judgements}; Ctrl-C ends it.", flush=True)
     page.block_thread()
 
 
-def check_address(host: str, port: int) -> None:
-    """Pass when this machine can listen there.
+def free_port(host: str, port: int) -> int:
+    """The port, on which this machine can listen; a free one where it is 0.
 
     Raises:
         InputError: it cannot.
     """
     try:
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
-    except (OSError, OverflowError) as error:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as server:
+            return int(server.getsockname()[1])
+    except (OSError, OverflowError, TypeError) as error:
         raise InputError(
             f"Nothing can be served at {host}, port {port} ({getattr(error, 'strerror', None) or error}); name another "
             "--port or --host."

@@ -21,7 +21,7 @@ from hf_dense.finetuning.negatives import DEPTH, SPARE, Filter, Judged, Origin, 
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import FP32, Reading
-from hf_dense.search.cross_encoder import load_reranker
+from hf_dense.search.cross_encoder import load_reranker, read_part
 from hf_dense.search.dense import Floats, Indices, check_kind, encode_corpus, encode_queries, searcher
 from hf_dense.search.fingerprints import cross_encoder_source, retriever_source
 from hf_dense.search.first_stage import QUERIES, hybrid_vectors
@@ -213,7 +213,8 @@ def _denoised(
 ) -> NDArray[np.bool_]:
     """Which passages a cross-encoder scores below the best positive less a margin."""
     texts = judged.read(np.array([*indices, *chain(*judged.positives[name])]))
-    pairs = [(judged.queries[name], text) for text in texts]
+    query = read_part(cross_encoder, judged.queries[name])
+    pairs = [(query, text) for text in texts]
     found = cross_encoder.predict(pairs, batch_size=batch_size, show_progress_bar=False)
     if not np.isfinite(found).all():
         raise InputError(f"The cross-encoder's score of a passage for query {name!r} is no number; train it again.")

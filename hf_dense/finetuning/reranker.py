@@ -25,7 +25,7 @@ from hf_dense.finetuning.training import (
     evaluator_sources,
     train_model,
 )
-from hf_dense.search.cross_encoder import load_reranker
+from hf_dense.search.cross_encoder import load_reranker, read_part
 from hf_dense.search.fingerprints import cross_encoder_source
 from hf_dense.storage.output import Output
 
@@ -183,7 +183,8 @@ class ListwiseLoss(nn.Module):
 
     def _scores(self, queries: Sequence[str], lists: Sequence[Sequence[str]], named: dict[str, Any]) -> Tensor:
         """(B, N) raw logits; pairs of like length are read together."""
-        pairs = [(query, passage) for query, passages in zip(queries, lists, strict=True) for passage in passages]
+        read = [read_part(self.model, query) for query in queries]
+        pairs = [(query, passage) for query, passages in zip(read, lists, strict=True) for passage in passages]
         order = sorted(range(len(pairs)), key=lambda at: -len(pairs[at][0]) - len(pairs[at][1]))
 
         parts: list[Tensor] = []

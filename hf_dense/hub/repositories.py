@@ -21,6 +21,7 @@ from huggingface_hub.errors import (
 )
 
 from hf_dense.errors import InputError, first_line
+from hf_dense.hub.reach import HubUnreachable
 from hf_dense.storage.manifest import MANIFEST, Manifest
 
 logger = logging.getLogger(__name__)
@@ -145,6 +146,8 @@ class Repository:
             raise InputError(
                 f"{self.name!r} is no name of a repository; it is me/name, of letters, digits, '-', '_' and '.'."
             ) from error
+        except HubUnreachable as error:
+            raise InputError(f"The Hub ({constants.ENDPOINT}) cannot be reached: {error}; try again later.") from error
         except OfflineModeIsEnabled as error:
             raise InputError("The Hub is not to be asked (HF_HUB_OFFLINE is set); unset that to publish.") from error
         except LocalTokenNotFoundError as error:

@@ -57,9 +57,10 @@ class CandidateIndex:
         return made
 
     def save(self, folder: Path) -> None:
-        """Write it into a folder."""
+        """Write it into a folder, as an open file: FAISS raises nothing where its own has no room to end."""
         write = faiss.write_index_binary if self.kind == "binary" else faiss.write_index
-        write(self.index, str(folder / _FILE))
+        with (folder / _FILE).open("wb") as file:
+            write(self.index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]
 
     @classmethod
     def load(cls, folder: Path, kind: str) -> CandidateIndex:

@@ -11,6 +11,7 @@ import numpy as np
 import Stemmer
 
 from hf_dense.search.dense import Floats, Indices
+from hf_dense.storage.arrays import check_array
 
 
 class LexicalIndex:
@@ -29,6 +30,8 @@ class LexicalIndex:
         retriever = bm25s.BM25()
         retriever.index(tokens, show_progress=False)
         retriever.save(folder, show_progress=False)
+        for array in Path(folder).glob("*.npy"):
+            check_array(array)
         return cls.load(folder)
 
     @classmethod

@@ -19,6 +19,7 @@ from hf_dense.hub.loading import check_dropout, classifies, load_tokenizer, plai
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
 
 _PIECE: Final = 100  # queries
+_CHARACTERS: Final = 16  # of a question, for each token of a pair: at most so many are read anew with every passage
 
 
 def load_reranker(
@@ -120,7 +121,8 @@ def predict_scores(
         lists: queries with their passages, as texts.
         done: called with the number of pairs of each batch.
     """
-    pairs = [(query, passage) for query, passages in lists for passage in passages]
+    read = [(read_part(model, query), passages) for query, passages in lists]
+    pairs = [(query, passage) for query, passages in read for passage in passages]
     order = sorted(range(len(pairs)), key=lambda at: -len(pairs[at][0]) - len(pairs[at][1]))
     scores = np.empty(len(pairs), np.float32)
     for start in range(0, len(order), batch_size):
@@ -133,6 +135,26 @@ def predict_scores(
         query, _ = pairs[int(np.flatnonzero(~np.isfinite(scores))[0])]
         raise InputError(f"The re-ranker's score of a passage is no number (query {query!r}); train it again.")
     return np.split(scores, np.cumsum([len(passages) for _, passages in lists])[:-1])
+
+
+def read_part(model: CrossEncoder, question: str) -> str:
+    """The beginning of an endless question, which is read anew with every passage that it is asked of.
+
+    Args:
+        model: the cross-encoder.
+        question: a text.
+
+    Returns:
+        Its first characters where their first tokens are those of the whole, as many as a pair may have; else all of
+        it. Scores stay as they are; where a passage too has more tokens than a pair may have, the token that cannot be
+        halved between the two may go to the other.
+    """
+    tokens = model.max_seq_length
+    if tokens is None or len(question) <= _CHARACTERS * tokens:
+        return question
+    start = question[: _CHARACTERS * tokens]
+    ids = [model.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] for text in (start, question)]
+    return start if ids[0][:tokens] == ids[1][:tokens] else question
 
 
 def check_batch(batch_size: int) -> None:

@@ -21,6 +21,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
+from hf_dense.storage.arrays import check_array
 from hf_dense.storage.files import replaced_file
 
 Floats = NDArray[np.float32]
@@ -130,6 +131,7 @@ def encode_corpus(
                 of_block = known and replace(known, rows=known.rows[place])
                 with replaced_file(file) as unfinished:
                     np.save(unfinished, _make_block(retriever, encode, block, bar, of_block))
+                    check_array(unfinished)
     return Vectors(tuple(files))
 
 

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
+from typing import Final
 
 import psutil
 
 from hf_dense.errors import InputError
+
+_FULL: Final = re.compile(
+    "No space left|Disk quota exceeded|File too large"  # safetensors, tokenizers, FAISS
+    r"|unexpected pos \d+ vs|iostream error|PytorchStreamWriter failed writing"  # torch, which does not say why
+    r"|\d+ requested and \d+ written"  # NumPy
+)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -58,5 +66,9 @@ def plain_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def says_full(error: BaseException) -> bool:
-    """Whether an error is of a full disk; libraries have errors of their own for it, such as that of safetensors."""
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
+    """Whether an error is of a full disk, or of a file that is larger than one may be there.
+
+    Libraries have errors of their own for it, such as that of safetensors.
+    """
+    numbers = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return getattr(error, "errno", None) in numbers or bool(_FULL.search(str(error)))

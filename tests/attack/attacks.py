@@ -23,11 +23,13 @@ class Target:
         words: of it, `@name` where something is read that may be spoiled.
         more: what it reads beside, which is not spoiled.
         values: options and a value for each, which may be spoiled too.
+        begun: what it says when all that it was given is read; it is stopped then, and was done. Empty where it ends.
     """
 
     words: str
     more: tuple[str, ...] = ()
     values: dict[str, str] = field(default_factory=dict)
+    begun: str = ""
 
     @property
     def verb(self) -> str:
@@ -122,6 +124,18 @@ TARGETS: Final = (
     ),
     Target("finetune --config @stages.yaml --model @encoder --collection @collection", values={**OUT, "--seed": "1"}),
     Target("sweep --config @sweep.yaml --collection @collection", values={**OUT, "--seeds": "0"}),
+    Target(
+        "adapt @manual.jsonl --base @encoder --queries @asked.jsonl",
+        values={
+            **OUT,
+            **{"--budget": "1h", "--method": "retromae", "--teacher": "bm25", "--keep": "none", "--length": "64"},
+            **{"--precision": "fp32", "--seed": "1", "--license": "mit"},
+        },
+        begun="== How fast this machine is",
+    ),
+    Target(
+        "serve @served --judgements @judged.jsonl", values={"--host": "127.0.0.1", "--port": "0"}, begun="is ready"
+    ),
     Target("recipes retromae"),
     Target("completion bash"),
 )  # fmt: skip
@@ -163,7 +177,7 @@ def attack(number: int, seed: int, material: Path, room: Path, *, sound: bool = 
     how = "nothing" if sound else _spoil(target, values, draw, room)
     words += [word for pair in values.items() for word in pair]
     before = snapshot(room)
-    ended = run_command(words, room.with_name(f"{room.name}-said"), LIMIT)
+    ended = run_command(words, room.with_name(f"{room.name}-said"), LIMIT, begun=target.begun)
     return Outcome(number, target.verb, how, verdict(ended, before, snapshot(room)), ended, words)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import fcntl
 import os
 import resource
 import signal
@@ -20,6 +21,7 @@ from typing import Final
 _WARM: Final = (
     "datasets",
     "faiss",
+    "gradio",
     "matplotlib.pyplot",
     "sentence_transformers.cross_encoder",
     "hf_dense.data.passage_corpus",
@@ -29,6 +31,7 @@ _WARM: Final = (
     "hf_dense.evaluation.benchmark",
     "hf_dense.evaluation.glue",
     "hf_dense.evaluation.html_report",
+    "hf_dense.experiments.adaptation.run",
     "hf_dense.experiments.merging",
     "hf_dense.experiments.pipeline_results",
     "hf_dense.finetuning.filtering",
@@ -36,8 +39,10 @@ _WARM: Final = (
     "hf_dense.hub.hybrid",
     "hf_dense.pretraining.pretrain",
     "hf_dense.search.index",
+    "hf_dense.serving.page",
 )
 _PATIENCE: Final = 10.0  # seconds in which a child that is asked to may end
+_SAYING: Final = 2**20  # bytes that a child may say where its files are limited
 _MEMORY: Final = 12 * 2**30  # of a command: what asks for more is told so, and the machine lives
 
 
@@ -66,7 +71,7 @@ def warm_up() -> None:
         import_module(name)
 
 
-def run_command(words: Sequence[str], said: Path, limit: float, stdin: bytes = b"") -> Ended:
+def run_command(words: Sequence[str], said: Path, limit: float, stdin: bytes = b"", begun: str = "") -> Ended:
     """Run `hf-dense` in a child.
 
     Args:
@@ -74,6 +79,7 @@ def run_command(words: Sequence[str], said: Path, limit: float, stdin: bytes = b
         said: folder for what it says.
         limit: seconds, after which it is stopped.
         stdin: what it reads.
+        begun: what it says before long work, or before it waits: it is stopped then, as one that succeeded.
     """
 
     def command() -> None:
@@ -81,7 +87,7 @@ def run_command(words: Sequence[str], said: Path, limit: float, stdin: bytes = b
 
         main(list(words))
 
-    return run_forked(command, said, limit, stdin)
+    return run_forked(command, said, limit, stdin, begun=begun)
 
 
 def run_together(
@@ -125,14 +131,40 @@ def run_together(
     return [_ended(codes[rank], seconds, hung, said / str(rank)) for rank in range(len(works))]
 
 
-def run_forked(work: Callable[[], None], said: Path, limit: float, stdin: bytes = b"") -> Ended:
-    """Run a function in a child, as a program of its own."""
+def run_forked(
+    work: Callable[[], None], said: Path, limit: float, stdin: bytes = b"", largest: int = 0, begun: str = ""
+) -> Ended:
+    """Run a function in a child, as a program of its own.
+
+    Args:
+        work: the function.
+        said: folder for what it says.
+        limit: seconds, after which it is stopped.
+        stdin: what it reads.
+        largest: bytes of a file, more of which cannot be written; 0 for no such limit.
+        begun: what it says before it is stopped, as one that succeeded; empty where it ends.
+    """
     _placed(said, stdin)
     started = time.monotonic()
+    pipes = [_pipe() for _ in range(2)] if largest else []  # what it says is in no file then
     if (child := os.fork()) == 0:
-        _be_a_program(work, said)
-    status, hung = _wait(child, started + limit)
+        if largest:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+        _be_a_program(work, said, [write for _, write in pipes])
+    status, hung = _wait(child, started + limit, lambda: bool(begun) and any(begun in text for text in _said(said)))
+    for (read, write), name in zip(pipes, ("stdout", "stderr"), strict=False):
+        os.close(write)
+        with open(read, "rb") as pipe:
+            (said / name).write_bytes(pipe.read() or b"")
     return _ended(os.waitstatus_to_exitcode(status), time.monotonic() - started, hung, said)
+
+
+def _pipe() -> tuple[int, int]:
+    """Its ends: one to read what there is, and one to write, which waits for nobody to read."""
+    read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, _SAYING)
+    os.set_blocking(read, False)
+    return read, write
 
 
 def _placed(said: Path, stdin: bytes) -> Path:
@@ -146,11 +178,14 @@ def _placed(said: Path, stdin: bytes) -> Path:
 
 
 def _ended(code: int, seconds: float, hung: bool, said: Path) -> Ended:
-    texts = [(said / name).read_text(encoding="utf-8", errors="replace") for name in ("stdout", "stderr")]
-    return Ended(code, seconds, hung, *texts)
+    return Ended(code, seconds, hung, *_said(said))
 
 
-def _be_a_program(work: Callable[[], None], said: Path) -> None:
+def _said(said: Path) -> list[str]:
+    return [(said / name).read_text(encoding="utf-8", errors="replace") for name in ("stdout", "stderr")]
+
+
+def _be_a_program(work: Callable[[], None], said: Path, saying: Sequence[int] = ()) -> None:
     """End this process as Python ends one: with the code of `SystemExit`, or 1 and a trace."""
     code = 1
     try:
@@ -158,7 +193,7 @@ def _be_a_program(work: Callable[[], None], said: Path) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
         for number, name in enumerate(("stdin", "stdout", "stderr")):
             flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-            os.dup2(os.open(said / name, flags, 0o644), number)
+            os.dup2(saying[number - 1] if number and saying else os.open(said / name, flags, 0o644), number)
         sys.stdin, sys.stdout, sys.stderr = (
             open(number, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
             for number, mode, errors in ((0, "r", "strict"), (1, "w", "strict"), (2, "w", "backslashreplace"))
@@ -176,13 +211,17 @@ def _be_a_program(work: Callable[[], None], said: Path) -> None:
         os._exit(code)
 
 
-def _wait(child: int, until: float) -> tuple[int, bool]:
-    """The child's status, and whether it had to be killed, with all that it started."""
+def _wait(child: int, until: float, is_enough: Callable[[], bool]) -> tuple[int, bool]:
+    """The child's status, 0 where it was enough, and whether it had to be killed, with all that it started."""
     pause = 0.005
     while time.monotonic() < until:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
             return status, False
+        if is_enough():
+            _stop([child], signal.SIGKILL)
+            os.waitpid(child, 0)
+            return 0, False
         time.sleep(pause)
         pause = min(pause * 1.5, 0.1)
     _stop([child], signal.SIGKILL)

@@ -3,9 +3,10 @@
 python tests/attack/interrupt.py --cases 200 --seed 0 --out build/interruptions.json
 
 A command is killed as it asks the system, for the n-th time, to open a file for writing, to rename, make or remove
-something, or after a drawn time; or the disk is full from the n-th time on, and the command says so. Half of the
-commands replace an output of an earlier version (`--overwrite`). With `--processes 2`, commands that several processes
-work at together: the first is interrupted, or the second after a drawn time, or both.
+something, or after a drawn time; or the disk is full from the n-th time on, or within the first file of more than a
+drawn number of bytes, and the command says so. Half of the commands replace an output of an earlier version
+(`--overwrite`). With `--processes 2`, commands that several processes work at together: the first is interrupted, or
+the second after a drawn time, or both.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _TAKING: Final = ("open", "os.mkdir", "os.symlink")  # room on the disk
 _CHANGES: Final = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate")
 _TRAINING: Final = {"--max_steps": "3", "--save_steps": "1", "--save_total_limit": "2", "--logging_steps": "1"}
 INTERRUPTED: Final = (
-    *(target for target in TARGETS if "OUT" in target.values.values()),
+    *(target for target in TARGETS if "OUT" in target.values.values() and not target.begun),
     Target(
         "pretrain --config @pretrain.yaml --method cotmae --corpus @corpus.jsonl --backbone @encoder",
         values={"--out": "OUT", **_TRAINING},
@@ -149,7 +150,7 @@ class Scene:
 
         said = self.room.with_name("said")
         if self.processes == 1:
-            return run_forked(command, said, moment.seconds)
+            return run_forked(command, said, moment.seconds, largest=moment.largest)
         late = signal.SIGABRT if moment.seconds == LIMIT else signal.SIGKILL
         works = [partial(command, rank) for rank in range(self.processes)]
         first, *others = run_together(works, said, moment.seconds, late)
@@ -167,22 +168,26 @@ class Moment:
     Args:
         change: the number of the change of files; 0 for none.
         full: whether the disk is full from that change on; else the command is killed before it.
+        largest: bytes of a file, behind which the disk is full; 0 for never.
         seconds: after which it is killed.
         helper: seconds after which the second process is killed; 0 for never.
     """
 
     change: int = 0
     full: bool = False
+    largest: int = 0
     seconds: float = LIMIT
     helper: float = 0.0
 
     @classmethod
-    def drawn(cls, draw: random.Random, changes: int, seconds: float, processes: int = 1) -> Moment:
-        """One in four kills by time, of several processes also of the second alone, one in four full disks, else kills
-        at a change."""
-        kind = draw.randrange(4)
+    def drawn(cls, draw: random.Random, undisturbed: Undisturbed, processes: int = 1) -> Moment:
+        """One in four kills by time, of several processes also of the second alone, one in four full disks, of one
+        process also within a file, else kills at a change."""
+        kind, seconds, changes = draw.randrange(4), undisturbed.seconds, undisturbed.changes
         if kind == 0 and processes > 1 and draw.random() < 0.5:
             return cls(helper=seconds * draw.random())
+        if kind == 1 and processes == 1 and draw.random() < 0.5:
+            return cls(full=True, largest=int(undisturbed.largest ** draw.random()))
         return cls(seconds=seconds * draw.random()) if kind == 0 else cls(draw.randint(1, changes), kind == 1)
 
     @property
@@ -194,6 +199,8 @@ class Moment:
         """As an outcome has it."""
         if self.helper:
             return f"second killed after {self.helper:.2f} s"
+        if self.largest:
+            return f"full behind {self.largest} bytes of a file"
         what = "full" if self.full else "killed"
         return f"{what} at change {self.change}" if self.change else f"{what} after {self.seconds:.2f} s"
 
@@ -215,7 +222,7 @@ def watch_changes(folder: Path, moment: Moment) -> list[str]:
         if not name.startswith(str(folder)) and os.path.isabs(name):  # relative: within a folder that is removed
             return
         changes.append(f"{event} {name}")
-        if moment.full and len(changes) >= moment.change and event in _TAKING:
+        if moment.full and 0 < moment.change <= len(changes) and event in _TAKING:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
         if not moment.full and len(changes) == moment.change:
             os.killpg(0, signal.SIGKILL)
@@ -244,12 +251,14 @@ class Undisturbed:
         after: what two runs, one after the other, made of it.
         seconds: of a run.
         changes: of files, in a run.
+        largest: bytes of the largest file that it makes.
     """
 
     before: dict[str, str]
     after: list[dict[str, Any]]
     seconds: float
     changes: int
+    largest: int
 
     @classmethod
     def of(cls, scene: Scene) -> Undisturbed:
@@ -260,13 +269,14 @@ class Undisturbed:
             before = snapshot(scene.room)
             ended, changes = scene.run()
             after.append(contents(must(ended) and scene.room))
-        return cls(before, after, ended.seconds, changes)
+        made = [file for file in scene.room.rglob("*") if file.is_file() and not scene.is_given(str(file))]
+        return cls(before, after, ended.seconds, changes, max(file.stat().st_size for file in made))
 
 
 def interrupt(scene: Scene, undisturbed: Undisturbed, number: int, draw: random.Random) -> Outcome:
     """Interrupt the command at a drawn moment, look at what that left, and run it again."""
     scene.reset()
-    moment = Moment.drawn(draw, undisturbed.changes, undisturbed.seconds, scene.processes)
+    moment = Moment.drawn(draw, undisturbed, scene.processes)
     ended, _ = scene.run(moment)
     outcome = partial(Outcome, number, scene.name, f"{moment} of {undisturbed.changes} in {undisturbed.seconds:.2f} s")
     given = [name for name in undisturbed.before if scene.is_given(name)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_enco
 from transformers import BertForSequenceClassification, T5Config, T5ForConditionalGeneration
 
 PASSAGES, QUERIES = 16, 6
+ADAPTED, ASKED = 240, 12  # passages and labelled queries of what is adapted to: of fewer, no query can be chosen by
 TINY = {
     "hidden_size": 16,
     "num_hidden_layers": 1,
@@ -44,6 +46,8 @@ def make(folder: Path, said: Path) -> None:
         ended = step()
         if ended.code:
             raise RuntimeError(f"What is sound fails:\n{ended.stdout}\n{ended.stderr}")
+    shutil.copytree(folder / "retriever", folder / "served")
+    shutil.copytree(folder / "index", folder / "served" / "index")
 
 
 def _write_models(folder: Path) -> None:
@@ -84,12 +88,32 @@ def _write_texts(folder: Path) -> None:
         (collection / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
     write_lines(folder / "labels.jsonl", [{"query": words[row], "positive": texts[row]} for row in range(QUERIES)])
     write_lines(folder / "questions.jsonl", [{"id": f"q{row}", "text": words[row]} for row in range(QUERIES)])
+    _write_manual(folder)
     sentences = [{"sentence": texts[row], "label": row % 2, "idx": row} for row in range(QUERIES)]
     (folder / "glue" / "cola").mkdir(parents=True)
     for split in ("train", "validation"):
         write_lines(folder / "glue" / "cola" / f"{split}.jsonl", sentences)
     _write_documents(folder / "documents", texts)
     _write_settings(folder)
+
+
+def _write_manual(folder: Path) -> None:
+    """What an adaptation reads: passages with titles, of which queries can be made, and labelled ones beside them."""
+    draw, words = random.Random(1), random_words(4 * ADAPTED)
+    rows = [
+        {
+            "id": f"m{row}",
+            "title": " ".join(words[4 * row : 4 * row + 3]),
+            "text": " ".join(draw.choices(words, k=10)),
+            "document": f"d{row // 2}",
+            "position": row % 2,
+        }
+        for row in range(ADAPTED)
+    ]
+    write_lines(folder / "manual.jsonl", rows)
+    asked = [{"query": row["title"], "positive": row["text"]} for row in rows[:ASKED]]
+    write_lines(folder / "asked.jsonl", asked)
+    write_lines(folder / "judged.jsonl", asked[:2])
 
 
 def _write_documents(folder: Path, texts: list[str]) -> None:

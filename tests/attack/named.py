@@ -85,6 +85,11 @@ def _long_word(room: Path) -> None:
     _rows(room / "corpus.jsonl", lambda rows: [*rows, {**rows[0], "text": word}])
 
 
+def _endless_question(room: Path) -> None:
+    question = " ".join(random.Random(0).choices(["ab", "cd", "ef"], k=300_000))
+    _rows(room / "collection" / "queries.jsonl", lambda rows: [*rows[:-1], {**rows[-1], "text": question}])
+
+
 def _nothing(room: Path) -> None:
     """What is wrong stands in the command."""
 
@@ -182,6 +187,9 @@ NAMED: Final = {
     ),
     "HTML of 50,000 nested elements": Named(_nested, "data passages @documents --processes 1 --out @out", "done"),
     "a word of a megabyte": Named(_long_word, f"{_PRETRAIN} --vocab_size 200", "done"),
+    "a question of a megabyte that a cross-encoder reads": Named(
+        _endless_question, f"{_EVALUATE} --rerank @reranker --rerank_depth 16", "done"
+    ),
     "a vocabulary of 1e9": Named(_nothing, f"{_PRETRAIN} --vocab_size 1000000000", "refused", "vocab_size"),
     "a model that was cut off": Named(lambda room: _cut(room / "retriever" / "model.safetensors"), _ASK, "refused"),
     "an index that was cut off": Named(
@@ -300,6 +308,10 @@ NAMED: Final = {
         "data queries @corpus.jsonl --from headings --out @out",
         "refused",
         "no whole number",
+    ),
+    "a host that is no name": Named(_nothing, "serve @served --port 0 --host \x00", "refused", "name another --port"),
+    "an adaptation of a reranker": Named(
+        _nothing, "adapt @manual.jsonl --base @reranker --keep none --out @out", "refused", "is a cross-encoder"
     ),
     "fewer steps than are logged": Named(_nothing, f"{_TUNE} --logging_steps 500", "done"),
 }

@@ -126,7 +126,7 @@ UNREAD: Final = {  # what the first words of a command do not depend on
 CASES: Final = [
     (target, name, what)
     for target in TARGETS
-    if "OUT" in target.values.values()
+    if "OUT" in target.values.values() and not target.begun
     for name in dict.fromkeys(target.reads)
     for what in CHANGES.get(name, {})
 ]

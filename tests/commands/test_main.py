@@ -57,6 +57,32 @@ def test_mistakes_are_one_line_and_exit_code_2(
     assert message in errors[0]
 
 
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "Stopped. The same command goes on"),
+        (
+            RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598"),
+            2,
+            "error: There is no room",
+        ),
+    ],
+)
+def test_what_ends_a_command_from_outside_is_no_trace(
+    raised: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C, and a disk that is full under something else than the output, as torch says it."""
+
+    def run(_: argparse.Namespace) -> None:
+        raise raised
+
+    monkeypatch.setattr(search, "run", run)
+    with pytest.raises(SystemExit) as stopped:
+        main(["search", "model", "abc", "--corpus", "corpus"])
+    assert stopped.value.code == code
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith(said)
+
+
 def test_every_verb_has_a_line_of_help(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, expected in ((["--version"], __version__), (["--help"], "Dense retrieval")):
         with pytest.raises(SystemExit) as stopped:

@@ -100,7 +100,18 @@ def test_a_port_that_is_taken(retriever: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(InputError, match="name another --port"):
         run(retriever, "--port", taken.getsockname()[1])
     with pytest.raises(InputError, match="name another --port"):
-        serve.check_address("127.0.0.1", 70_000)
+        serve.free_port("127.0.0.1", 70_000)
+
+
+@pytest.mark.parametrize("host", ["\0", "\udcff", "a" * 5_000])
+def test_a_host_that_is_none(host: str) -> None:
+    with pytest.raises(InputError, match="name another --port or --host"):
+        serve.free_port(host, 0)
+
+
+def test_any_port_is_a_free_one() -> None:
+    port = serve.free_port("127.0.0.1", 0)
+    assert 0 < port == serve.free_port("127.0.0.1", port)
 
 
 def test_without_gradio(retriever: Path, monkeypatch: pytest.MonkeyPatch) -> None:

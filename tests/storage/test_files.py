@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
+import faiss
+import numpy as np
+import pyarrow as pa
 import pytest
+import torch
+from pyarrow import parquet
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, models
 
-from hf_dense.storage.files import replaced_file, write_text
+from hf_dense.errors import InputError
+from hf_dense.storage.files import plain_errors, replaced_file, write_text
 
 
 def write_and_die(path: str) -> None:
@@ -44,3 +54,53 @@ def test_a_file_that_another_run_is_writing_is_left_to_it(tmp_path: Path) -> Non
     running.write_text("half of")
     write_text(tmp_path / "results.json", "whole")
     assert running.read_text() == "half of"
+
+
+def write_with_torch(path: Path) -> None:
+    torch.save({"a": torch.zeros(5_000)}, path)
+
+
+def write_with_safetensors(path: Path) -> None:
+    save_file({"a": torch.zeros(5_000)}, path)
+
+
+def write_with_numpy(path: Path) -> None:
+    np.save(path, np.zeros(5_000))
+
+
+def write_with_faiss(path: Path) -> None:
+    index = faiss.IndexFlatIP(8)
+    index.add(np.zeros((1_000, 8), np.float32))
+    faiss.write_index(index, str(path))
+
+
+def write_with_arrow(path: Path) -> None:
+    parquet.write_table(pa.table({"a": np.random.default_rng(0).random(5_000)}), path)
+
+
+def write_with_tokenizers(path: Path) -> None:
+    Tokenizer(models.WordLevel({str(number): number for number in range(1_000)}, unk_token="0")).save(str(path))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_with_torch,
+        write_with_safetensors,
+        write_with_numpy,
+        write_with_faiss,
+        write_with_arrow,
+        write_with_tokenizers,
+    ],
+)
+def test_a_disk_that_fills_up_within_a_file_is_one_sentence_whoever_writes(
+    write: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """A file that may not be larger stands for the disk: both end a writing in its midst."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, before[1]))
+    try:
+        with pytest.raises(InputError, match="no room left to write the model"), plain_errors("the model"):
+            write(tmp_path / "written")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -1,0 +1,45 @@
+"""A Hub that cannot be reached is noticed once: huggingface_hub asks again for a minute and more, for every file."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import huggingface_hub
+from huggingface_hub import constants
+from huggingface_hub.errors import OfflineModeIsEnabled
+from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # for those who build on it, by its own word
+
+_CONNECTING = 3.0  # seconds in which the Hub takes up a connection, or is not there
+
+
+class HubUnreachable(OfflineModeIsEnabled):
+    """The Hub cannot be reached; what is in its cache is used, as when `HF_HUB_OFFLINE` says so."""
+
+
+class _Client(httpx.Client):
+    """Asks the Hub nothing more when its first connection fails; one that fails later is the library's to repeat."""
+
+    reached, reason = False, ""
+
+    def send(self, request: Any, **how: Any) -> Any:
+        """Send a request, or raise `HubUnreachable`."""
+        if self.reached or request.url.host != urlsplit(constants.ENDPOINT).hostname:
+            return super().send(request, **how)
+        if self.reason:
+            raise HubUnreachable(self.reason)
+        limits = request.extensions.get("timeout", {})
+        request.extensions["timeout"] = {**limits, "connect": min(limits.get("connect") or _CONNECTING, _CONNECTING)}
+        try:
+            answer = super().send(request, **how)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            self.reason = str(error) or "it takes up no connection"
+            raise HubUnreachable(self.reason) from error
+        self.reached = True
+        return answer
+
+
+def notice_offline() -> None:
+    """Let all that asks the Hub in this process notice at once when it cannot be reached."""
+    hooks = huggingface_hub.get_session().event_hooks
+    huggingface_hub.set_client_factory(lambda: _Client(event_hooks=hooks, follow_redirects=True, timeout=None))

@@ -1,0 +1,75 @@
+"""A Hub that cannot be reached is noticed once, and at once."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+from huggingface_hub import HfApi
+from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+from hf_dense.commands.main import main
+from hf_dense.hub.reach import HubUnreachable, notice_offline
+
+
+@pytest.fixture
+def nowhere(hub_at: Callable[[str], HfApi]) -> Iterator[str]:
+    """An address that takes up no connection, in place of the Hub's; the client is as it was afterwards."""
+    hooks = huggingface_hub.get_session().event_hooks
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        hub_at(url)
+        yield url
+    huggingface_hub.set_client_factory(lambda: httpx.Client(event_hooks=hooks, follow_redirects=True, timeout=None))
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that were really asked, until the end of the test."""
+    asked, connect = list[str](), httpx.HTTPTransport.handle_request
+
+    def counted(transport: object, request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        return connect(transport, request)
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", counted)
+    return asked
+
+
+def test_it_is_asked_once(nowhere: str, tried: list[str]) -> None:
+    notice_offline()
+    for _ in range(3):
+        with pytest.raises(HubUnreachable):
+            huggingface_hub.get_session().get(f"{nowhere}/api/models/nobody/nothing")
+    assert len(tried) == 1
+
+
+def test_other_places_are_asked_as_before(nowhere: str, tried: list[str]) -> None:
+    notice_offline()
+    other = nowhere.replace("127.0.0.1", "localhost")
+    for _ in range(2):
+        with pytest.raises(httpx.ConnectError):
+            huggingface_hub.get_session().get(other)
+    assert len(tried) == 2
+
+
+def test_a_command_asks_once(
+    nowhere: str, tried: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["export", "nobody/nothing", "--out", str(tmp_path / "out")])
+    assert stopped.value.code == 2
+    assert "Cannot load a tokenizer from nobody/nothing" in capsys.readouterr().err
+    assert len(tried) == 1
+
+
+def test_publishing_says_so(nowhere: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], tried: list[str]) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"id": "1", "title": "a", "text": "one two three four five six"}\n')
+    main(["data", "passages", str(tmp_path / "corpus.jsonl"), "--processes", "1", "--out", str(tmp_path / "data")])
+    with pytest.raises(SystemExit):
+        main(["publish", str(tmp_path / "data"), "me/data"])
+    assert f"The Hub ({nowhere}) cannot be reached: " in capsys.readouterr().err

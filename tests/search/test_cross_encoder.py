@@ -1,0 +1,60 @@
+"""An endless question is read anew with every passage by its beginning alone, and scores stay as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import CrossEncoder
+from tiny_retriever import random_words, tiny_config, tiny_tokenizer
+from transformers import BertForSequenceClassification
+
+from hf_dense.search.cross_encoder import load_reranker, predict_scores, read_part
+
+MAX_LENGTH = 24
+PASSAGES = ["ab cd", "ef gh " * 50, ""]
+WORDS = " ".join(random_words(2_000))
+ENDLESS = {
+    "words": WORDS,
+    "one word": "x" * 20_000,
+    "an unknown word": "\u2603" * 20_000,
+    "a word behind blanks": " " * 20_000 + "ab",
+    "a letter that makes a word unknown": "ab" * 40 + "\u2603" + " " * 20_000,
+}
+
+
+@pytest.fixture(scope="module")
+def reranker(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("reranker")
+    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return load_reranker(folder, MAX_LENGTH)
+
+
+@pytest.mark.parametrize("question", ENDLESS.values(), ids=ENDLESS)
+def test_an_endless_question_has_the_scores_of_all_of_it(question: str, reranker: CrossEncoder) -> None:
+    wanted = reranker.predict([(question, passage) for passage in PASSAGES], show_progress_bar=False)
+    (found,) = predict_scores(reranker, [(question, PASSAGES)], 2, lambda _: None)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_it_is_read_whole_once(reranker: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, preprocess = list[int](), reranker.preprocess
+
+    def counted(pairs: list[tuple[str, str]], **named: Any) -> Any:
+        read.extend(len(query) for query, _ in pairs)
+        return preprocess(pairs, **named)
+
+    monkeypatch.setattr(reranker, "preprocess", counted)
+    predict_scores(reranker, [(ENDLESS["words"], PASSAGES), ("ab cd", PASSAGES)], 2, lambda _: None)
+    assert len(read) == 2 * len(PASSAGES)
+    assert max(read) < len(WORDS) / 10
+
+
+def test_a_question_whose_beginning_says_less_stays_whole(reranker: CrossEncoder) -> None:
+    assert read_part(reranker, ENDLESS["a word behind blanks"]) == ENDLESS["a word behind blanks"]
+    assert read_part(reranker, "ab cd") == "ab cd"
+    assert len(read_part(reranker, ENDLESS["one word"])) < 1_000
