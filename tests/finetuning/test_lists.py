@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
-from hf_dense.finetuning.biencoder import ListSampler
+from hf_dense.finetuning.batches import ListSampler
 from hf_dense.finetuning.lists import Entry, PassageLists, load_entries, share
 
 

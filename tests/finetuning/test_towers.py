@@ -20,7 +20,8 @@ from hf_dense.data.collections import training_pairs
 from hf_dense.errors import InputError
 from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.experiments.interpolation import Between
-from hf_dense.finetuning.biencoder import ListCollator, finetune
+from hf_dense.finetuning.batches import ListCollator
+from hf_dense.finetuning.biencoder import finetune
 from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
 from hf_dense.hub.export import export_encoder, export_sentence_transformer
 from hf_dense.hub.fingerprints import retriever_fingerprint

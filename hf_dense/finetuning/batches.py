@@ -1,0 +1,64 @@
+"""Batches of training lists: which rows come together, and how they are put into tensors."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
+from torch.utils.data import BatchSampler
+
+from hf_dense.finetuning.lists import PassageLists
+
+
+class ListCollator(SentenceTransformerDataCollator):
+    """Collate rows of `query` and `passages` as queries and all their passages, one after the other."""
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """Token ids and masks, and `label`, the teacher's scores (B, N), where rows have them."""
+        queries = super().__call__([{"query": row["query"]} for row in rows])
+        passages = super().__call__([{"passage": text} for row in rows for text in row["passages"]])
+        labels = {"label": torch.tensor([row["label"] for row in rows])} if "label" in rows[0] else {}
+        return {**queries, **passages, **labels}
+
+
+class ListSampler(BatchSampler):
+    """Batches of lists: the rows of a step (over all processes) share no query and no positive, as far as can be.
+
+    The order depends on the lists' seed and the epoch alone; rows that fill no step are left out.
+
+    Args:
+        lists: what is drawn from.
+        batch: rows of a batch.
+        processes: batches of a step.
+    """
+
+    def __init__(self, lists: PassageLists, batch: int, processes: int = 1) -> None:
+        self.lists, self.batch_size, self.processes = lists, batch, processes
+        self.drop_last = True
+
+    def __len__(self) -> int:
+        return len(self.lists) // (self.batch_size * self.processes) * self.processes
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rng = np.random.default_rng([self.lists.seed, self.lists.epoch])
+        waiting = deque(rng.permutation(len(self.lists)).tolist())
+        step = self.batch_size * self.processes
+        for _ in range(len(self) // self.processes):
+            rows, passed, seen = list[int](), list[int](), set[str]()
+            while waiting and len(rows) < step:
+                entry = self.lists.entries[waiting[0]]
+                names = {entry.query, *entry.positives}
+                if names & seen:
+                    passed.append(waiting.popleft())
+                else:
+                    rows.append(waiting.popleft())
+                    seen |= names
+            missing = step - len(rows)
+            rows += passed[:missing]
+            waiting.extendleft(reversed(passed[missing:]))
+            for start in range(0, step, self.batch_size):
+                yield rows[start : start + self.batch_size]
