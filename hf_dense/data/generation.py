@@ -35,6 +35,7 @@ from transformers import (
 from hf_dense.data.cards import write_card
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError, as_sentence
+from hf_dense.modeling.bottleneck_backbones import FAMILIES
 from hf_dense.storage.files import replaced_file
 from hf_dense.storage.fingerprints import (
     fingerprint_rows,
@@ -285,10 +286,14 @@ def load_language_model(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizer
     """
     with as_sentence(f"No language model and tokenizer can be loaded from {name!r}"):
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        if config.model_type in FAMILIES and not getattr(config, "is_decoder", False):
+            raise InputError(f"{name} is an encoder, which writes no text; name a language model.")
+        kind: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         side = "right" if config.is_encoder_decoder else "left"
         tokenizer = AutoTokenizer.from_pretrained(name, padding_side=side, trust_remote_code=False)
-        model: Any = kind.from_pretrained(name, trust_remote_code=False)
+        model, loaded = kind.from_pretrained(name, trust_remote_code=False, output_loading_info=True)
+        if lacking := sorted(loaded["missing_keys"]):
+            raise InputError(f"{name} is no whole language model: it has no weights {lacking[0]}; name another one.")
         ids = tokenizer("a", return_tensors="pt")["input_ids"]
         model.generate(ids, max_new_tokens=1, do_sample=False)  # its settings are read only then
     if tokenizer.pad_token_id is None:

@@ -310,6 +310,9 @@ NAMED: Final = {
         "no whole number",
     ),
     "a host that is no name": Named(_nothing, "serve @served --port 0 --host \x00", "refused", "name another --port"),
+    "an encoder that is to write queries": Named(
+        _nothing, "data generate @collection --model @retriever --out @out", "refused", "which writes no text"
+    ),
     "an adaptation of a reranker": Named(
         _nothing, "adapt @manual.jsonl --base @reranker --keep none --out @out", "refused", "is a cross-encoder"
     ),

@@ -14,10 +14,11 @@ from datasets import Dataset
 from launched import launch
 from pyarrow import parquet
 from safetensors.torch import load_file, save_file
-from tiny_retriever import LETTERS, tiny_tokenizer
+from tiny_retriever import LETTERS, tiny_tokenizer, write_encoder
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
+    GPT2Model,
     Seq2SeqTrainingArguments,
     T5Config,
     T5ForConditionalGeneration,
@@ -343,3 +344,15 @@ def test_nothing_to_train_on_and_the_wrong_kind(models: dict[str, str], tmp_path
     with pytest.raises(InputError, match="To write queries give an encoder-decoder"):
         train_generator(rows, tmp_path / "out", training(), base=models["continuation"])
     assert not any(tmp_path.iterdir())
+
+
+def test_what_writes_no_text_is_no_generator(models: dict[str, str], tmp_path: Path) -> None:
+    """Transformers loads both, with random weights in place of those that are not there."""
+    encoder = write_encoder(tmp_path / "encoder")
+    with pytest.raises(InputError, match="is an encoder, which writes no text"):
+        generation.load_language_model(str(encoder))
+    untied = GPT2Config.from_pretrained(models["continuation"], tie_word_embeddings=False)
+    GPT2Model(untied).save_pretrained(tmp_path / "headless")
+    tiny_tokenizer().save_pretrained(tmp_path / "headless")
+    with pytest.raises(InputError, match=r"is no whole language model: it has no weights lm_head\.weight"):
+        generation.load_language_model(str(tmp_path / "headless"))
