@@ -21,7 +21,7 @@ _NEGATIVES: Final = (
     3  # of these, for a ready embedder: other queries' passages teach it next to nothing (docs/adapt.md)
 )
 _DISTILLED: Final = 3  # of these, in a list that is distilled
-_LEAST: Final = (4, 8)  # queries to begin with, and texts, of a batch
+_LEAST: Final = 4  # queries of a batch
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Learning:
         negatives = _NEGATIVES if ready else 0
         wanted = 64 if not ready else 32 if torch.cuda.is_available() else 10
         batch = min(wanted, queries // 4)
-        if batch < _LEAST[0]:
+        if batch < _LEAST:
             raise InputError(
                 f"{queries} queries are too few to train on; give more documents or more labelled queries."
             )
@@ -84,9 +84,14 @@ class Learning:
 
     @property
     def halved(self) -> Learning | None:
-        """The same with half the queries in a step of fine-tuning; None where these would be too few to learn from."""
+        """The same with half the passages in a step of fine-tuning; None where too few would be left to learn from.
+
+        Negatives go first, but for one: a step of few queries says too little.
+        """
+        if self.negatives > 1:
+            return replace(self, negatives=(self.negatives - 1) // 2)
         queries = self.queries // 2
-        return replace(self, queries=queries) if queries * (1 + self.negatives) >= _LEAST[1] else None
+        return replace(self, queries=queries) if queries >= _LEAST else None
 
     def lists(self, negatives: Path, collection: Path, seed: int) -> PassageLists:
         """What is fine-tuned on: a query with a relevant passage, and with what BM25 took for one."""

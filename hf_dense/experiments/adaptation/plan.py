@@ -171,7 +171,7 @@ def describe(plan: Plan, task: Task, learning: Learning, counts: Mapping[str, in
             for method, steps in plan.pretraining.items()
         ),
         f"Fine-tuning, each of {TUNED_ARMS} times: {plan.finetuning:,} steps of {learning.queries} queries"
-        f"{f', each with {learning.negatives} negatives of BM25' if learning.negatives else ''}"
+        f"{f', with BM25 negatives of each: {learning.negatives}' if learning.negatives else ''}"
         f"{', both in bfloat16' if learning.bf16 else ''}.",
         f"Every arm is measured on {pool} passages{forgotten}.",
         "Expected: "

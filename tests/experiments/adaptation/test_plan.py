@@ -13,7 +13,7 @@ from hf_dense.experiments.adaptation.rates import Rates
 
 RATES = Rates(passage=0.02, kept=0.01, finetuning=1.0, pretraining={"retromae": 0.4}, memory=3 * 10**9)
 TASK = Task(budget=600, spent=20, passages=2000, changed=False, kept=2000, queries=1000, models=4, weights=90 * 10**6)
-LEARNING = Learning(queries=16, negatives=1, texts=16, finetuning_rate=5e-5, pretraining_rate=1e-4, length=128)
+LEARNING = Learning(queries=10, negatives=3, texts=16, finetuning_rate=5e-5, pretraining_rate=1e-4, length=128)
 
 
 def test_all_that_is_planned_fits_into_the_budget_and_most_of_it_is_used() -> None:
@@ -71,11 +71,11 @@ def test_batches_are_halved_where_the_time_is_too_short_for_whole_ones() -> None
     with pytest.raises(InputError, match="too short"):
         make_plan(task, slow, LEARNING)
     rates, learning = fit_batch(task, slow, LEARNING)
-    assert (rates.finetuning, learning.queries) == (4.0, 8)
+    assert (rates.finetuning, learning.queries, learning.negatives) == (4.0, 10, 1)
     assert make_plan(task, rates, learning).finetuning >= 10
     assert fit_batch(TASK, RATES, LEARNING) == (RATES, LEARNING)
     _, least = fit_batch(replace(task, budget=120), slow, LEARNING)
-    assert least.queries == 4
+    assert (least.queries, least.negatives, least.halved) == (5, 1, None)
 
 
 def test_a_budget_that_is_too_short_names_one_that_is_not() -> None:
