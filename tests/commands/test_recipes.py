@@ -99,7 +99,7 @@ def test_sections_are_merged_by_option_and_shared_by_retrievers(tmp_path: Path) 
     values = read_configs([str(tmp_path / "mine.yaml")])
     assert set(values) & set(STAGES) == {"bm25", "retriever1", "mined", "retriever2"}
     first, second = values["retriever1"], values["retriever2"]
-    assert (first["chunk"], first["passages"], first["num_train_epochs"]) == (8, 16, 4)
+    assert (first["chunk"], first["passages"], first["num_train_epochs"]) == (8, 1, 4)
     assert second == {**first, "passages": 4, "start": "retriever1"}
     assert values["mined"] == {"depth": 9}
 

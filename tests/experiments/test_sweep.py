@@ -273,7 +273,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "model": ({"model": "somewhere"}, "in place of --method"),
     "missing model": ({"sweep": "fraction", "method": None, "model": "no/where", "values": [0.5, 1]}, "no/where"),
     "split": ({"split": "dev"}, "split 'dev'"),
-    "collection": ({"collection": "no/where"}, "is not a directory"),
+    "collection": ({"collection": "no/where"}, "is neither a directory"),
     "no JSON": ({"pretraining": "{steps"}, "--pretraining must be JSON"),
     "no mapping": ({"finetuning": "3"}, "--finetuning must be a mapping"),
     "pre-training": ({"pretraining": {"max_step": 3}}, "max_step"),

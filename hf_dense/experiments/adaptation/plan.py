@@ -14,7 +14,8 @@ TUNED_ARMS: Final = 3  # fine-tuned, pre-trained before, distilled after
 _SAFE: Final = 0.85  # of the budget that is planned with
 _STAGE: Final = 2.0  # seconds that each stage needs to begin and to end
 _STAGES: Final = 12
-_MEASURING: Final = (0.25, 0.15, 0.1)  # of the time, at most, for encoding, and half as much for what is kept
+_MEASURING: Final = (0.25, 0.15, 0.1)  # of the time, at most, for encoding
+_KEEPING: Final = 0.8  # of as much, at most, for what is kept
 _FINETUNING: Final = 0.6  # of what is left, at most, for the fine-tunings
 _EPOCHS: Final = 3  # of fine-tuning, at most
 _STEPS: Final = (10, 1000)  # of fine-tuning
@@ -116,7 +117,7 @@ def _fitting(task: Task, rates: Rates, learning: Learning) -> Plan | None:
 def _share(task: Task, rates: Rates, learning: Learning, measuring: float) -> Plan:
     """The plan with so much of the time for measuring, at most."""
     time = _SAFE * task.budget - task.spent - _STAGE * _STAGES
-    kept = task.kept > 0 and task.models * task.kept * rates.kept <= measuring / 2 * time
+    kept = task.kept > 0 and task.models * task.kept * rates.kept <= _KEEPING * measuring * time
     keeping = task.models * task.kept * rates.kept if kept else 0.0
     pool = min(task.passages, max(_LEAST_POOL, int(measuring * time / (task.models * rates.passage))))
     encoding = task.models * pool * rates.passage
