@@ -34,13 +34,12 @@ from hf_dense.storage.provenance import provenance
 
 MAX_LENGTH = 128  # tokens
 DEPTH = 20  # negatives of a query that are drawn from
-SIZES = {"own": (200, 1200), "kept": (200, 800)}  # queries, passages
-TRAINING: dict[str, Any] = {"max_steps": 30, "warmup_steps": 0.1, "logging_steps": 5, "report_to": "none"}
+SIZES = {"own": (250, 800), "kept": (100, 300)}  # queries, passages
+TRAINING: dict[str, Any] = {"max_steps": 20, "warmup_steps": 0.1, "logging_steps": 5, "report_to": "none"}
 UNTOUCHED, PLAIN = "untouched", "32 queries, no negatives, 5e-5"
 ARMS: dict[str, tuple[int, int, float]] = {  # queries of a step, negatives of each, learning rate
     PLAIN: (32, 0, 5e-5),
     "32 queries, no negatives, 1e-4": (32, 0, 1e-4),
-    "16 queries, 1 negative, 1e-4": (16, 1, 1e-4),
     "10 queries, 3 negatives, 1e-4": (10, 3, 1e-4),
 }
 
