@@ -17,9 +17,7 @@ from hf_dense.hub.precision import AUTO, BF16, FP32, is_faster_in_bf16
 from hf_dense.pretraining.pretrain import PretrainingOptions
 
 DEPTH: Final = 20  # negatives of a query, of which some are drawn
-_NEGATIVES: Final = (
-    3  # of these, for a ready embedder: other queries' passages teach it next to nothing (docs/adapt.md)
-)
+_NEGATIVES: Final = 3  # of these, for a ready embedder, which tells other queries' passages apart as it is
 _DISTILLED: Final = 3  # of these, in a list that is distilled
 _LEAST: Final = 4  # queries of a batch
 

@@ -250,14 +250,14 @@ def _training(arms: Sequence[Arm], place: Path) -> list[Block]:
 
 
 def _points(training: Path, wanted: Mapping[str, str]) -> dict[str, list[tuple[int, float]]]:
-    """What a pre-training logged under names that end so: name for people -> (step, value) pairs."""
+    """What a pre-training logged under names that end so: name for people -> (step, value) pairs, two or more."""
     found: dict[str, list[tuple[int, float]]] = {}
     for entry in load_history(training):
         for key, value in entry.items():
             for ending, name in wanted.items():
                 if key.endswith(ending):
                     found.setdefault(name or key.removesuffix(ending), []).append((entry["step"], value))
-    return found
+    return {name: points for name, points in found.items() if len(points) > 1}
 
 
 def _draw_curves(arms: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], label: str) -> Figure:

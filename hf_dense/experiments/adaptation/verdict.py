@@ -34,7 +34,8 @@ class Effort:
 
     def __str__(self) -> str:
         took = f"{self.minutes:.0f} minutes" if self.minutes >= 1.5 else f"{60 * self.minutes:.0f} seconds"
-        return f"{took} ({self.steps:,} steps, {self.epochs:.1f} epochs)"
+        epochs = f"{self.epochs:.1f}" if self.epochs >= 1 else f"{self.epochs:.2g}"
+        return f"{took} ({self.steps:,} steps, {epochs} epochs)"
 
 
 @dataclass(frozen=True)

@@ -77,3 +77,8 @@ def test_the_best_may_have_nothing_to_be_held_against() -> None:
         made=False,
     )
     assert found.sentences[-1] == f"Use BM25: nDCG@10 {100 * words.metrics['ndcg@10']:.1f}."
+
+
+def test_less_than_an_epoch_is_not_rounded_to_none() -> None:
+    assert str(Effort(minutes=7, steps=79, epochs=0.0451)) == "7 minutes (79 steps, 0.045 epochs)"
+    assert str(Effort(minutes=7, steps=79, epochs=1.04)) == "7 minutes (79 steps, 1.0 epochs)"
