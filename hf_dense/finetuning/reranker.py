@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,7 @@ class ListwiseLoss(nn.Module):
         super().__init__()
         self.model = model
         self.kept, self.r_drop, self.chunk = kept, r_drop, chunk
+        self.read = partial(read_part, model)  # which is wrapped for several processes
 
     def forward(
         self, inputs: Sequence[Any], labels: object = None, prompt: str | None = None, task: str | None = None
@@ -183,7 +185,7 @@ class ListwiseLoss(nn.Module):
 
     def _scores(self, queries: Sequence[str], lists: Sequence[Sequence[str]], named: dict[str, Any]) -> Tensor:
         """(B, N) raw logits; pairs of like length are read together."""
-        read = [read_part(self.model, query) for query in queries]
+        read = map(self.read, queries)
         pairs = [(query, passage) for query, passages in zip(read, lists, strict=True) for passage in passages]
         order = sorted(range(len(pairs)), key=lambda at: -len(pairs[at][0]) - len(pairs[at][1]))
 
