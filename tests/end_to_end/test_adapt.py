@@ -20,7 +20,7 @@ from hf_dense.search.index import SearchIndex
 
 pytestmark = pytest.mark.slow
 
-BUDGET = 90  # seconds
+BUDGET = 120  # seconds
 
 
 def command(place: Path, *words: str) -> tuple[list[str], dict[str, str]]:

@@ -345,6 +345,9 @@ def test_numbers_that_yaml_reads_as_text(given: dict[str, Any], tmp_path: Path) 
 
 @pytest.mark.slow
 def test_two_processes_go_through_all_stages(given: dict[str, Any], tmp_path: Path) -> None:
+    for config in (Path(given["model"]) / "config.json", Path(given["reranker"]["base"]) / "config.json"):
+        settings = json.loads(config.read_text())  # without dropout, of which every process draws its own
+        config.write_text(json.dumps({**settings, "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}))
     for name in ("retriever1", "retriever2", "reranker", "distilled"):
         given[name] = {**given[name], "per_device_train_batch_size": 4}
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(given))
@@ -357,7 +360,7 @@ def test_two_processes_go_through_all_stages(given: dict[str, Any], tmp_path: Pa
     run_pipeline(Pipeline.of({**given, "out": str(tmp_path / "one")}))
     for name, history in zip(("retriever1", "distilled"), histories, strict=True):
         alone = [row["loss"] for row in load_history(tmp_path / "one" / name) if "loss" in row]
-        assert [row["loss"] for row in history if "loss" in row] == pytest.approx(alone, rel=0.2)
+        assert [row["loss"] for row in history if "loss" in row] == pytest.approx(alone, rel=0.02)
 
 
 def test_from_the_command_line(given: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
