@@ -24,7 +24,7 @@ from hf_dense.experiments.adaptation.rates import measure_rates
 from hf_dense.experiments.adaptation.report import REPORT_FILES, Adaptation, write_report
 from hf_dense.experiments.comparison import Settings, Variant, make_start
 from hf_dense.experiments.keeping import Kept, open_kept
-from hf_dense.finetuning.lists import load_entries
+from hf_dense.finetuning.lists import fingerprint_entries, load_entries
 from hf_dense.finetuning.negatives import build_lexical_negatives
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import is_retriever
@@ -169,6 +169,7 @@ def _plan(
     """The plan, made once: a run that goes on keeps to it, whatever the machine is busy with then. It is shown."""
     sources = {
         "collection": Source(str(material.collection), content_hash(material.collection)),
+        "negatives": Source(str(negatives), fingerprint_entries(load_entries(negatives))),
         "base": retriever_source(str(base)),
         **({"kept": Source(kept.name, content_hash(kept.collection))} if kept else {}),
     }
