@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import zlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries, training_pairs
+from parts import METRIC, write_part
+
+from hf_dense.data.collections import content_hash, training_pairs
 from hf_dense.errors import run_main
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever
@@ -29,10 +30,8 @@ from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.storage.files import write_text
 from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.output import Output
-from hf_dense.storage.places import Source
 from hf_dense.storage.provenance import provenance
 
-METRIC = "ndcg@10"
 MAX_LENGTH = 64  # tokens
 TRAINING: dict[str, Any] = {
     "per_device_train_batch_size": 16,
@@ -101,32 +100,6 @@ def run_arms(options: argparse.Namespace, tasks: dict[str, Kept], out: Output) -
         for weight in WEIGHTS
     }
     return {UNTOUCHED: points[UNTOUCHED], TUNED: points[TUNED], **arms, **points}
-
-
-def write_part(collection: Path, out: Output, queries: int, passages: int) -> Kept:
-    """Some dev queries of a collection, and some of its passages, all relevant ones among them, in BEIR layout."""
-    settings = {"queries": queries, "passages": passages}
-    source = {"collection": Source(str(collection), content_hash(collection))}
-    with out.stage("collection", settings, source) as work:
-        if not work.done:
-            judged = load_qrels(collection, "dev")
-            judged = {query: judged[query] for query in sorted(judged, key=draw)[:queries]}
-            relevant = {passage for grades in judged.values() for passage in grades}
-            rows = sorted(load_corpus(collection), key=lambda row: (row["id"] not in relevant, draw(row["id"])))
-            corpus = [
-                {"_id": row["id"], "title": row["title"], "text": row["text"]}
-                for row in rows[: max(passages, len(relevant))]
-            ]
-            asked = [{"_id": row["id"], "text": row["text"]} for row in load_queries(collection) if row["id"] in judged]
-            for name, lines in (("corpus", corpus), ("queries", asked)):
-                write_text(work.result / f"{name}.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
-            lines = [f"{query}\t{name}\t{grade}" for query, grades in judged.items() for name, grade in grades.items()]
-            write_text(work.result / "qrels" / "dev.tsv", "\n".join(["query-id\tcorpus-id\tscore", *lines]) + "\n")
-    return Kept(collection.resolve().name, out.path, "dev")
-
-
-def draw(name: str) -> int:
-    return zlib.crc32(f"forgetting:{name}".encode())
 
 
 def training_seconds(out: Output, weight: float) -> float:

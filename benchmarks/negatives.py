@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from forgetting import METRIC, write_part
+from parts import METRIC, write_part
 
 from hf_dense.data.collections import content_hash
 from hf_dense.errors import run_main

@@ -5,7 +5,7 @@ They are counted while a step runs; what a step needs at least is in `needed_ope
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -53,6 +53,17 @@ def finetuning_operations(
             read = tokenizer(texts, padding=True, truncation=True, max_length=max_length, return_tensors="pt")
             total += _count(partial(_encode, encoder, dict(read)))
     return total / BATCHES
+
+
+def encoding_operations(
+    encoder: PreTrainedModel, texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, max_length: int
+) -> float:
+    """Forward and backward through texts one by one: without padding, much as texts in groups of like length."""
+    total = 0.0
+    for text in texts:
+        read = tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt")
+        total += _count(partial(_encode, encoder, dict(read)))
+    return total
 
 
 def _encode(encoder: PreTrainedModel, read: dict[str, Tensor]) -> Tensor:

@@ -1,11 +1,12 @@
 """Does pre-training pay when the start is a ready, mean-pooled embedder? What does each arm forget?
 
-    python benchmarks/ready_embedder.py COLLECTION --model EMBEDDER --kept OTHER_COLLECTION:SPLIT --seeds 0 1 2
+    python benchmarks/ready_embedder.py COLLECTION --model EMBEDDER --kept OTHER_COLLECTION --seeds 0 1 2
 
-Every arm ends in the same fine-tuning, with the embedder's own pooling and similarity; one has as many more steps as
-pre-training costs (in floating-point operations, forward and backward). Measured on the collection's dev queries and on
-a collection that no arm was tuned for. Arms run side by side, one thread each; a run that was killed goes on. Its
-figures are added to those in `--results`, of other collections and seeds; table and pictures are made anew.
+Every arm ends in the same fine-tuning, that of `adapt` (queries with negatives from BM25), with the embedder's own
+pooling and similarity; one has as many more steps as pre-training costs (in floating-point operations, forward and
+backward). Measured on a part of the collection's dev queries and passages, and on one of a collection that no arm was
+tuned for. Arms run side by side, one thread each; a run that was killed goes on. Its figures are added to those in
+`--results`, of other collections and seeds; table and pictures are made anew.
 """
 
 from __future__ import annotations
@@ -21,17 +22,21 @@ from typing import Any
 
 import pandas as pd
 import torch
-from operations import BATCHES, finetuning_operations, pretraining_operations
+from operations import BATCHES, encoding_operations, pretraining_operations
+from parts import METRIC, write_part
 from transformers import TrainingArguments
 
-from hf_dense.data.collections import content_hash, training_pairs
+from hf_dense.data.collections import content_hash
 from hf_dense.data.corpus import load_passages
 from hf_dense.errors import run_main
 from hf_dense.evaluation.plots import plot_metrics
 from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.evaluation.significance import compare_paired
+from hf_dense.experiments.keeping import Kept
 from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
+from hf_dense.finetuning.lists import PassageLists, load_lists
+from hf_dense.finetuning.negatives import build_lexical_negatives
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import load_encoder, load_tokenizer
 from hf_dense.methods import get_method
@@ -43,7 +48,7 @@ from hf_dense.storage.provenance import provenance
 
 MAX_LENGTH = {"pre-training": 64, "retriever": 128}  # tokens
 PRETRAINING: dict[str, Any] = {
-    "max_steps": 260,
+    "max_steps": 200,
     "per_device_train_batch_size": 16,
     "warmup_steps": 0.1,
     "weight_decay": 0.01,
@@ -51,13 +56,14 @@ PRETRAINING: dict[str, Any] = {
     "save_strategy": "no",
 }
 FINETUNING: dict[str, Any] = {
-    "max_steps": 100,
-    "per_device_train_batch_size": 32,
-    "learning_rate": 5e-5,
+    "max_steps": 40,
+    "per_device_train_batch_size": 10,
+    "learning_rate": 1e-4,
     "temperature": 0.05,
-    "logging_steps": 20,
+    "logging_steps": 10,
 }
-METRIC = "ndcg@10"
+NEGATIVES, DEPTH = 3, 20  # of a query, drawn from so many
+SIZES = {"own": (500, 2000), "kept": (100, 400)}  # queries, passages
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("collection", type=Path, help="directory with train and dev judgements")
     parser.add_argument("--model", required=True, help="ready embedder: directory or Hub id")
-    parser.add_argument("--kept", required=True, help="DIRECTORY:SPLIT that no arm is tuned for")
+    parser.add_argument("--kept", required=True, type=Path, help="a collection that no arm is tuned for")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=PRETRAINING["max_steps"], help="of pre-training")
     parser.add_argument("--rate", type=float, default=2e-5, help="peak learning rate of the encoder in pre-training")
@@ -110,7 +116,9 @@ def main() -> None:
         run_arm(options, name, int(seed), out)
         return
     with out.occupy("ready embedder", {}, claims=("costs-*.json", "logs"), again=True) as work:
-        write_text(out.path / f"costs-{options.steps}.json", json.dumps(measure_costs(options)))
+        prepare_parts(options, out)
+        lists = prepare_lists(options, out, options.seeds[0])
+        write_text(out.path / f"costs-{options.steps}.json", json.dumps(measure_costs(options, lists)))
         labels = [UNTOUCHED + ":0", *(f"{name}:{seed}" for seed in options.seeds for name in [*ARMS][1:])]
         command = [sys.executable, __file__, *sys.argv[1:], "--only"]
         run_side_by_side({label: [*command, label] for label in labels}, out.path / "logs", options.side_by_side)
@@ -156,12 +164,11 @@ def run_arm(options: argparse.Namespace, name: str, seed: int, out: Output) -> l
             report_to="none",
             **{**FINETUNING, "max_steps": steps},
         )
-        model = finetune(model, training_pairs(options.collection), arguments)
-    kept, _, split = options.kept.rpartition(":")
+        model = finetune(model, prepare_lists(options, out, seed), arguments)
     rows = []
-    for what, collection, of in (("own", options.collection, "dev"), ("kept", Path(kept), split)):
+    for what, part in prepare_parts(options, out).items():
         with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
-            found = evaluate_retriever(model, collection, of, name=name, out=place.at(f"{what}-{of}"))
+            found = evaluate_retriever(model, part.collection, part.split, name=name, out=place.at(what))
         shared = {
             "collection": options.collection.resolve().name,
             "pre-training": recipe(options),
@@ -173,7 +180,19 @@ def run_arm(options: argparse.Namespace, name: str, seed: int, out: Output) -> l
     return rows
 
 
-def measure_costs(options: argparse.Namespace) -> dict[str, Any]:
+def prepare_parts(options: argparse.Namespace, out: Output) -> dict[str, Kept]:
+    """What is measured on; what is there is read."""
+    collections = {"own": options.collection, "kept": options.kept}
+    return {what: write_part(place, out.at(what), *SIZES[what]) for what, place in collections.items()}
+
+
+def prepare_lists(options: argparse.Namespace, out: Output, seed: int) -> PassageLists:
+    """What is fine-tuned on; what BM25 found is read where it is there."""
+    negatives = build_lexical_negatives(options.collection, out.at("lists"), "train", DEPTH)
+    return load_lists(negatives, options.collection, 1 + NEGATIVES, seed, depth=DEPTH)
+
+
+def measure_costs(options: argparse.Namespace, lists: PassageLists) -> dict[str, Any]:
     """Operations of a step of each method and of fine-tuning, and the steps of fine-tuning that cost as much in all."""
     tokenizer, size = load_tokenizer(options.model), PRETRAINING["per_device_train_batch_size"]
     corpus = load_passages(str(options.collection)).select(range(BATCHES * size))
@@ -181,11 +200,11 @@ def measure_costs(options: argparse.Namespace) -> dict[str, Any]:
     for name in ("retromae", "dupmae"):
         model = get_method(name).pretraining.from_backbone(options.model)
         costs[name] = pretraining_operations(model, corpus, tokenizer, size, MAX_LENGTH["pre-training"])
-    size = FINETUNING["per_device_train_batch_size"]
-    pairs = training_pairs(options.collection).shuffle(seed=0)
-    pairs = pairs.select(range(min(len(pairs), BATCHES * size)))
-    encoder = load_encoder(options.model)
-    costs["fine-tuning"] = finetuning_operations(encoder, pairs, tokenizer, size, MAX_LENGTH["retriever"])
+    queries = BATCHES * FINETUNING["per_device_train_batch_size"]
+    rows = lists.dataset().shuffle(seed=0)[:queries]
+    texts = [*rows["query"], *(text for passages in rows["passages"] for text in passages)]
+    operations = encoding_operations(load_encoder(options.model), texts, tokenizer, MAX_LENGTH["retriever"])
+    costs["fine-tuning"] = operations / BATCHES
     more = max(costs["retromae"], costs["dupmae"]) * options.steps / costs["fine-tuning"]
     return {**costs, "equal steps": round(FINETUNING["max_steps"] + more)}
 
@@ -206,7 +225,9 @@ def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> No
     costs = json.loads((options.out / _name(options) / f"costs-{options.steps}.json").read_text(encoding="utf-8"))
     facts["runs"][name] = {
         "operations": costs,
-        "kept": options.kept.rpartition("/")[2],
+        "kept": options.kept.resolve().name,
+        "sizes": SIZES,
+        "negatives": {"of a query": NEGATIVES, "drawn from": DEPTH},
         "max_length": MAX_LENGTH,
         "precision": "bfloat16" if options.bf16 else "float32",
         "pretraining": {
