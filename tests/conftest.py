@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -88,3 +89,10 @@ def hub_client(hub_url: str, tmp_path: Path) -> Client:
         return result
 
     return run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_is_loaded_is_no_garbage() -> None:
+    """Trainers collect garbage at every start: with all modules and tests in sight a third of a small training."""
+    gc.collect()
+    gc.freeze()
