@@ -48,6 +48,7 @@ def hub_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], HfApi]:
         template = url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
+        monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", url)  # which functions of the package ask
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setenv("HF_TOKEN", "hf_anything")
         return HfApi()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import fcntl
+import gc
 import os
 import resource
 import signal
@@ -69,6 +70,7 @@ def warm_up() -> None:
     """Import what the commands need, once for all of them; nothing is run, so that children can be forked."""
     for name in _WARM:
         import_module(name)
+    gc.freeze()  # nor does a child look through it for garbage
 
 
 def run_command(words: Sequence[str], said: Path, limit: float, stdin: bytes = b"", begun: str = "") -> Ended:
