@@ -22,6 +22,7 @@ os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="hf_dense-tests-")
 os.environ["HF_DATASETS_CACHE"] = os.path.join(os.environ["HF_HOME"], "datasets")
 
 import huggingface_hub
+import transformers.utils.hub
 from huggingface_hub import HfApi
 
 Client = Callable[..., dict[str, Any]]
@@ -48,7 +49,7 @@ def hub_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], HfApi]:
         template = url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
-        monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", url)  # which functions of the package ask
+        monkeypatch.setattr(transformers.utils.hub.hf_api(), "endpoint", url)  # made by what asked first
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setenv("HF_TOKEN", "hf_anything")
         return HfApi()
