@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from tiny_retriever import write_dataset
 
 import hf_dense.storage.provenance
 from hf_dense.data.collections import content_hash
-from hf_dense.storage.provenance import describe_commit, describe_run, provenance
+from hf_dense.storage.provenance import _own_commit, describe_commit, describe_run, provenance
 
 
 def test_provenance_names_seed_data_versions_and_day(tmp_path: Path) -> None:
@@ -62,6 +63,7 @@ def test_the_repository_around_an_installed_package_is_not_named(
     for command in (["init"], ["add", "notes"], ["commit", "-m", "first"]):
         subprocess.run([*git, *command], check=True, capture_output=True)
     monkeypatch.setattr("hf_dense.storage.provenance.__file__", str(installed))
+    monkeypatch.setattr("hf_dense.storage.provenance._own_commit", inspect.unwrap(_own_commit))
     assert describe_commit(installed.parent) is not None
     assert describe_run()["commit"] is None
     subprocess.run([*git, "add", str(installed)], check=True)
