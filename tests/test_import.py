@@ -67,8 +67,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     "first",
     [
         "import hf_dense",
-        "from transformers import AutoModel; import hf_dense",
-        "import hf_dense; from transformers import AutoModel",
+        pytest.param("from transformers import AutoModel; import hf_dense", marks=pytest.mark.slow),
+        pytest.param("import hf_dense; from transformers import AutoModel", marks=pytest.mark.slow),
         pytest.param(
             "import hf_dense; import transformers.modeling_layers", marks=pytest.mark.slow
         ),  # imports the Auto classes half way through itself

@@ -197,6 +197,7 @@ def measure(qrels: Qrels, rankings: dict[str, dict[str, float]]) -> dict[str, fl
     return {metric: value / len(qrels) for metric, value in sums.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", REPOSITORIES)
 def test_figures_of_public_tasks_are_those_of_a_plain_computation(folder: Path, ran: dict[str, Any], task: str) -> None:
     """MS MARCO by its judgements of dev; ArguAna without the argument that is asked about; re-ranked ones too."""
@@ -217,6 +218,7 @@ def test_figures_of_public_tasks_are_those_of_a_plain_computation(folder: Path, 
     assert own["ndcg_at_10"] == pytest.approx(measure(qrels, searched)["ndcg@10"], abs=1e-5), "MTEB's own"
 
 
+@pytest.mark.slow
 def test_forums_are_shown_by_their_mean_and_ms_marco_by_mrr(folder: Path, ran: dict[str, Any]) -> None:
     head, _, mine, again, *_ = (line.strip("| ").split(" | ") for line in ran["second"]["table"].splitlines())
     web = {"MSMARCO": ("MRR@10", "Recall@50", "Recall@1000")}
@@ -229,6 +231,7 @@ def test_forums_are_shown_by_their_mean_and_ms_marco_by_mrr(folder: Path, ran: d
         assert values[at : at + 3] == [f"{marco[metric]:.4f}" for metric in ("mrr@10", "recall@50", "recall@1000")]
 
 
+@pytest.mark.slow
 def test_a_task_that_is_missing_leaves_the_others(folder: Path, ran: dict[str, Any]) -> None:
     first, second = ran["first"], ran["second"]
     (error,) = first["errors"]
@@ -241,6 +244,7 @@ def test_a_task_that_is_missing_leaves_the_others(folder: Path, ran: dict[str, A
     assert added == {folder / "out" / name / MISSING for name in NAMES}
 
 
+@pytest.mark.slow
 def test_damaged_data_are_named(ran: dict[str, Any]) -> None:
     (error,) = ran["damaged"]["errors"]
     assert error.startswith("error: mine on SCIDOCS: The data of SCIDOCS (mteb/scidocs on the Hub) cannot be loaded: ")

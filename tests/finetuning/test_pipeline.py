@@ -161,7 +161,7 @@ def weights(model: Path) -> dict[str, torch.Tensor]:
         pytest.param(mining, "write_lists", 0, marks=pytest.mark.slow),  # of mined1, its vectors done
         pytest.param(mining, "write_lists", 1, marks=pytest.mark.slow),
         pytest.param(scoring, "_join", 0, marks=pytest.mark.slow),
-        (training, "write_model_card", 2),  # of the re-ranker, trained
+        pytest.param(training, "write_model_card", 2, marks=pytest.mark.slow),  # of the re-ranker, trained
         (None, "training_step", 3),
         *(pytest.param(None, "training_step", steps, marks=pytest.mark.slow) for steps in (6 + 5, 12 + 1, 18 + 4)),
     ],

@@ -183,6 +183,7 @@ def test_texts_of_as_many_tokens_are_encoded_together(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, retriever.encode_document(texts), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_several_devices_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     retriever = retriever_of(tmp_path / "model")
     monkeypatch.setattr(vectors_module, "BLOCK", 30)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -137,14 +139,26 @@ BEST = {
 }
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bool], Trainer]:
+    """The trainer of a kind, which was trained to its end; each is trained once."""
+
+    @cache
+    def trained(kind: str, best: bool) -> Trainer:
+        whole = make_trainer(tmp_path_factory.mktemp("whole"), kind, **(BEST if best else {}))
+        train(whole, None)
+        return whole
+
+    return trained
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("step", [2, 4, 5])
 @pytest.mark.parametrize("changes", [{}, BEST], ids=["last", "best"])
 def test_a_run_killed_anywhere_ends_as_an_undisturbed_one(
-    tmp_path: Path, kind: str, step: int, changes: dict[str, Any]
+    tmp_path: Path, undisturbed: Callable[[str, bool], Trainer], kind: str, step: int, changes: dict[str, Any]
 ) -> None:
-    whole = make_trainer(tmp_path / "whole", kind, **changes)
-    train(whole, None)
+    whole = undisturbed(kind, bool(changes))
     with pytest.raises(KeyboardInterrupt):
         train(make_trainer(tmp_path / "cut", kind, Killed(step), **changes), None)
     newest = newest_checkpoint(tmp_path / "cut")
