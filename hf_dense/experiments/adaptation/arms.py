@@ -123,8 +123,9 @@ class Workshop:
         given: dict[str, Any] = {"depth": DEPTH, "precision": self.learning.encoded_in}
         scores = score_lists(teacher, self.negatives, collection, place, TRAIN, **given)
         lists = self.learning.scored_lists(scores, collection, self.seed)
-        changes = {"per_device_train_batch_size": self.learning.scored_queries, "distillation": "kl"}
-        return self._train(name, best.model, lists, best.seconds + _seconds(scores), changes)
+        return self._train(
+            name, best.model, lists, best.seconds + _seconds(scores), self.learning.distillation(teacher)
+        )
 
     def fused(self, best: Arm, words: Arm) -> Arm:
         """A dense one and BM25 together, each with the weight that dev chooses."""

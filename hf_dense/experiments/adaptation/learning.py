@@ -15,11 +15,13 @@ from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
 from hf_dense.finetuning.lists import PassageLists, load_lists
 from hf_dense.hub.precision import AUTO, BF16, FP32, is_faster_in_bf16
 from hf_dense.pretraining.pretrain import PretrainingOptions
+from hf_dense.search.first_stage import BM25
 
 DEPTH: Final = 20  # negatives of a query, of which some are drawn
 _NEGATIVES: Final = 3  # of these, for a ready embedder, which tells other queries' passages apart as it is
 _DISTILLED: Final = 3  # of these, in a list that is distilled
 _LEAST: Final = 4  # queries of a batch
+_BESIDE_WORDS: Final = 4.0  # weight of the contrastive loss where BM25 teaches
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,15 @@ class Learning:
         """What is distilled: longer lists, with a teacher's scores."""
         return load_lists(scores, collection, 1 + _DISTILLED, seed, split=SPLITS[0], depth=DEPTH, scored=True)
 
-    @property
-    def scored_queries(self) -> int:
-        """Queries of a step that is distilled: of as many passages as another step has."""
-        return max(1, self.queries * (1 + self.negatives) // (1 + _DISTILLED))
+    def distillation(self, teacher: str) -> dict[str, Any]:
+        """What else is set where BM25 or a cross-encoder teaches; as many passages of a step as in another one.
+
+        Labels weigh more beside BM25, which is often no better than what it teaches: with the 0.2 that suits a
+        cross-encoder (SimLM) it takes more than it gives.
+        """
+        queries = max(1, self.queries * (1 + self.negatives) // (1 + _DISTILLED))
+        weight = {"contrast_weight": _BESIDE_WORDS} if teacher == BM25 else {}
+        return {"per_device_train_batch_size": queries, "distillation": "kl", **weight}
 
     def finetuning(self, out: Path, steps: int, seed: int, **more: Any) -> BiencoderTrainingArguments:
         """Of a fine-tuning; `more` is what else is set."""
