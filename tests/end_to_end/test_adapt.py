@@ -15,6 +15,7 @@ import pytest
 from package_documents import write_documents, write_word_embedder
 from sentence_transformers import SentenceTransformer
 
+from hf_dense.commands.main import main
 from hf_dense.data.collections import load_corpus
 from hf_dense.search.index import SearchIndex
 
@@ -98,7 +99,9 @@ def test_the_retriever_is_plain_and_has_its_index(place: Path) -> None:
     assert (retriever / "README.md").read_text().count("pre-training") or "RetroMAE" not in best["name"]
 
 
-def test_the_same_again_does_nothing_and_something_else_is_refused(place: Path) -> None:
+def test_the_same_again_does_nothing_and_something_else_is_refused(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = files(place / "out")
     again = adapt(place)
     assert again.returncode == 0, again.stderr
@@ -113,9 +116,11 @@ def test_the_same_again_does_nothing_and_something_else_is_refused(place: Path) 
         (["--queries", "nothing.jsonl"], "There is no file nothing.jsonl"),
         (["--keep", "nothing"], "There is no collection nothing"),
     ]
+    monkeypatch.chdir(place)
     for words, sentence in refusals:
-        done = adapt(place, *words)
-        assert (done.returncode, done.stdout) == (2, ""), words
-        assert sentence in done.stderr
-        assert "Traceback" not in done.stderr
+        with pytest.raises(SystemExit) as stopped:
+            main(command(place, *words)[0][3:])
+        said = capsys.readouterr()
+        assert (stopped.value.code, said.out) == (2, ""), words
+        assert sentence in said.err
     assert files(place / "out") == before
