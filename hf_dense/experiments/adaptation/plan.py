@@ -58,7 +58,7 @@ class Plan:
     Attributes:
         pool: passages that every arm is measured on: all, or so many of them.
         kept: whether the other collection is measured.
-        index: whether all passages are encoded for the result.
+        index: whether time is kept for encoding all passages for the result.
         finetuning: steps of each fine-tuning.
         pretraining: steps of each pre-training, by method.
         epochs: that the longest pre-training takes.
@@ -149,6 +149,11 @@ def _share(task: Task, rates: Rates, learning: Learning, measuring: float) -> Pl
     )
 
 
+def index_seconds(plan: Plan, passages: int, models: int) -> float:
+    """What encoding all passages takes at most, as fast as `models` read those that are measured on."""
+    return plan.seconds["encoding"] / (models * plan.pool) * passages
+
+
 def _probes(training: float, seconds: float) -> int:
     """How many probes of so many seconds go into a training of so many."""
     fitting = min(int(_PROBING * training / seconds) - 1, _PROBES[1])  # one comes before the first step
@@ -186,7 +191,7 @@ def describe(plan: Plan, task: Task, learning: Learning, counts: Mapping[str, in
             "would serve as well."
         )
     if not plan.index:
-        lines.append("The index of all passages does not fit into the budget; hf-dense search builds it afterwards.")
+        lines.append("The index of all passages is built last, if there is time left; else hf-dense search builds it.")
     return lines
 
 

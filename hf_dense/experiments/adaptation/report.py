@@ -140,7 +140,7 @@ def write_report(
     write_text(out.path / FACTS, json.dumps(facts, indent=1))
     blocks = [
         *verdict.sentences,
-        *_use(best, out.path, None if plan.index else material.passages),
+        *_use(best, out.path, material.passages),
         *_arms(facts["arms"]),
         *_training(arms, out.path),
         *_cases(tuned, pretrained, pool),
@@ -213,12 +213,12 @@ def _arms(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
     ]
 
 
-def _use(best: Arm, place: Path, unindexed: Path | None) -> list[Block]:
-    """The lines that use the result; `unindexed` are the passages, where they have no index yet."""
+def _use(best: Arm, place: Path, passages: Path) -> list[Block]:
+    """The lines that use the result, with the index that is there, or with one that is built of the passages."""
     retriever = place / "retriever"
     search = ["hf-dense", "search", str(retriever), "your question"]
-    if unindexed is not None:
-        search += ["--corpus", str(unindexed), "--weight", f"{best.weight:g}"]
+    if not (retriever / "index").is_dir():
+        search += ["--corpus", str(passages), "--weight", f"{best.weight:g}"]
         said = f"The retriever is in {retriever}; its index is built first."
         return [Heading("To use it"), said, Code(shlex.join(search))]
     index = f"SearchIndex.load({str(retriever / 'index')!r})"

@@ -18,7 +18,7 @@ from hf_dense.experiments.adaptation.arms import Arm, Workshop
 from hf_dense.experiments.adaptation.learning import DEPTH, Learning
 from hf_dense.experiments.adaptation.material import TRAIN, Material, prepare
 from hf_dense.experiments.adaptation.options import NOTHING_KEPT, AdaptOptions
-from hf_dense.experiments.adaptation.plan import Plan, Task, describe, fit_batch, make_plan
+from hf_dense.experiments.adaptation.plan import TUNED_ARMS, Plan, Task, describe, fit_batch, index_seconds, make_plan
 from hf_dense.experiments.adaptation.pool import draw_pool
 from hf_dense.experiments.adaptation.rates import measure_rates
 from hf_dense.experiments.adaptation.report import REPORT_FILES, Adaptation, write_report
@@ -76,7 +76,9 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
             shop = Workshop(material, negatives, pool, plan, learning, kept, options.seed, output, say)
             arms = make_arms(shop, base, options)
             best = choose(arms)
-            _deliver(best, material, plan, learning.encoded_in, output, say)
+            last = index_seconds(plan, material.counts["passages"], _models(options))
+            fits = plan.index or last < options.seconds - say.seconds
+            _deliver(best, material, fits, learning.encoded_in, output, say)
             write_report(arms, best, options.docs, material, pool, plan, output, options.seed)
             work.complete()
     return Adaptation.load(output.path)
@@ -203,7 +205,7 @@ def _make_plan(
         changed=material.passages != material.collection,
         kept=len(load_corpus(other)) if other else 0,
         queries=queries,
-        models=4 if options.base else 3,
+        models=_models(options),
         weights=sum(file.stat().st_size for file in base.rglob("*.safetensors")),
     )
     rates, learning = fit_batch(task, rates, learning)
@@ -211,10 +213,15 @@ def _make_plan(
     return replace(plan, lines=tuple(describe(plan, task, learning, material.counts))), learning
 
 
-def _deliver(best: Arm, material: Material, plan: Plan, precision: str, output: Output, say: Progress) -> None:
-    """Write the retriever to use, and its index of all passages."""
-    retriever = export_sentence_transformer(best.model, output.at("retriever"))
-    if plan.index:
+def _models(options: AdaptOptions) -> int:
+    """That are encoded with."""
+    return TUNED_ARMS + (options.base is not None)
+
+
+def _deliver(best: Arm, material: Material, fits: bool, precision: str, output: Output, say: Progress) -> None:
+    """Write the retriever to use and, where that fits or was begun, its index of all passages."""
+    retriever, index = export_sentence_transformer(best.model, output.at("retriever")), output.at("retriever", "index")
+    if fits or index.path.exists():
         say("The index of all passages")
         given: dict[str, Any] = {"weight": best.weight, "precision": precision, "like": best.index}
-        build_index(retriever, material.passages, output.at("retriever", "index"), **given)
+        build_index(retriever, material.passages, index, **given)

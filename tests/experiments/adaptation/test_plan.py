@@ -8,7 +8,7 @@ import pytest
 
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.learning import Learning
-from hf_dense.experiments.adaptation.plan import TUNED_ARMS, Task, describe, fit_batch, make_plan
+from hf_dense.experiments.adaptation.plan import TUNED_ARMS, Task, describe, fit_batch, index_seconds, make_plan
 from hf_dense.experiments.adaptation.rates import Rates
 
 RATES = Rates(passage=0.02, kept=0.01, finetuning=1.0, pretraining={"retromae": 0.4}, memory=3 * 10**9)
@@ -95,4 +95,9 @@ def test_many_epochs_are_warned_of_and_what_does_not_fit_is_said() -> None:
     said = "\n".join(describe(make_plan(task, RATES, LEARNING), task, LEARNING, counts))
     assert "Warning" not in said
     assert "of the 50,000 passages" in said
-    assert "does not fit into the budget" in said
+    assert "is built last, if there is time left" in said
+
+
+def test_an_index_takes_what_one_model_of_several_takes_for_its_part() -> None:
+    plan = make_plan(replace(TASK, passages=50_000), RATES, LEARNING)
+    assert index_seconds(plan, 2 * plan.pool, 4) == pytest.approx(plan.seconds["encoding"] / 2)

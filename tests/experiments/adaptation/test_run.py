@@ -30,10 +30,17 @@ def collection(tmp_path: Path) -> Path:
     return place
 
 
-def plan_for(monkeypatch: pytest.MonkeyPatch, *methods: str, pool: int = 60, probes: int = 0) -> None:
+def plan_for(
+    monkeypatch: pytest.MonkeyPatch,
+    *methods: str,
+    pool: int = 60,
+    probes: int = 0,
+    index: bool = True,
+    encoding: float = 9,
+) -> None:
     """Two steps of each training."""
     steps = dict.fromkeys(methods or ("retromae",), 2)
-    plan = Plan(pool, False, True, 2, steps, 0.1, probes, {"all of it": 9.0}, 0, 0, ("as planned",))
+    plan = Plan(pool, False, index, 2, steps, 0.1, probes, {"encoding": encoding}, 0, 0, ("as planned",))
     learning = Learning(queries=4, negatives=1, texts=4, finetuning_rate=1e-3, pretraining_rate=1e-3, length=16)
     monkeypatch.setattr(run, "_make_plan", lambda *_: (plan, learning))
 
@@ -51,6 +58,20 @@ def test_from_random_weights_there_is_no_base(
     assert names(found)[:3] == ["BM25", "fine-tuned", "RetroMAE, fine-tuned"]
     assert "against BM25" in found.table
     assert SentenceTransformer(str(found.retriever)).similarity_fn_name == "cosine"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("encoding", "fits"), [(9.0, True), (1e6, False)])
+def test_an_index_that_was_not_planned_is_built_where_time_is_left(
+    collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: float, fits: bool
+) -> None:
+    plan_for(monkeypatch, pool=50, index=False, encoding=encoding)
+    base = write_embedder(tmp_path / "base")
+    found = adapt(AdaptOptions(str(collection), str(tmp_path / "out"), str(base), keep="none", length=16))
+    assert (found.retriever / "index").is_dir() is fits
+    assert ("its index inside" in (tmp_path / "out" / "report.md").read_text()) is fits
+    if fits:
+        assert len(SearchIndex.load(found.retriever / "index")) == 60
 
 
 @pytest.mark.slow
