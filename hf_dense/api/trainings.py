@@ -143,7 +143,7 @@ def finetune(
     measure_on: str | None = None,
     keep: Place | None = None,
     fraction: float | None = None,
-    lists: Place | None = None,
+    lists: Place | Sequence[Place] | None = None,
     passages: int | None = None,
     depth: int | None = None,
     dev_split: str | None = None,
@@ -163,7 +163,7 @@ def finetune(
         measure_on: split that is measured on.
         keep: another collection that is measured too: COLLECTION[:SPLIT].
         fraction: share of the training queries, of stages.
-        lists: training lists, such as those of `mine`; None trains on in-batch negatives.
+        lists: training lists, such as those of `mine`, joined where several; None trains on in-batch negatives.
         passages: of a list, the positive included.
         depth: negatives of a list that are drawn from.
         dev_split: split whose loss is logged when `eval_strategy` is set.
