@@ -81,6 +81,7 @@ def pretrain(
     vocab_size: int | None = None,
     text_column: str | None = None,
     streaming: bool | None = None,
+    queries_per_passage: int | None = None,
     max_length: int | None = None,
     held_out: float | None = None,
     encoders: Part | None = None,
@@ -112,6 +113,7 @@ def pretrain(
         encoders, decoders, decoder_learning_rate, bottleneck, keywords, generator, generator_weight: of the method.
         probe, probe_steps, probe_patience, probe_keep_best: a collection that is searched while training.
         precision, float32_matmul_precision: that it computes in; `auto` is bf16 where the machine is faster by it.
+        queries_per_passage: generated queries of a passage that are read, the first of its list; None reads all.
         vocab_size, streaming, max_length, held_out, chunk, group_by_length, overwrite, license: as the flags have them.
         **trainer: every other option of `transformers.TrainingArguments`, such as `max_steps`.
 
