@@ -58,7 +58,17 @@ def test_one_gpu_reads_as_much_per_step_as_the_paper(recipe: str) -> None:
 
 def test_there_is_a_finetuning_for_every_paper_and_dataset() -> None:
     msmarco = {"seed", "cocondenser", "cotmae", "query_as_context", "simlm", "retromae", "dupmae", "master"}
-    others = {"simlm_nq", "master_nq", "seed_nq", "seed_documents", "retromae_beir", "query_as_context_paper", "own"}
+    others = {
+        "condenser_nq",
+        "cocondenser_nq",
+        "simlm_nq",
+        "master_nq",
+        "seed_nq",
+        "seed_documents",
+        "retromae_beir",
+        "query_as_context_paper",
+        "own",
+    }
     assert {f"{name}_msmarco" for name in msmarco} | others == set(FINETUNING)
 
 
