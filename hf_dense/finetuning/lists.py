@@ -171,7 +171,7 @@ class PassageLists:
     Attributes:
         epoch: number of the epoch, from 0; set by the trainer.
         origin: path of the collection, for manifests.
-        parts: the directories that the lists were joined from, where it is not one (see `list_sources`).
+        parts: the directories that the lists are of (see `list_sources`); none where they were given from Python.
 
     Raises:
         InputError: a positive or negative is not in the corpus, or a list has no scores, or too few passages for them.

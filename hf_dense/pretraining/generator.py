@@ -18,9 +18,9 @@ def add_generator(model: BottleneckForPreTraining, generator: str | dict[str, An
 
     Args:
         model: changed in place.
-        generator: checkpoint of a masked language model (a directory, or `owner/name@revision` of the Hub), or a
-            configuration to start one at random
-            (`{"model_type": "electra", "hidden_size": 64, ...}`); None keeps the one a continued checkpoint came with.
+        generator: checkpoint of a masked language model (a directory, or a name of the Hub, perhaps at a revision), or
+            a configuration to start one at random (`{"model_type": "electra", "hidden_size": 64, ...}`); None keeps
+            the one a continued checkpoint came with.
         weight: weight of the generator's own loss; 0 leaves it as it is.
 
     Raises:
