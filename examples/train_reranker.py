@@ -27,7 +27,7 @@ class DataOptions:
 
     base: str = field(metadata={"help": "Directory or Hub id of an encoder or a sequence-classification model."})
     collection: str = field(metadata={"help": "Directory with the corpus."})
-    lists: str = field(metadata={"help": "Training lists; see hf-dense data negatives."})
+    lists: list[str] = field(metadata={"help": "Training lists, joined where several; see hf-dense data negatives."})
     depth: int = field(default=200, metadata={"help": "Negatives of a list that are drawn from."})
     max_length: int = field(default=192, metadata={"help": "Tokens of query and passage together."})
 

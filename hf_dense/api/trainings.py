@@ -81,6 +81,7 @@ def pretrain(
     vocab_size: int | None = None,
     text_column: str | None = None,
     streaming: bool | None = None,
+    queries_per_passage: int | None = None,
     max_length: int | None = None,
     held_out: float | None = None,
     encoders: Part | None = None,
@@ -112,6 +113,7 @@ def pretrain(
         encoders, decoders, decoder_learning_rate, bottleneck, keywords, generator, generator_weight: of the method.
         probe, probe_steps, probe_patience, probe_keep_best: a collection that is searched while training.
         precision, float32_matmul_precision: that it computes in; `auto` is bf16 where the machine is faster by it.
+        queries_per_passage: generated queries of a passage that are read, the first of its list; None reads all.
         vocab_size, streaming, max_length, held_out, chunk, group_by_length, overwrite, license: as the flags have them.
         **trainer: every other option of `transformers.TrainingArguments`, such as `max_steps`.
 
@@ -143,7 +145,7 @@ def finetune(
     measure_on: str | None = None,
     keep: Place | None = None,
     fraction: float | None = None,
-    lists: Place | None = None,
+    lists: Place | Sequence[Place] | None = None,
     passages: int | None = None,
     depth: int | None = None,
     dev_split: str | None = None,
@@ -163,7 +165,7 @@ def finetune(
         measure_on: split that is measured on.
         keep: another collection that is measured too: COLLECTION[:SPLIT].
         fraction: share of the training queries, of stages.
-        lists: training lists, such as those of `mine`; None trains on in-batch negatives.
+        lists: training lists, such as those of `mine`, joined where several; None trains on in-batch negatives.
         passages: of a list, the positive included.
         depth: negatives of a list that are drawn from.
         dev_split: split whose loss is logged when `eval_strategy` is set.

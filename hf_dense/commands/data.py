@@ -218,7 +218,10 @@ def _filter(arguments: argparse.Namespace) -> None:
 def _add_scores(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("collection", metavar="COLLECTION", help="with the texts of the passages")
     parser.add_argument(
-        "--lists", metavar="DIR", help="training lists, such as mined negatives (default: the collection's)"
+        "--lists",
+        nargs="+",
+        metavar="DIR",
+        help="training lists, such as mined negatives, of several directories joined (default: the collection's)",
     )
     parser.add_argument("--model", required=True, help="cross-encoder: a directory or Hub id; or bm25")
     parser.add_argument("--split", default="train", help="of the lists (default: train)")

@@ -82,8 +82,12 @@ class MeasuringOptions:
 class SingleOptions:
     """What one training takes beside the Trainer's options."""
 
-    lists: str | None = field(
-        default=None, metadata={"help": "training lists (hf-dense data negatives, scores), else in-batch negatives"}
+    lists: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "training lists (hf-dense data negatives, scores), of several directories joined; else in-batch "
+            "negatives"
+        },
     )
     passages: int = field(default=8, metadata={"help": "passages of a list, the positive included"})
     depth: int = field(default=200, metadata={"help": "negatives of a list that are drawn from"})

@@ -226,7 +226,8 @@ def _reading(hint: Any) -> dict[str, Any]:
         return {"nargs": "?", "const": True, "type": read_boolean, "metavar": "true"}
     kind = next((kind for kind in (int, float) if kind in kinds), str)
     named = {"metavar": "N"} if kind is not str else {}
-    return {"type": kind, **named, **({"nargs": "+"} if get_origin(hint) is list else {})}
+    several = any(get_origin(one) is list for one in (hint, *get_args(hint)))
+    return {"type": kind, **named, **({"nargs": "+"} if several else {})}
 
 
 def read_boolean(word: str) -> bool:

@@ -33,6 +33,7 @@ from transformers import (
 )
 
 from hf_dense.data.cards import write_card
+from hf_dense.data.hub_names import model_folder
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError, as_sentence
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
@@ -285,13 +286,14 @@ def load_language_model(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizer
         InputError: there is none of that name, or it is no language model.
     """
     with as_sentence(f"No language model and tokenizer can be loaded from {name!r}"):
-        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        place = model_folder(name)
+        config = AutoConfig.from_pretrained(place, trust_remote_code=False)
         if config.model_type in FAMILIES and not getattr(config, "is_decoder", False):
             raise InputError(f"{name} is an encoder, which writes no text; name a language model.")
         kind: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         side = "right" if config.is_encoder_decoder else "left"
-        tokenizer = AutoTokenizer.from_pretrained(name, padding_side=side, trust_remote_code=False)
-        model, loaded = kind.from_pretrained(name, trust_remote_code=False, output_loading_info=True)
+        tokenizer = AutoTokenizer.from_pretrained(place, padding_side=side, trust_remote_code=False)
+        model, loaded = kind.from_pretrained(place, trust_remote_code=False, output_loading_info=True)
         if lacking := sorted(loaded["missing_keys"]):
             raise InputError(f"{name} is no whole language model: it has no weights {lacking[0]}; name another one.")
         ids = tokenizer("a", return_tensors="pt")["input_ids"]

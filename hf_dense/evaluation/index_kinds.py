@@ -68,9 +68,11 @@ def compare_kinds(
         A row for each kind, `exact` first.
 
     Raises:
-        InputError: an unknown kind, one that the passages are too few for, no query with a relevant passage, or a
-            relevant passage that the index lacks.
+        InputError: an index of hybrid vectors, an unknown kind, one that the passages are too few for, no query with a
+            relevant passage, or a relevant passage that the index lacks.
     """
+    if index.hybrid is not None:
+        raise InputError(f"The index in {index.directory} has hybrid vectors, which have one kind, exact.")
     names = index.passages["id"][:]
     chosen = [kind for kind in kinds or _possible(len(names)) if kind != "exact"]
     for kind in chosen:

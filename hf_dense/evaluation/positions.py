@@ -11,6 +11,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 from transformers import AutoModelForPreTraining
 
+from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import load_config, load_tokenizer, plain_loading
 from hf_dense.methods import METHODS
@@ -103,7 +104,7 @@ def load_with_decoders(checkpoint: str | Path) -> BottleneckForPreTraining:
         raise InputError(f"{checkpoint} is no pre-training checkpoint but a {config.model_type!r}: it has no decoder.")
     with plain_loading("a pre-training checkpoint", checkpoint):
         loaded: Any = AutoModelForPreTraining.from_pretrained(
-            str(checkpoint), trust_remote_code=False, output_loading_info=True
+            model_folder(checkpoint), trust_remote_code=False, output_loading_info=True
         )
     if any(key.startswith("decoders.") for key in loaded[1]["missing_keys"]):
         raise InputError(f"{checkpoint} holds the encoder alone; give the checkpoint of the pre-training itself.")

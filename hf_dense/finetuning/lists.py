@@ -6,8 +6,9 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.places import Source
 
 KIND: Final = "training lists"  # of output
+_GIVEN: Final = "given from Python"
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +89,42 @@ def _entry(row: dict[str, Any], place: str) -> Entry:
     return entry
 
 
+def join_lists(parts: Sequence[Sequence[Entry]]) -> list[Entry]:
+    """Several lists of every query as one: their negatives in turn, the hardest of each first, each passage once.
+
+    A passage that one list takes for relevant is no negative. A teacher's scores are left out, as those of two teachers
+    do not compare: joined lists are to be scored anew. Source: query-as-context, section 3.2, which does not say how
+    the two are combined; CoT-MAE's released script, which keeps them as two lists of a query.
+
+    Args:
+        parts: lists of the same collection; a query that only some have keeps what these say.
+
+    >>> mined, bm25 = Entry("q", "what", ("p0",), ("p1", "p2")), Entry("q", "what", ("p0",), ("p3", "p1", "p4"))
+    >>> join_lists([[mined], [bm25]])[0].negatives
+    ('p1', 'p3', 'p2', 'p4')
+    """
+    if len(parts) == 1:
+        return list(parts[0])
+    found: dict[str, list[Entry]] = {}
+    for entry in chain(*parts):
+        found.setdefault(entry.id, []).append(entry)
+    return [_joined(entries) for entries in found.values()]
+
+
+def _joined(entries: Sequence[Entry]) -> Entry:
+    """The lists of one query as one."""
+    positives = dict.fromkeys(chain(*(entry.positives for entry in entries)))
+    in_turn = dict.fromkeys(chain(*zip_longest(*(entry.negatives for entry in entries))))
+    negatives = tuple(name for name in in_turn if name is not None and name not in positives)
+    return Entry(entries[0].id, entries[0].query, tuple(positives), negatives, place=entries[0].place)
+
+
+def list_sources(parts: Mapping[str, Iterable[Entry]]) -> dict[str, Source]:
+    """Directories of lists, by their paths, as what is made from them names them: `lists`, `lists 2` and so on."""
+    found = (Source(path, fingerprint_entries(entries)) for path, entries in parts.items())
+    return {"lists" if number == 1 else f"lists {number}": source for number, source in enumerate(found, 1)}
+
+
 def _judged(path: str | os.PathLike[str], split: str) -> list[Entry]:
     """A collection's judgements as lists without negatives."""
     texts: dict[str, str] = {}
@@ -132,7 +170,8 @@ class PassageLists:
 
     Attributes:
         epoch: number of the epoch, from 0; set by the trainer.
-        names: paths of the `lists` and of the `collection`, for manifests.
+        origin: path of the collection, for manifests.
+        parts: the directories that the lists are of (see `list_sources`); none where they were given from Python.
 
     Raises:
         InputError: a positive or negative is not in the corpus, or a list has no scores, or too few passages for them.
@@ -156,7 +195,7 @@ class PassageLists:
         self.indices = {name: index for index, name in enumerate(self.ids)}
         self.corpus = corpus.select_columns(["id", "title", "text"])
         self.epoch = 0
-        self.names = {"lists": "given from Python", "collection": "given from Python"}
+        self.origin, self.parts = _GIVEN, dict[str, Source]()
         self.replace(entries)
 
     def replace(self, entries: Sequence[Entry]) -> None:
@@ -232,13 +271,13 @@ class PassageLists:
 
     def sources(self) -> dict[str, Source]:
         """The lists as they are, and all passages, with fingerprints."""
-        found = {"lists": fingerprint_entries(self.entries)}
-        found["collection"] = fingerprint_rows(self.corpus, self.corpus.column_names)
-        return {what: Source(self.names[what], fingerprint) for what, fingerprint in found.items()}
+        lists = self.parts or list_sources({_GIVEN: self.entries})
+        fingerprint = fingerprint_rows(self.corpus, self.corpus.column_names)
+        return {**lists, "collection": Source(self.origin, fingerprint)}
 
 
 def load_lists(
-    path: str | os.PathLike[str],
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     collection: str | os.PathLike[str],
     passages: int,
     seed: int,
@@ -246,18 +285,44 @@ def load_lists(
     split: str = "train",
     depth: int = 200,
     scored: bool = False,
+    queries: Collection[str] | None = None,
 ) -> PassageLists:
-    """The training lists of a directory, over the corpus of a collection (see `PassageLists`).
+    """The training lists of a directory, or of several joined, over the corpus of a collection (see `PassageLists`).
+
+    Args:
+        queries: ids of those whose lists are read, where it is not all.
 
     Raises:
         InputError: besides, the collection is another one than the lists were made from, or has changed since: ids may
             stand for other texts, and negatives may be judged relevant by now.
     """
+    parts: dict[str, Sequence[Entry]] = {}
+    for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
+        _check_origin(path, collection)
+        entries = load_entries(path, split)
+        parts[str(path)] = [entry for entry in entries if queries is None or entry.id in queries]
+    return lists_of(parts, load_corpus(collection), str(collection), passages, seed, depth, scored)
+
+
+def lists_of(
+    parts: Mapping[str, Sequence[Entry]],
+    corpus: Dataset,
+    origin: str,
+    passages: int,
+    seed: int,
+    depth: int = 200,
+    scored: bool = False,
+) -> PassageLists:
+    """The lists of directories, by their paths, as one, over the corpus of the collection `origin`."""
+    lists = PassageLists(join_lists([*parts.values()]), corpus, passages, seed, depth, scored)
+    lists.origin, lists.parts = origin, list_sources(parts)
+    return lists
+
+
+def _check_origin(path: str | os.PathLike[str], collection: str | os.PathLike[str]) -> None:
+    """Raise `InputError` where lists were made from another collection, or from this one before it changed."""
     made = Manifest.load(folder_of(path))
     if made is not None and made.kind == KIND and made.made_from.get("collection") != content_hash(collection):
         origin = made.sources.get("collection")
         which = f"{collection} as it was" if origin == str(collection) else f"{origin}, whose content is another"
         raise InputError(f"The training lists in {path} were made from {which}; make them anew from {collection}.")
-    lists = PassageLists(load_entries(path, split), load_corpus(collection), passages, seed, depth, scored)
-    lists.names = {"lists": str(path), "collection": str(collection)}
-    return lists

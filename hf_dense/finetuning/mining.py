@@ -24,7 +24,7 @@ from hf_dense.hub.precision import FP32, Reading
 from hf_dense.search.cross_encoder import load_reranker, read_part
 from hf_dense.search.dense import Floats, Indices, check_kind, encode_corpus, encode_queries, searcher
 from hf_dense.search.fingerprints import cross_encoder_source, retriever_source
-from hf_dense.search.first_stage import QUERIES, hybrid_vectors
+from hf_dense.search.first_stage import check_hybrid_kind, hybrid_searcher, hybrid_vectors
 from hf_dense.storage.output import Output
 from hf_dense.storage.process_group import is_main_process
 
@@ -75,8 +75,7 @@ def mine_negatives(
     output, reading, judged = Output.of(out), Reading(precision, max_length), load_judged(collection, split, depth)
     _check(kind, skip, judged)
     retriever = load_retriever(model)
-    if hybrid_head(retriever) and kind != "exact":
-        raise InputError(f"Hybrid vectors are searched exactly, not by {kind!r}; leave the kind out.")
+    check_hybrid_kind(retriever, kind)
     cross_encoder = None if filter_by is None else load_reranker(filter_by)
     sources = {"collection": judged.source, "retriever": retriever_source(retriever, model)}
     settings = {"search": kind, "split": split, "depth": depth, "skip": skip, "margin": margin, **reading.settings}
@@ -140,19 +139,14 @@ class _HybridSearch(_Search):
 
     def _prepare(self, folder: Path) -> None:
         self.index = hybrid_vectors(self.retriever, self.judged.texts, folder, self.batch_size)
+        self.find = hybrid_searcher(self.retriever, self.index, self.batch_size)
 
     def _similarities(self, name: str, indices: Indices) -> Floats:
         query = self.retriever.encode_query([self.judged.queries[name]], show_progress_bar=False)[0]
         return self.index.score(query, indices)
 
     def __call__(self, names: list[str], hits: int) -> tuple[Floats, Indices]:
-        found = []
-        for start in range(0, len(names), QUERIES):
-            texts = [self.judged.queries[name] for name in names[start : start + QUERIES]]
-            queries = self.retriever.encode_query(texts, batch_size=self.batch_size, show_progress_bar=False)
-            found.append(self.index.search(queries, hits))
-        scores, indices = zip(*found, strict=True)
-        return np.concatenate(scores), np.concatenate(indices)
+        return self.find([self.judged.queries[name] for name in names], hits)
 
 
 def _origin(sources: Mapping[str, str], search: _Search, depth: int) -> Origin:

@@ -8,9 +8,9 @@ Source: SimLM section 3.3, which MASTER follows; the settings of each paper are 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from sentence_transformers import SentenceTransformer
 from hf_dense.errors import InputError
 from hf_dense.finetuning.ance import RefreshNegatives
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, check_losses, finetune, shape
-from hf_dense.finetuning.lists import Entry, PassageLists, load_entries
+from hf_dense.finetuning.lists import Entry, PassageLists, join_lists, lists_of, load_entries
 from hf_dense.finetuning.mining import mine_negatives
 from hf_dense.finetuning.negatives import DEPTH, Judged, build_lexical_negatives, load_judged
 from hf_dense.finetuning.reranker import RerankerTrainingArguments, train_reranker
@@ -84,7 +84,7 @@ class Pipeline:
         mined: arguments of `mine_negatives` (`depth`, `kind`, `skip`, `margin`, ...), for both minings; the re-ranker's
             scores are computed in the same `precision`.
         retriever2: as `retriever1`; `start: retriever1` goes on from it, where others start from the model;
-            `refresh: N` mines again every N epochs (ANCE).
+            `refresh: N` mines again every N epochs (ANCE); `with_bm25: true` joins BM25's negatives to the mined ones.
         reranker: `RerankerTrainingArguments`, and `base`, `max_length`, `depth`.
         distilled: as `retriever1`, with a `distillation`; `start: retriever2` goes on from that.
 
@@ -128,8 +128,9 @@ class Pipeline:
         for name, before in _STARTS.items():
             section = getattr(self, name)
             check_section(name, section, {*option_names(BiencoderTrainingArguments), *OF_RETRIEVER})
-            if "refresh" in (section or {}) and name != "retriever2":
-                raise InputError(f"refresh belongs to the section retriever2, not to {name}.")
+            for key in {"refresh", "with_bm25"} & set(section or {}):
+                if name != "retriever2":
+                    raise InputError(f"{key} belongs to the section retriever2, not to {name}.")
             if (section or {}).get("start", "model") not in ("model", before):
                 also = f" or from {before}; write start: {before}, or leave it out" if before else "; leave start out"
                 raise InputError(f"{name} starts from the model{also}.")
@@ -233,7 +234,8 @@ class _Run:
         if given.retriever2 is not None:
             mined = self._mine(models["retriever1"], self._begin("mined1"))
             start = models.get(given.retriever2.get("start", ""), model)
-            models["retriever2"] = self._retriever("retriever2", start, mined)
+            also = [lexical.path] if given.retriever2.get("with_bm25") else []
+            models["retriever2"] = self._retriever("retriever2", start, mined, *also)
         if given.reranker is not None:
             mined = self._mine(models["retriever2"], self._begin("mined2"))
             models["reranker"] = self._reranker(given.reranker, mined)
@@ -309,7 +311,7 @@ class _Run:
         options = {**self.given.mined, **({"precision": precision} if precision else {})}
         return mine_negatives(retriever, self.given.collection, out, self.given.split, **options)
 
-    def _retriever(self, name: str, start: str | Path, lists: Path) -> Path:
+    def _retriever(self, name: str, start: str | Path, *lists: Path) -> Path:
         section, output, arguments = self.sections[name], self._begin(name), self.retriever_arguments(name)
         scored = arguments.distillation != "none"
         made = self._lists(lists, section.get("passages", _PASSAGES), _depth(section), scored)
@@ -320,7 +322,8 @@ class _Run:
             evaluator = validation_search(self.shares.held_out(entries), self.reader, most)
         callbacks = []
         if "refresh" in section:
-            callbacks.append(RefreshNegatives(made, section["refresh"], self._mine, self._entries, self.given.mined))
+            options = made, section["refresh"], self._mine, partial(self._refreshed, lists[1:]), self.given.mined
+            callbacks.append(RefreshNegatives(*options))
         return finetune(start, made, arguments, evaluator=evaluator, callbacks=callbacks, output=output)
 
     def _reranker(self, section: Mapping[str, Any], lists: Path) -> Path:
@@ -328,7 +331,7 @@ class _Run:
         evaluator = None
         if self.given.validation:
             evaluator = validation_ranking(self.shares.held_out(self._entries(lists)), self.reader)
-        made = self._lists(lists, arguments.passages, _depth(section))
+        made = self._lists([lists], arguments.passages, _depth(section))
         base, length = section.get("base", _RERANKER), self.pair_length
         return train_reranker(base, made, arguments, max_length=length, evaluator=evaluator, output=output)
 
@@ -346,12 +349,15 @@ class _Run:
     def _entries(self, lists: Path) -> list[Entry]:
         return load_entries(lists, self.given.split)
 
-    def _lists(self, lists: Path, passages: int, depth: int, scored: bool = False) -> PassageLists:
-        """Those of a directory that are trained on."""
-        entries = self.shares.trained_on(self._entries(lists))
-        made = PassageLists(entries, self.judged.corpus, passages, self.given.seed, depth, scored)
-        made.names = {"lists": str(lists), "collection": self.given.collection}
-        return made
+    def _refreshed(self, also: Sequence[Path], lists: Path) -> list[Entry]:
+        """Lists that were mined again, with those that are joined to them."""
+        return join_lists([self._entries(path) for path in (lists, *also)])
+
+    def _lists(self, lists: Sequence[Path], passages: int, depth: int, scored: bool = False) -> PassageLists:
+        """Those of directories that are trained on, as one."""
+        parts = {str(path): self.shares.trained_on(self._entries(path)) for path in lists}
+        where = self.judged.corpus, self.given.collection
+        return lists_of(parts, *where, passages, self.given.seed, depth, scored)
 
 
 def _depth(section: Mapping[str, Any]) -> int:

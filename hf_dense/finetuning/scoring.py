@@ -24,7 +24,7 @@ from hf_dense.data.collections import content_hash
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
-from hf_dense.finetuning.lists import KIND, Entry, PassageLists, fingerprint_entries, load_lists
+from hf_dense.finetuning.lists import KIND, Entry, PassageLists, load_lists
 from hf_dense.finetuning.negatives import DEPTH, Origin, write_lists_card
 from hf_dense.hub.precision import FP32, Reading
 from hf_dense.search.bm25 import LexicalIndex
@@ -45,7 +45,7 @@ Teacher = Callable[[Sequence[Entry], Callable[[int], object]], list[NDArray[np.f
 
 def score_lists(
     teacher: str | Path | CrossEncoder,
-    lists_dir: str | os.PathLike[str],
+    lists_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     collection: str | os.PathLike[str],
     out: str | os.PathLike[str] | Output,
     split: str = "train",
@@ -59,7 +59,7 @@ def score_lists(
 
     Args:
         teacher: a cross-encoder that was trained: a directory, a Hub id, or a loaded one; or `"bm25"`.
-        lists_dir: training lists (see `load_entries`).
+        lists_dir: training lists (see `load_entries`), or several that are joined.
         collection: has the texts of their passages.
         out: holds `negatives/<split>.parquet` with the columns of `TRAINING`, and a card.
         split: of the lists.
@@ -77,16 +77,12 @@ def score_lists(
     """
     output, reading = Output.of(out), Reading(precision)
     check_batch(batch_size)
-    lists = load_lists(lists_dir, collection, passages=1, seed=0, split=split, depth=depth)
-    wanted = [entry for entry in lists.entries if queries is None or entry.id in queries]
-    if not wanted:
+    lists = load_lists(lists_dir, collection, passages=1, seed=0, split=split, depth=depth, queries=queries)
+    if not lists.entries:
         raise InputError(f"{lists_dir} has no list of the queries that are to be scored.")
-    entries = [replace(entry, negatives=entry.negatives[:depth]) for entry in wanted]
+    entries = [replace(entry, negatives=entry.negatives[:depth]) for entry in lists.entries]
     model = None if teacher == BM25 else load_reranker(teacher)
-    sources = {
-        "collection": Source(str(collection), content_hash(collection)),
-        "lists": Source(str(lists_dir), fingerprint_entries(wanted)),
-    }
+    sources = {"collection": Source(str(collection), content_hash(collection)), **lists.parts}
     settings: dict[str, Any] = {"split": split, "depth": depth}
     if model is None:
         sources["BM25"] = model_source(BM25)
@@ -199,8 +195,9 @@ def _origin(names: Mapping[str, str], split: str, depth: int) -> Origin:
     kind = "raw logits, which" if reranker else "they"
     who = f"the cross-encoder {reranker}" if reranker else "BM25 (English stop words and stemmer, title and text)"
     whose = "the cross-encoder's" if reranker else "BM25's"
+    lists = [Path(path).name for what, path in names.items() if what.startswith("lists")]
     return Origin(
-        title=f"Scored lists of {Path(names['lists']).name}",
+        title=f"Scored lists of {' and '.join(lists)}",
         about=f"For every query of the split {split} the scores that {who} gives its positives and its first {depth} "
         f"negatives: {kind} compare the passages of one query.",
         positive_scores=f"{whose} scores of the positives",

@@ -25,7 +25,7 @@ MINING: Final = (
     "max_length",
     "batch_size",
 )
-OF_RETRIEVER: Final = ("passages", "depth", "start", "refresh")  # beside the trainer's arguments
+OF_RETRIEVER: Final = ("passages", "depth", "start", "refresh", "with_bm25")  # beside the trainer's arguments
 OF_RERANKER: Final = ("base", "max_length", "depth")
 _LEAST: Final = {"passages": 1, "depth": 1, "refresh": 1, "max_length": 4, "skip": 0, "batch_size": 1}
 _PLAIN: Final = {str: "text", int: "whole number", float: "number", bool: "truth value"}
@@ -62,6 +62,8 @@ def check_section(name: str, values: Mapping[str, Any] | None, known: set[str]) 
         value = (values or {}).get(key, least)
         if not isinstance(value, int) or value < least:
             raise InputError(f"The section {name} has {key}: {value!r}; it is a whole number, {least} or more.")
+    if not isinstance(also := (values or {}).get("with_bm25", False), bool):
+        raise InputError(f"The section {name} has with_bm25: {also!r}; it is true or false.")
 
 
 def trainer_arguments(

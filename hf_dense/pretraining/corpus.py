@@ -10,8 +10,10 @@ from typing import Any
 from datasets import (
     Dataset,
     Features,
+    IterableDataset,
     List,
     Value,
+    concatenate_datasets,
 )
 from datasets import Sequence as SequenceFeature
 from transformers import PreTrainedTokenizerBase
@@ -61,6 +63,37 @@ def held_out_key(columns: Iterable[str]) -> str:
 def is_held_out(value: str, fraction: float, seed: int) -> bool:
     """Whether the rows of a document (or the row of a text) are held out."""
     return zlib.crc32(f"{seed}:{value}".encode()) < int(fraction * 2**32)
+
+
+def first_queries(
+    corpus: Dataset | IterableDataset, most: int | None, sources: Iterable[str]
+) -> Dataset | IterableDataset:
+    """A corpus with so many generated queries of each passage at most, the first ones; None keeps all.
+
+    Source: query-as-context, table 3; its released code truncates the list, too, and draws one at every visit.
+
+    Raises:
+        InputError: fewer than one is asked for, or of a method that reads none.
+    """
+    if most is None:
+        return corpus
+    if most < 1:
+        raise InputError(f"queries_per_passage is {most}; read at least one query of each passage.")
+    if "queries" not in sources:
+        raise InputError("queries_per_passage is for methods that read generated queries, and this one reads none.")
+    if "queries" not in (corpus.column_names or next(iter(corpus))):  # `query`, which is one
+        return corpus
+    if isinstance(corpus, IterableDataset):
+        return corpus.map(lambda row: {"queries": _first(row["queries"], most)})
+    lists = corpus.select_columns("queries").map(
+        lambda batch: {"queries": [_first(queries, most) for queries in batch["queries"]]}, batched=True
+    )
+    return concatenate_datasets([corpus.remove_columns("queries"), lists], axis=1)
+
+
+def _first(queries: Any, most: int) -> Any:
+    """Those of a list; anything else is refused where texts are checked."""
+    return queries[:most] if isinstance(queries, list) else queries
 
 
 def add_sources(corpus: Dataset, sources: list[str], siblings: bool = False) -> Dataset:

@@ -7,6 +7,7 @@ from typing import Any
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.models.auto import CONFIG_MAPPING
 
+from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError, as_sentence
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
@@ -17,8 +18,9 @@ def add_generator(model: BottleneckForPreTraining, generator: str | dict[str, An
 
     Args:
         model: changed in place.
-        generator: checkpoint of a masked language model, or a configuration to start one at random
-            (`{"model_type": "electra", "hidden_size": 64, ...}`); None keeps the one a continued checkpoint came with.
+        generator: checkpoint of a masked language model (a directory, or a name of the Hub, perhaps at a revision), or
+            a configuration to start one at random (`{"model_type": "electra", "hidden_size": 64, ...}`); None keeps
+            the one a continued checkpoint came with.
         weight: weight of the generator's own loss; 0 leaves it as it is.
 
     Raises:
@@ -46,7 +48,7 @@ def add_generator(model: BottleneckForPreTraining, generator: str | dict[str, An
 def _load(generator: str | dict[str, Any], vocab_size: int) -> PreTrainedModel:
     model: PreTrainedModel
     if isinstance(generator, str):
-        model = AutoModelForMaskedLM.from_pretrained(generator, trust_remote_code=False)
+        model = AutoModelForMaskedLM.from_pretrained(model_folder(generator), trust_remote_code=False)
         return model
     values = {"model_type": "electra", "vocab_size": vocab_size, **generator}
     kind = values.pop("model_type")

@@ -28,6 +28,10 @@ class PretrainingOptions:
         default=False,
         metadata={"help": "read the corpus while training, instead of tokenizing it to disk first; needs --max_steps"},
     )
+    queries_per_passage: int | None = field(
+        default=None,
+        metadata={"help": "generated queries of a passage that are read, the first of its list; default all"},
+    )
     max_length: int = field(default=128, metadata={"help": "longest text in tokens, special tokens included"})
     held_out: float = field(default=0.01, metadata={"help": "fraction of documents held out for the evaluation loss"})
     encoders: dict | str | None = field(  # type: ignore[type-arg]

@@ -33,7 +33,7 @@ from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, hold_out, tokenize
+from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, first_queries, hold_out, tokenize
 from hf_dense.pretraining.gap import describe_idle, find_idle
 from hf_dense.pretraining.generator import add_generator
 from hf_dense.pretraining.keywords import Keywords, table_of
@@ -176,6 +176,7 @@ def _start(
     add_generator(model, _generator(options.generator), options.generator_weight)
     check_arguments(model, training, options.chunk, options.streaming)
     config = model.config
+    corpus = first_queries(corpus, options.queries_per_passage, config.sources)
     if isinstance(corpus, IterableDataset):
         grouped = _groups_by_length(options, config)
         rows: Dataset | PassageStream = PassageStream(corpus, config.sources, options.held_out, training.seed, grouped)
@@ -239,6 +240,7 @@ def _settings(options: PretrainingOptions, start: _Start) -> dict[str, Any]:
         "precision": options.precision,
         "float32_matmul_precision": options.float32_matmul_precision,
         **({"text_column": options.text_column} if options.streaming else {}),
+        **({"queries_per_passage": most} if (most := options.queries_per_passage) is not None else {}),
         **({} if _groups_by_length(options, config) else {"group_by_length": False}),
         **({} if options.decoder_learning_rate is None else {"decoder_learning_rate": options.decoder_learning_rate}),
         **({} if start.pool is None else _probe_settings(options, start.pool)),

@@ -9,13 +9,15 @@ from typing import Final
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from hf_dense.errors import InputError
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.dense import Floats, Indices, encode_corpus, encode_queries, searcher
-from hf_dense.search.hybrid import FACTS_FILE, HybridIndex, write_hybrid_vectors
+from hf_dense.search.hybrid import FACTS_FILE, HybridIndex, KnownHybrid, write_hybrid_vectors
 
 BM25: Final = "bm25"
+HYBRID: Final = "hybrid"  # folder of hybrid vectors
 QUERIES: Final = 1_000  # hybrid vectors at once: 120 MB
 
 Search = Callable[[Sequence[str], int], tuple[Floats, Indices]]
@@ -54,7 +56,11 @@ def open_search(model: str | Path | SentenceTransformer, texts: Sequence[str], f
 
 def _open_hybrid(retriever: SentenceTransformer, texts: Sequence[str], folder: Path, batch_size: int) -> Search:
     """Search by DupMAE's relevance: vectors of the vocabulary's length would not fit in memory."""
-    index = hybrid_vectors(retriever, texts, folder, batch_size)
+    return hybrid_searcher(retriever, hybrid_vectors(retriever, texts, folder, batch_size), batch_size)
+
+
+def hybrid_searcher(retriever: SentenceTransformer, index: HybridIndex, batch_size: int) -> Search:
+    """A search among hybrid vectors, as `open_search` gives it, with the retriever that made them."""
 
     def find(queries: Sequence[str], k: int) -> tuple[Floats, Indices]:
         found = [
@@ -67,10 +73,26 @@ def _open_hybrid(retriever: SentenceTransformer, texts: Sequence[str], folder: P
     return find
 
 
-def hybrid_vectors(retriever: SentenceTransformer, texts: Sequence[str], folder: Path, batch_size: int) -> HybridIndex:
-    """The hybrid vectors of texts, sparse, encoded once in a folder; arguments are those of `open_search`."""
-    place = folder / "hybrid"
+def hybrid_vectors(
+    retriever: SentenceTransformer,
+    texts: Sequence[str],
+    folder: Path,
+    batch_size: int,
+    known: KnownHybrid | None = None,
+) -> HybridIndex:
+    """The hybrid vectors of texts, sparse, encoded once in a folder.
+
+    Args:
+        known: vectors that are copied; only the other texts are encoded. The others are those of `open_search`.
+    """
+    place = folder / HYBRID
     if not (place / FACTS_FILE).is_file():
         place.mkdir(parents=True, exist_ok=True)
-        write_hybrid_vectors(retriever, texts, place, precision="float32", batch_size=batch_size)
+        write_hybrid_vectors(retriever, texts, place, precision="float32", batch_size=batch_size, known=known)
     return HybridIndex.load(place)
+
+
+def check_hybrid_kind(retriever: SentenceTransformer, kind: str) -> None:
+    """Raise `InputError` where vectors are hybrid and a kind of search is asked for that holds dense ones alone."""
+    if hybrid_head(retriever) and kind != "exact":
+        raise InputError(f"Hybrid vectors are searched exactly, not by {kind!r}; leave the kind out.")

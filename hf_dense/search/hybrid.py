@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,10 +14,12 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sentence_transformers import SentenceTransformer
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from hf_dense.errors import InputError
 from hf_dense.hub.hybrid import hybrid_head, load_hybrid
+from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.search.dense import Floats, Indices
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.storage.files import write_text
@@ -94,9 +96,20 @@ def build_hybrid_index(
 
 
 def write_hybrid_vectors(
-    model: SentenceTransformer, texts: Sequence[str], folder: Path, *, precision: str, batch_size: int
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    folder: Path,
+    *,
+    precision: str,
+    batch_size: int,
+    known: KnownHybrid | None = None,
 ) -> None:
-    """Write what `HybridIndex.load` reads into a folder that is there; arguments are those of `build_hybrid_index`."""
+    """Write what `HybridIndex.load` reads into a folder that is there.
+
+    Args:
+        known: vectors that are copied; only the other texts are encoded. The other arguments are those of
+            `build_hybrid_index`.
+    """
     head = hybrid_head(model)
     assert head is not None
     rows, part = len(texts), 16 * batch_size
@@ -108,21 +121,39 @@ def write_hybrid_vectors(
             np.save(folder / f"{name}.npy", np.empty((rows, 0), kind))
         else:
             stored[name] = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, (rows, width))
+    if known is not None:
+        _copy(known, stored)
     with tqdm(total=rows, desc="Encoding passages", unit=" passages") as bar:
         for start in range(0, rows, part):
-            place = slice(start, start + part)
-            vectors = model.encode_document(
-                list(texts[place]), batch_size=batch_size, show_progress_bar=False, convert_to_tensor=True
-            ).float()
-            words = vectors[:, head.dense :]
-            tokens = words.abs().topk(head.sparse, dim=1).indices.sort(dim=1).values  # all that is not 0
-            found = {"dense": vectors[:, : head.dense], "values": words.gather(1, tokens), "tokens": tokens}
-            for name, array in stored.items():
-                array[place] = found[name].cpu().numpy()
-            bar.update(len(vectors))
+            block = texts[start : start + part]
+            new = [row for row in range(len(block)) if known is None or known.rows[start + row] < 0]
+            if new:
+                found = _encode(model, head, [block[row] for row in new], batch_size)
+                for name, array in stored.items():
+                    array[start + np.array(new)] = found[name].cpu().numpy()
+            bar.update(len(block))
     for array in stored.values():
         array.flush()
     write_text(folder / FACTS_FILE, json.dumps({"vocabulary": head.vocabulary}))
+
+
+def _encode(model: SentenceTransformer, head: HybridHead, texts: Sequence[str], batch_size: int) -> dict[str, Tensor]:
+    """The parts of the hybrid vectors of texts, by the names of their files."""
+    vectors = model.encode_document(
+        list(texts), batch_size=batch_size, show_progress_bar=False, convert_to_tensor=True
+    ).float()
+    words = vectors[:, head.dense :]
+    tokens = words.abs().topk(head.sparse, dim=1).indices.sort(dim=1).values  # all that is not 0
+    return {"dense": vectors[:, : head.dense], "values": words.gather(1, tokens), "tokens": tokens}
+
+
+def _copy(known: KnownHybrid, stored: Mapping[str, Any]) -> None:
+    """Put known vectors in their new places, some at a time."""
+    kept = np.flatnonzero(known.rows >= 0)
+    for start in range(0, len(kept), _BLOCK):
+        place = kept[start : start + _BLOCK]
+        for name, array in stored.items():
+            array[place] = getattr(known.index, name)[known.rows[place]]
 
 
 @dataclass(frozen=True)
@@ -217,6 +248,19 @@ class HybridIndex:
         ends = np.arange(len(values) + 1) * values.shape[1]
         words = csr_matrix((values.ravel(), tokens.ravel(), ends), shape=(len(values), self.vocabulary))
         return self.dense[rows].astype(np.float32), words
+
+
+@dataclass(frozen=True)
+class KnownHybrid:
+    """Hybrid vectors of some texts of a corpus that the same model has encoded before.
+
+    Args:
+        index: where they are.
+        rows: (texts,) the place of each text's vector there, -1 where it has none.
+    """
+
+    index: HybridIndex
+    rows: Indices
 
 
 def _mapped(file: Path) -> NDArray[Any]:

@@ -17,13 +17,16 @@ from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
 
 from hf_dense.errors import InputError, as_sentence
+from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import Reading
 from hf_dense.search.approximate import CandidateIndex
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.dense import Floats, Indices, Vectors, encode_queries, search
 from hf_dense.search.fingerprints import retriever_source
+from hf_dense.search.first_stage import HYBRID, hybrid_searcher
 from hf_dense.search.fusion import fuse
+from hf_dense.search.hybrid import HybridIndex
 from hf_dense.search.index_building import (
     COLUMNS,
     PASSAGES,
@@ -78,12 +81,13 @@ class SearchIndex:
             _check_sizes(directory, self.manifest.files)
             self.kind: str = self.manifest.made_from["kind"]
             self.weight: float = self.manifest.made_from["weight"]
-            self.vectors = Vectors.stored(directory)
+            self.vectors = Vectors.stored(directory)  # none where they are hybrid
             known = self.manifest.made_from["corpus"]  # else datasets reads all passages to make one
             self.passages = Dataset(parquet.read_table(directory / PASSAGES), fingerprint=known)
             self.reading = _asked(self.manifest, precision)
             self._reader = self.reading.apply(retriever)
             self.candidates = None if self.kind == "exact" else CandidateIndex.load(directory, self.kind)
+            self.hybrid = HybridIndex.load(directory / HYBRID) if hybrid_head(retriever) else None
 
     @classmethod
     def load(
@@ -143,7 +147,7 @@ class SearchIndex:
         depth = top_k if weight in (0, 1) else max(top_k, DEPTH)
         nothing: list[dict[str, float]] = [{}] * len(queries)
         with self._unreplaced():
-            dense = self._nearest(encode_queries(self._reader, queries, batch_size), depth) if weight else nothing
+            dense = self._nearest(queries, depth, batch_size) if weight else nothing
             lexical = _scores(*self._words.search(list(queries), depth), least=0) if weight < 1 else nothing
         both = [fuse(*scores, weight) for scores in zip(dense, lexical, strict=True)] if weight < 1 else dense
         return self._hits([dict(islice(scores.items(), top_k)) for scores in both])
@@ -184,11 +188,14 @@ class SearchIndex:
         with as_sentence(_BROKEN.format(self.directory)), self._unreplaced():
             return LexicalIndex.load(self.directory / WORDS)
 
-    def _nearest(self, queries: Floats, k: int) -> list[dict[str, float]]:
+    def _nearest(self, queries: Sequence[str], k: int, batch_size: int) -> list[dict[str, float]]:
         """For each query the similarities of the nearest passages, by row, best first."""
+        if self.hybrid is not None:
+            return _scores(*hybrid_searcher(self._reader, self.hybrid, batch_size)(queries, k))
+        encoded = encode_queries(self._reader, queries, batch_size)
         if self.candidates is None:
-            return _scores(*search(queries, self.vectors, k))
-        return _scores(*self.candidates.search(queries, k, self.vectors))
+            return _scores(*search(encoded, self.vectors, k))
+        return _scores(*self.candidates.search(encoded, k, self.vectors))
 
     def _hits(self, found: Sequence[Mapping[str, float]]) -> list[list[Hit]]:
         """Passages in place of rows."""

@@ -1,8 +1,9 @@
 """Writing the index of a corpus, anew or from one that the same model made of another state of the corpus.
 
 An index is a directory: `passages.parquet` (id, title, text); `vectors-00000.npy` and so on, the float vectors as
-`encode_corpus` writes them; `bm25`, the words; and, in all kinds but `exact`, `vectors.faiss`, which finds candidates
-(`hf_dense.search.approximate`). Its manifest says by which model and settings it was made.
+`encode_corpus` writes them, or, of hybrid vectors, `hybrid` (`hf_dense.search.hybrid`); `bm25`, the words; and, in all
+kinds but `exact`, `vectors.faiss`, which finds candidates (`hf_dense.search.approximate`). Its manifest says by which
+model and settings it was made.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from hf_dense.search.approximate import CandidateIndex, check_index_kind
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.dense import Indices, KnownVectors, Vectors, encode_corpus
 from hf_dense.search.fingerprints import retriever_source
+from hf_dense.search.first_stage import HYBRID, check_hybrid_kind, hybrid_vectors
+from hf_dense.search.hybrid import HybridIndex, KnownHybrid
 from hf_dense.search.questions import check_weight
 from hf_dense.storage.fingerprints import fingerprint_rows
 from hf_dense.storage.manifest import Manifest, difference
@@ -93,8 +96,9 @@ def build_index(
         The directory of the index.
 
     Raises:
-        InputError: nothing to load, a model of hybrid vectors, an empty corpus, a column absent, a setting that is
-            none, or `out` is not ours or holds the index of another model or corpus, or with other settings.
+        InputError: nothing to load, an empty corpus, a column absent, a setting that is none, hybrid vectors and a kind
+            other than `exact`, or `out` is not ours or holds the index of another model or corpus, or with other
+            settings.
     """
     output = Output.of(out)
     if not output.overwrite:
@@ -167,6 +171,14 @@ class _Plan:
     sources: dict[str, Source]
 
 
+@dataclass(frozen=True)
+class _Known:
+    """An index by the same model, and the place of each text's vector there, -1 where it has none."""
+
+    index: Path
+    rows: Indices
+
+
 def _plan(
     model: str | Path | SentenceTransformer,
     corpus: Dataset | str | Path,
@@ -181,10 +193,7 @@ def _plan(
     passages = plain_passages(corpus if isinstance(corpus, Dataset) else load_corpus(corpus))
     check_index_kind(settings["kind"], len(passages))
     retriever = load_retriever(model)
-    if hybrid_head(retriever):
-        raise InputError(
-            "This model gives hybrid vectors; index them with build_hybrid_index (hf_dense.search.hybrid)."
-        )
+    check_hybrid_kind(retriever, settings["kind"])
     sources = {
         "model": retriever_source(retriever, model if isinstance(model, str | Path) else name),
         "corpus": Source(origin, fingerprint_rows(passages, COLUMNS)),
@@ -258,19 +267,24 @@ def index_by(fingerprint: str, path: Path) -> Manifest:
     return manifest
 
 
-def _write(work: Staged, plan: _Plan, batch_size: int, known: KnownVectors | None = None) -> None:
+def _write(work: Staged, plan: _Plan, batch_size: int, known: _Known | None = None) -> None:
     """Write all parts of an index."""
-    texts, kind, result = PassageTexts(plan.corpus), plan.settings["kind"], work.result
-    vectors = encode_corpus(plan.retriever, texts, work.pieces, batch_size, known)
+    texts, result = PassageTexts(plan.corpus), work.result
+    vectors = _encode(plan, texts, work.pieces, batch_size, known)
     parquet.write_table(plan.corpus.with_format("arrow")[:].select(COLUMNS), result / PASSAGES)
     LexicalIndex.build(texts, result / WORDS)
-    words, dimensions = _size(result / WORDS), next(iter(vectors)).shape[1]
-    kept = {"float vectors": 4.0 * dimensions, "words": words / len(texts)}
-    if kind != "exact":
-        before = _size(result)
-        CandidateIndex.build(vectors, kind).save(result)
-        kept[kind] = (_size(result) - before) / len(texts)
-    for file in vectors.files:  # last, as they are what a run that is killed goes on with
+    kept = {"words": _size(result / WORDS) / len(texts)}
+    if isinstance(vectors, HybridIndex):
+        kept = {"hybrid vectors": float(vectors.bytes_per_passage), **kept}
+        dimensions, files = vectors.dense.shape[1] + vectors.vocabulary, [work.pieces / HYBRID]
+    else:
+        dimensions, files = next(iter(vectors)).shape[1], [*vectors.files]
+        kept = {"float vectors": 4.0 * dimensions, **kept}
+        if (kind := plan.settings["kind"]) != "exact":
+            before = _size(result)
+            CandidateIndex.build(vectors, kind).save(result)
+            kept[kind] = (_size(result) - before) / len(texts)
+    for file in files:  # last, as they are what a run that is killed goes on with
         file.rename(result / file.name)
     work.facts |= {
         "passages": len(texts),
@@ -278,6 +292,17 @@ def _write(work: Staged, plan: _Plan, batch_size: int, known: KnownVectors | Non
         "similarity": plan.retriever.similarity_fn_name,
         "bytes per passage": {part: round(size, 1) for part, size in kept.items()},
     }
+
+
+def _encode(
+    plan: _Plan, texts: PassageTexts, folder: Path, batch_size: int, known: _Known | None
+) -> Vectors | HybridIndex:
+    """The vectors of all passages, in a folder; those that are known are copied."""
+    if hybrid_head(plan.retriever):
+        before = None if known is None else KnownHybrid(HybridIndex.load(known.index / HYBRID), known.rows)
+        return hybrid_vectors(plan.retriever, texts, folder, batch_size, before)
+    stored = None if known is None else KnownVectors(Vectors.stored(known.index), known.rows)
+    return encode_corpus(plan.retriever, texts, folder, batch_size, stored)
 
 
 def _size(folder: Path) -> int:
@@ -296,12 +321,12 @@ def _check_like(plan: _Plan, path: Path) -> None:
         )
 
 
-def _known(plan: _Plan, path: Path) -> tuple[KnownVectors, int]:
+def _known(plan: _Plan, path: Path) -> tuple[_Known, int]:
     """The vectors that an index by the same model has, and how many of its texts are not wanted."""
     _check_like(plan, path)
     before = PassageTexts(Dataset(parquet.read_table(path / PASSAGES)))
     rows, removed = _match(PassageTexts(plan.corpus), before)
-    return KnownVectors(Vectors.stored(path), rows), removed
+    return _Known(path, rows), removed
 
 
 def _match(now: PassageTexts, before: PassageTexts) -> tuple[Indices, int]:

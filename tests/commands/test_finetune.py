@@ -10,6 +10,7 @@ from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_dataset, write_encoder, write_retriever
 
 from hf_dense.commands.main import main
+from hf_dense.storage.manifest import Manifest
 
 FEW = ["--max_steps", "3", "--per_device_train_batch_size", "4", "--use_cpu", "true", "--disable_tqdm", "true"]
 
@@ -33,6 +34,26 @@ def test_one_training_takes_the_trainers_flags(data: Path, tmp_path: Path, capsy
     model = tmp_path / "out" / "model"
     assert f"pairs, is in {model}" in capsys.readouterr().out
     assert SentenceTransformer(str(model)).similarity_fn_name == "dot"
+
+
+def test_lists_of_directories_are_joined(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--model", str(write_retriever(tmp_path / "retriever")), "--collection", str(data), "--passages", "3"]
+    lists = [str(tmp_path / f"depth{depth}") for depth in (4, 6)]
+    for depth, out in zip("46", lists, strict=True):
+        main(["data", "negatives", str(data), "--depth", depth, "--out", out])
+    words = [*given, "--out", str(tmp_path / "out"), *FEW, "--lists"]
+    main(["finetune", *words, *lists])
+    assert "on 20 lists" in capsys.readouterr().out
+    manifest = Manifest.load(tmp_path / "out")
+    assert manifest is not None
+    assert [manifest.sources[what] for what in ("lists", "lists 2")] == lists
+    assert "was made from" in mistake([*words, lists[1]], capsys)
+    scored = tmp_path / "scores"
+    main(["data", "scores", str(data), "--lists", *lists, "--model", "bm25", "--depth", "5", "--out", str(scored)])
+    assert "Scored lists of depth4 and depth6" in (scored / "README.md").read_text()
+    other = write_dataset(tmp_path / "other", passages=50)
+    refused = mistake([*words, *lists, "--collection", other], capsys)
+    assert f"The training lists in {lists[0]} were made from {data}, whose content is another" in refused
 
 
 def test_sections_make_it_a_pipeline(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

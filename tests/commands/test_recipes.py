@@ -58,7 +58,17 @@ def test_one_gpu_reads_as_much_per_step_as_the_paper(recipe: str) -> None:
 
 def test_there_is_a_finetuning_for_every_paper_and_dataset() -> None:
     msmarco = {"seed", "cocondenser", "cotmae", "query_as_context", "simlm", "retromae", "dupmae", "master"}
-    others = {"simlm_nq", "master_nq", "seed_nq", "seed_documents", "retromae_beir", "own"}
+    others = {
+        "condenser_nq",
+        "cocondenser_nq",
+        "simlm_nq",
+        "master_nq",
+        "seed_nq",
+        "seed_documents",
+        "retromae_beir",
+        "query_as_context_paper",
+        "own",
+    }
     assert {f"{name}_msmarco" for name in msmarco} | others == set(FINETUNING)
 
 
@@ -71,7 +81,7 @@ def test_the_trainers_take_a_finetunings_sections(name: str, tmp_path: Path) -> 
     values = read_configs([name])
     assert values.pop("out").startswith("build/finetuning/")
     pipeline = Pipeline.of({**values, "out": str(tmp_path / "out")})
-    own = {"passages", "depth", "start", "refresh"}
+    own = {"passages", "depth", "start", "refresh", "with_bm25"}
     for section in (pipeline.retriever1, pipeline.retriever2, pipeline.distilled):
         if section is not None:
             options = {key: value for key, value in section.items() if key not in own}

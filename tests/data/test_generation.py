@@ -25,8 +25,8 @@ from transformers import (
     Trainer,
 )
 
-from hf_dense.data import generation
-from hf_dense.data.generation import TextGenerationConfig, generate
+from hf_dense.data import generation, hub_names
+from hf_dense.data.generation import TextGenerationConfig, generate, load_language_model
 from hf_dense.data.generator_training import train_generator
 from hf_dense.errors import InputError
 
@@ -344,6 +344,17 @@ def test_nothing_to_train_on_and_the_wrong_kind(models: dict[str, str], tmp_path
     with pytest.raises(InputError, match="To write queries give an encoder-decoder"):
         train_generator(rows, tmp_path / "out", training(), base=models["continuation"])
     assert not any(tmp_path.iterdir())
+
+
+def test_a_language_model_of_the_hub_is_read_at_its_revision(
+    models: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+    monkeypatch.setattr(
+        hub_names, "snapshot_download", lambda *_, revision, **__: asked.append(revision) or models["queries"]
+    )
+    load_language_model("me/writer@v3")
+    assert asked == ["v3"]
 
 
 def test_what_writes_no_text_is_no_generator(models: dict[str, str], tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder, write_ret
 
 from hf_dense import InputError
 from hf_dense.commands.analyse import add_arguments, run
+from hf_dense.data import hub_names
 from hf_dense.evaluation.analyses import CurvePoint, curves, pair_correlation, similarity_by_length
 from hf_dense.evaluation.analysis_plots import draw_curves
-from hf_dense.evaluation.positions import similarity_by_position
+from hf_dense.evaluation.positions import load_with_decoders, similarity_by_position
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.methods import get_method
 from hf_dense.modeling.bottleneck_layout import FlatRows
@@ -130,6 +131,16 @@ def test_contexts_drawn_are_a_function_of_the_seed(retriever: Path) -> None:
     assert rows[0] == rows[1] != rows[2]
     (near, _) = pair_correlation(str(retriever), corpus)
     assert near.pairs == 15
+
+
+def test_a_checkpoint_of_the_hub_is_read_at_its_revision(
+    checkpoints: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+    copy = str(checkpoints["retromae"])
+    monkeypatch.setattr(hub_names, "snapshot_download", lambda *_, revision, **__: asked.append(revision) or copy)
+    assert load_with_decoders("me/pretrained@v4").config.model_type == "retromae"
+    assert asked == ["v4"]
 
 
 def test_positions_match_a_plain_loop_over_texts(checkpoints: dict[str, Path]) -> None:

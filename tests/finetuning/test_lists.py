@@ -15,7 +15,7 @@ from pyarrow import parquet
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.finetuning.batches import ListSampler
-from hf_dense.finetuning.lists import Entry, PassageLists, load_entries, share
+from hf_dense.finetuning.lists import Entry, PassageLists, join_lists, load_entries, share
 
 
 def corpus(size: int = 20) -> Dataset:
@@ -49,6 +49,16 @@ def test_lists_are_read_with_a_teachers_scores_alone(tmp_path: Path) -> None:
     assert plain == Entry("q", "what", ("p0",), ("p1", "p2")), "BM25's scores are no teacher's"
     (scored,) = load_entries(write(tmp_path / "b", positive_scores=[5.0], negative_scores=[3.0, 2.0]))
     assert scored.scores == {"p0": 5.0, "p1": 3.0, "p2": 2.0}
+
+
+def test_joined_lists_have_the_negatives_of_both_in_turn_and_no_positive() -> None:
+    mined = [entry("a", negatives=("p2", "p3", "p4", "p5"), scores={"p2": 1.0}), entry("b", negatives=("p9",))]
+    bm25 = [entry("a", positives=("p0", "p5"), negatives=("p6", "p2")), entry("c")]
+    first, *others = join_lists([mined, bm25])
+    assert first == entry("a", positives=("p0", "p1", "p5"), negatives=("p2", "p6", "p3", "p4"))
+    assert first.scores is None, "scores of two teachers do not compare"
+    assert others == [mined[1], bm25[1]], "what only one has"
+    assert join_lists([mined]) == mined
 
 
 def test_an_epoch_draws_a_positive_and_negatives_and_the_next_others() -> None:

@@ -119,3 +119,16 @@ def test_lists_of_a_collection_that_has_changed_are_not_trained_on(tmp_path: Pat
     (other := write_collection(tmp_path / "other")).joinpath("qrels", "dev.tsv").write_text("")
     with pytest.raises(InputError, match=r"were made from .*data, whose content is another; make them anew from"):
         load_lists(out, other, 2, 0)
+    fresh = build_lexical_negatives(other, tmp_path / "fresh", depth=10)
+    with pytest.raises(InputError, match=r"out were made from .*data, whose content is another; make them anew from"):
+        load_lists([fresh, out], other, 2, 0)
+
+
+def test_joined_lists_name_each_directory_that_they_are_of(tmp_path: Path) -> None:
+    data = write_collection(tmp_path / "data")
+    short, long = (build_lexical_negatives(data, tmp_path / f"{depth}", depth=depth) for depth in (2, 10))
+    lists = load_lists([short, long], data, 2, 0)
+    assert [len(entry.negatives) for entry in lists.entries] == [10, 10], "each passage once"
+    alone = {path: load_lists(path, data, 2, 0).sources() for path in (short, long)}
+    assert lists.sources() == {**alone[short], "lists 2": alone[long]["lists"]}
+    assert load_lists(short, data, 2, 0, queries={"q1"}).entries == load_lists(short, data, 2, 0).entries[1:]

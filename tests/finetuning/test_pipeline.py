@@ -22,6 +22,7 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning import mining, scoring, training
 from hf_dense.finetuning import pipeline as pipeline_module
 from hf_dense.finetuning.biencoder import load_history
+from hf_dense.finetuning.lists import PassageLists, load_entries
 from hf_dense.finetuning.pipeline import Pipeline, run_pipeline, stage_seconds, start_of
 from hf_dense.hub.retriever_settings import RetrieverSettings, settings_of
 from hf_dense.storage.manifest import Manifest
@@ -220,6 +221,25 @@ def test_negatives_are_mined_again_while_training(given: dict[str, Any], tmp_pat
             run_pipeline(Pipeline.of({**again, "retriever2": {**again["retriever2"], **changes}}))
 
 
+def test_negatives_of_bm25_are_joined_to_those_that_are_mined_and_mined_again(
+    given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[PassageLists] = []
+    lists_of = pipeline_module.lists_of
+    monkeypatch.setattr(pipeline_module, "lists_of", lambda *named: made.append(lists_of(*named)) or made[-1])
+    given = {**given, "reranker": None, "distilled": None}
+    given["retriever2"] = {**given["retriever2"], "max_steps": 8, "refresh": 1, "with_bm25": True, "depth": 40}
+    run_pipeline(Pipeline.of(given))
+    run = tmp_path / "run"
+    manifest = Manifest.load(run / "retriever2")
+    assert manifest is not None
+    assert [manifest.sources[what] for what in ("lists", "lists 2")] == [str(run / "mined1"), str(run / "bm25")]
+    ranked, fresh = load_entries(run / "bm25"), load_entries(run / "retriever2" / "refresh-1")
+    for entry, lexical, mined in zip(made[-1].entries, ranked, fresh, strict=True):
+        assert entry.negatives[:1] == mined.negatives[:1]
+        assert {*entry.negatives} == {*lexical.negatives, *mined.negatives}
+
+
 def test_negatives_that_a_training_mines_name_its_precision(given: dict[str, Any], tmp_path: Path) -> None:
     given = {**given, "reranker": None, "distilled": None}
     given["retriever2"] = {**given["retriever2"], "max_steps": 8, "refresh": 1, "precision": "bf16"}
@@ -284,6 +304,8 @@ def test_a_foreign_directory_is_not_touched(given: dict[str, Any], tmp_path: Pat
         ({"mined": {"width": 1}}, "The section mined has the key 'width'"),
         ({"mined": {"skip": -1}}, "The section mined has skip: -1; it is a whole number, 0 or more"),
         ({"bm25": {"depth": "200"}}, "The section bm25 has depth: '200'; it is a whole number, 1 or more"),
+        ({"retriever1": {"with_bm25": True}}, "with_bm25 belongs to the section retriever2, not to retriever1"),
+        ({"retriever2": {"with_bm25": "yes"}}, "with_bm25: 'yes'; it is true or false"),
         ({"retriever1": {"refresh": 1}}, "refresh belongs to the section retriever2, not to retriever1"),
         (
             {"retriever2": {"start": "bm25"}, "reranker": None, "distilled": None},

@@ -10,9 +10,9 @@ from datasets import Dataset
 from tiny_pretraining import write_corpus
 from tiny_retriever import tiny_tokenizer
 
-from hf_dense.data.corpus import load_passages
+from hf_dense.data.corpus import load_passages, stream_passages
 from hf_dense.errors import InputError
-from hf_dense.pretraining.corpus import add_sources, hold_out, tokenize
+from hf_dense.pretraining.corpus import add_sources, first_queries, hold_out, tokenize
 
 
 def read(path: Path, **changes: Any) -> Dataset:
@@ -47,6 +47,20 @@ def test_nothing_is_held_out_at_zero(tmp_path: Path) -> None:
     train, held = hold_out(corpus, 0.0, seed=0)
     assert held is None
     assert len(train) == len(corpus)
+
+
+def test_the_first_queries_of_a_passage_are_read(tmp_path: Path) -> None:
+    place = str(write_corpus(tmp_path / "corpus.jsonl", passages=20))
+    corpus, reads = load_passages(place), ["text", "queries"]
+    assert first_queries(corpus, None, reads) is corpus
+    few = first_queries(corpus, 2, reads)
+    assert [row["queries"] for row in few] == [row["queries"][:2] for row in corpus]
+    assert few.remove_columns("queries")[:] == corpus.remove_columns("queries")[:]
+    assert [row["queries"] for row in first_queries(stream_passages(place), 2, reads)] == list(few["queries"])
+    many = first_queries(corpus, 9, reads)
+    assert many[:] == {name: corpus[:][name] for name in many.column_names}, "fewer than asked for are all of them"
+    one = Dataset.from_dict({"text": ["a b"], "query": ["c d"]})
+    assert first_queries(one, 1, reads) is one
 
 
 def test_neighbours_are_built_from_document_and_position(tmp_path: Path) -> None:

@@ -19,12 +19,14 @@ from tiny_pretraining import (
 )
 from transformers import AutoModelForPreTraining
 
+from hf_dense.data import hub_names
 from hf_dense.errors import InputError
 from hf_dense.modeling.bottleneck_generator import Predictions
 from hf_dense.modeling.bottleneck_plan import Plan
 from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.pretrain import pretrain
+from hf_dense.storage.manifest import Manifest
 
 GENERATOR = {
     "embedding_size": 16,
@@ -124,6 +126,25 @@ def test_a_run_trains_and_saves_the_generator_with_the_rest(tmp_path: Path) -> N
     assert same_weights({name: again.state_dict()[name] for name in saved}, saved)
     assert any(name.startswith("generator.") for name in saved)
     assert again.generator is not None
+
+
+def test_a_published_generator_is_read_at_its_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    published = make_model().generator
+    assert published is not None
+    published.save_pretrained(tmp_path / "snapshot")
+
+    def copied(name: str, *, repo_type: str, revision: str, allow_patterns: None) -> str:
+        assert (name, repo_type, revision) == ("me/generator", "model", "v2")
+        return str(tmp_path / "snapshot")
+
+    monkeypatch.setattr(hub_names, "snapshot_download", copied)
+    options = tiny_options(tmp_path, "simlm", generator="me/generator@v2")
+    pretrain(options, tiny_arguments(tmp_path / "run", max_steps=1))
+    again = AutoModelForPreTraining.from_pretrained(tmp_path / "run")
+    assert same_weights(again.generator.state_dict(), published.state_dict())
+    manifest = Manifest.load(tmp_path / "run")
+    assert manifest is not None
+    assert manifest.sources["generator"] == "me/generator@v2"
 
 
 @pytest.mark.parametrize(

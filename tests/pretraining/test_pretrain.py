@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,19 @@ def test_a_run_saves_encoder_decoders_and_tokenizer(
     names = {name for entry in result.history for name in entry}
     losses = ["", *(f"{name}_" for name in trainer.model.config.weights)]
     assert {f"{prefix}{name}loss" for prefix in ("", "eval_") for name in losses} <= names
+
+
+def test_queries_beyond_those_asked_for_are_not_read(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in write_corpus(tmp_path / "corpus.jsonl").read_text().splitlines()]
+    short = "".join(json.dumps({**row, "queries": row["queries"][:1]}) + "\n" for row in rows)
+    (tmp_path / "short.jsonl").write_text(short)
+    few = tiny_options(tmp_path, "query_cotmae", corpus=str(tmp_path / "short.jsonl"))
+    first = pretrain(few, tiny_arguments(tmp_path / "few", max_steps=2))
+    options = tiny_options(tmp_path, "query_cotmae", queries_per_passage=1)
+    second = pretrain(options, tiny_arguments(tmp_path / "first", max_steps=2))
+    assert same_weights(weights(first.path), weights(second.path))
+    with pytest.raises(InputError, match="queries_per_passage"):
+        pretrain(replace(options, queries_per_passage=2), tiny_arguments(second.path, max_steps=2))
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
@@ -510,6 +524,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"probe_patience": 2}, "probe_patience goes by a probe, and there is none"),
     ({"probe_keep_best": True}, "probe_keep_best goes by a probe, and there is none"),
     ({"probe_patience": 0}, "probe_patience is 0"),
+    ({"queries_per_passage": 5}, "is for methods that read generated queries, and this one reads none"),
+    ({"queries_per_passage": 0}, "queries_per_passage is 0; read at least one query"),
 ]
 
 

@@ -13,11 +13,13 @@ from tiny_retriever import write_dataset, write_hybrid, write_retriever
 from hf_dense import InputError
 from hf_dense.data.collections import load_corpus
 from hf_dense.data.passage_texts import PassageTexts
+from hf_dense.evaluation.index_kinds import compare_kinds
 from hf_dense.hub.loading import load_retriever
-from hf_dense.search import dense, index_building
+from hf_dense.search import dense, hybrid, index_building
 from hf_dense.search import index as index_module
 from hf_dense.search.approximate import KINDS
 from hf_dense.search.dense import Vectors
+from hf_dense.search.first_stage import open_search
 from hf_dense.search.fusion import fuse
 from hf_dense.search.index import Hit, SearchIndex, Update, build_index, update_index
 from hf_dense.storage.manifest import Manifest
@@ -71,10 +73,40 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(corpus: Dataset, tmp_path:
     assert not (tmp_path / "index").exists()
     with pytest.raises(InputError, match="is the model, and would replace it"):
         build_index(model, corpus, model)
-    with pytest.raises(InputError, match="gives hybrid vectors"):
-        build_index(write_hybrid(tmp_path / "dupmae", 8, 20), corpus, tmp_path / "index")
+    with pytest.raises(InputError, match="Hybrid vectors are searched exactly, not by 'hnsw'; leave the kind out"):
+        build_index(write_hybrid(tmp_path / "dupmae", 8, 20), corpus, tmp_path / "index", kind="hnsw")
     with pytest.raises(InputError, match="no search index"):
         SearchIndex.load(tmp_path / "index", model)
+
+
+@pytest.mark.parametrize("width", [8, 0])
+def test_hybrid_vectors_are_found_as_evaluation_finds_them(
+    width: int, corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = write_hybrid(tmp_path / "dupmae", width, 20)
+    few, questions = corpus.select(range(60)), ["abc", "q w e r t y", "zzzz zz"]
+    index = SearchIndex.load(build_index(model, few, model / "index"))
+    find = open_search(model, PassageTexts(few), tmp_path, 64)
+    scores, rows = find(questions, 7)
+    for hits, best, at in zip(index.search_many(questions, 7), scores, rows, strict=True):
+        assert [hit.id for hit in hits] == [few[int(row)]["id"] for row in at]
+        assert [hit.score for hit in hits] == pytest.approx(best.tolist())
+    assert index.search("abc", weight=0.5)
+    manifest = Manifest.load(model / "index")
+    assert manifest is not None
+    assert manifest.facts["dimensions"] == width + index.hybrid.vocabulary
+    assert manifest.facts["bytes per passage"]["hybrid vectors"] == width * 4 + 20 * 6
+    with pytest.raises(InputError, match="has hybrid vectors, which have one kind"):
+        compare_kinds(index, "any", "dev")
+
+    encoded: list[str] = []
+    encode = hybrid._encode
+    monkeypatch.setattr(hybrid, "_encode", lambda *given: encoded.extend(given[2]) or encode(*given))
+    after = concatenate_datasets([corpus.select(range(60, 70)), few.select(range(20, 60))])
+    assert update_index(model, after, model / "index") == Update(40, 10, 20)
+    assert len(encoded) == 10
+    anew = SearchIndex.load(build_index(model, after, tmp_path / "anew"), model)
+    assert found(SearchIndex.load(model / "index")) == found(anew)
 
 
 def test_questions_are_read_as_the_passages_were_unless_that_is_said(
