@@ -25,6 +25,7 @@ import torch
 from operations import BATCHES, encoding_operations, pretraining_operations
 from parts import METRIC, write_part
 from transformers import TrainingArguments
+from tuning import DEPTH, FINETUNING, NEGATIVES, TUNED_LENGTH, prepare_lists, tune
 
 from hf_dense.data.collections import content_hash
 from hf_dense.data.corpus import load_passages
@@ -34,9 +35,7 @@ from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.experiments.keeping import Kept
 from hf_dense.experiments.processes import run_side_by_side
-from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
-from hf_dense.finetuning.lists import PassageLists, load_lists
-from hf_dense.finetuning.negatives import build_lexical_negatives
+from hf_dense.finetuning.lists import PassageLists
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import load_encoder, load_tokenizer
 from hf_dense.methods import get_method
@@ -46,7 +45,7 @@ from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.output import Output
 from hf_dense.storage.provenance import provenance
 
-MAX_LENGTH = {"pre-training": 64, "retriever": 128}  # tokens
+MAX_LENGTH = {"pre-training": 64, "retriever": TUNED_LENGTH}  # tokens
 PRETRAINING: dict[str, Any] = {
     "max_steps": 200,
     "per_device_train_batch_size": 16,
@@ -55,14 +54,6 @@ PRETRAINING: dict[str, Any] = {
     "logging_steps": 20,
     "save_strategy": "no",
 }
-FINETUNING: dict[str, Any] = {
-    "max_steps": 40,
-    "per_device_train_batch_size": 10,
-    "learning_rate": 1e-4,
-    "temperature": 0.05,
-    "logging_steps": 10,
-}
-NEGATIVES, DEPTH = 3, 20  # of a query, drawn from so many
 SIZES = {"own": (500, 2000), "kept": (100, 400)}  # queries, passages
 
 
@@ -117,7 +108,7 @@ def main() -> None:
         return
     with out.occupy("ready embedder", {}, claims=("costs-*.json", "logs"), again=True) as work:
         prepare_parts(options, out)
-        lists = prepare_lists(options, out, options.seeds[0])
+        lists = prepare_lists(options.collection, out, options.seeds[0])
         write_text(out.path / f"costs-{options.steps}.json", json.dumps(measure_costs(options, lists)))
         labels = [UNTOUCHED + ":0", *(f"{name}:{seed}" for seed in options.seeds for name in [*ARMS][1:])]
         command = [sys.executable, __file__, *sys.argv[1:], "--only"]
@@ -155,16 +146,9 @@ def run_arm(options: argparse.Namespace, name: str, seed: int, out: Output) -> l
     if arm.tuned:
         costs = json.loads((out.path / f"costs-{options.steps}.json").read_text(encoding="utf-8"))
         steps = costs["equal steps"] if arm.longer else FINETUNING["max_steps"]
-        target = str(place.path / "finetuned")
-        arguments = BiencoderTrainingArguments(
-            output_dir=target,
-            bf16=options.bf16,
-            use_cpu=options.bf16,
-            seed=seed,
-            report_to="none",
-            **{**FINETUNING, "max_steps": steps},
-        )
-        model = finetune(model, prepare_lists(options, out, seed), arguments)
+        lists = prepare_lists(options.collection, out, seed)
+        precision = {"bf16": True, "use_cpu": True} if options.bf16 else {}
+        model = tune(model, lists, place.at("finetuned"), seed, max_steps=steps, **precision)
     rows = []
     for what, part in prepare_parts(options, out).items():
         with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
@@ -184,12 +168,6 @@ def prepare_parts(options: argparse.Namespace, out: Output) -> dict[str, Kept]:
     """What is measured on; what is there is read."""
     collections = {"own": options.collection, "kept": options.kept}
     return {what: write_part(place, out.at(what), *SIZES[what]) for what, place in collections.items()}
-
-
-def prepare_lists(options: argparse.Namespace, out: Output, seed: int) -> PassageLists:
-    """What is fine-tuned on; what BM25 found is read where it is there."""
-    negatives = build_lexical_negatives(options.collection, out.at("lists"), "train", DEPTH)
-    return load_lists(negatives, options.collection, 1 + NEGATIVES, seed, depth=DEPTH)
 
 
 def measure_costs(options: argparse.Namespace, lists: PassageLists) -> dict[str, Any]:
