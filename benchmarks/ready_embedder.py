@@ -91,6 +91,7 @@ def main() -> None:
     parser.add_argument("collection", type=Path, help="directory with train and dev judgements")
     parser.add_argument("--model", required=True, help="ready embedder: directory or Hub id")
     parser.add_argument("--kept", required=True, type=Path, help="a collection that no arm is tuned for")
+    parser.add_argument("--arms", nargs="+", choices=[*ARMS][1:], default=[*ARMS][1:], metavar="ARM", help="default: all")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=PRETRAINING["max_steps"], help="of pre-training")
     parser.add_argument("--rate", type=float, default=2e-5, help="peak learning rate of the encoder in pre-training")
@@ -110,7 +111,7 @@ def main() -> None:
         prepare_parts(options, out)
         lists = prepare_lists(options.collection, out, options.seeds[0])
         write_text(out.path / f"costs-{options.steps}.json", json.dumps(measure_costs(options, lists)))
-        labels = [UNTOUCHED + ":0", *(f"{name}:{seed}" for seed in options.seeds for name in [*ARMS][1:])]
+        labels = [UNTOUCHED + ":0", *(f"{name}:{seed}" for seed in options.seeds for name in options.arms)]
         command = [sys.executable, __file__, *sys.argv[1:], "--only"]
         run_side_by_side({label: [*command, label] for label in labels}, out.path / "logs", options.side_by_side)
         rows = [row for label in labels for row in run_arm(options, *_split(label), out)]
