@@ -91,7 +91,8 @@ def main() -> None:
     parser.add_argument("collection", type=Path, help="directory with train and dev judgements")
     parser.add_argument("--model", required=True, help="ready embedder: directory or Hub id")
     parser.add_argument("--kept", required=True, type=Path, help="a collection that no arm is tuned for")
-    parser.add_argument("--arms", nargs="+", choices=[*ARMS][1:], default=[*ARMS][1:], metavar="ARM", help="default: all")
+    trained = [*ARMS][1:]
+    parser.add_argument("--arms", nargs="+", choices=trained, default=trained, metavar="ARM", help="default: all")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=PRETRAINING["max_steps"], help="of pre-training")
     parser.add_argument("--rate", type=float, default=2e-5, help="peak learning rate of the encoder in pre-training")
