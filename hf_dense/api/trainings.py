@@ -108,14 +108,11 @@ def pretrain(
     Args:
         out: directory to write, with checkpoints; where the same training is complete there, nothing is done.
         config: recipes or YAML files; arguments win over them, and None leaves it to them.
-        method, corpus: of pre-training, such as `retromae`; passages, whose column is `text_column`.
+        method, corpus: such as `retromae`; passages, whose column is `text_column`.
         backbone: encoder or checkpoint to start from; None is from scratch, of `backbone_config` and `tokenizer`.
         encoders, decoders, decoder_learning_rate, bottleneck, keywords, generator, generator_weight: of the method.
         probe, probe_steps, probe_patience, probe_keep_best: a collection that is searched while training.
-        precision, float32_matmul_precision: that it computes in; `auto` is bf16 where the machine is faster by it.
-        queries_per_passage: generated queries of a passage that are read, the first of its list; None reads all.
-        vocab_size, streaming, max_length, held_out, chunk, group_by_length, overwrite, license: as the flags have them.
-        **trainer: every other option of `transformers.TrainingArguments`, such as `max_steps`.
+        **trainer: every other option of `transformers.TrainingArguments`; what is not named here is as the flags have it.
 
     Returns:
         The checkpoint, with the losses that were logged last, and its `history`.
@@ -130,8 +127,8 @@ def pretrain(
 
     refuse_unknown(trainer, [*options, *_trainers(TrainingArguments)], "pretrain")
     call = read_call("pretrain", [], {**options, **trainer}, config)
-    result = pretrain(*read_options(call, PretrainingOptions, TrainingArguments), command_line(call))
-    return Training(result.path, "pre-training", _last_figures(result.history), result.history)
+    made = pretrain(*read_options(call, PretrainingOptions, TrainingArguments), command_line(call))
+    return Training(made.path, "pre-training", _last_figures(made.history), made.history)
 
 
 def finetune(

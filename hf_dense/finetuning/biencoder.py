@@ -164,8 +164,7 @@ def finetune(
             with the columns `query` and `passage`. No two rows of a batch share a query or a positive passage.
         arguments: batch size, steps or epochs, learning rate, losses, seed, precision, ...: see the class.
         dev_pairs: held-out pairs whose loss is logged when `eval_strategy` is `steps` or `epoch`.
-        evaluator: evaluators of Sentence-Transformers, run at the same moments; with `load_best_model_at_end` and
-            `metric_for_best_model` the best checkpoint is kept.
+        evaluator: of Sentence-Transformers, run then too; `load_best_model_at_end` keeps the best checkpoint by them.
         callbacks: of the Trainer; their `settings`, where they have any, are what they depend on.
         output: the directory, where the arguments do not say all of it.
 
@@ -174,8 +173,7 @@ def finetune(
 
     Raises:
         InputError: a column is absent, fewer pairs than one batch, a loss that needs negatives or scores that are not
-            there, nothing to load, dimensions that its vectors cannot be cut to, a loss that is no number, or
-            `output_dir` holds something else.
+            there, nothing to load, dimensions that do not fit, a loss that is no number, or something else is there.
     """
     lists, rows = data if isinstance(data, PassageLists) else None, _rows(data, arguments)
     held_out = None if dev_pairs is None else _check_pairs(dev_pairs, "dev_pairs", arguments.per_device_eval_batch_size)
@@ -196,14 +194,14 @@ def finetune(
         longest, most = _longest_rows(lists or rows, retriever)
         return find_batch_size(make, arguments, longest, most // arguments.gradient_accumulation_steps, loss.chunk)
 
-    depends_on = {type(callback).__name__: getattr(callback, "settings", {}) for callback in callbacks}
-    settings = depends_on | (lists.settings() if lists else {})
+    settings = {type(callback).__name__: getattr(callback, "settings", {}) for callback in callbacks}
+    settings |= lists.settings() if lists else {}
     sources = {"model": retriever_source(start, model)}
     sources |= lists.sources() if lists else {"pairs": _source(rows)}
     sources |= ({"held-out pairs": _source(held_out)} if held_out else {}) | evaluator_sources(evaluator)
     form = "hybrid retriever" if isinstance(retriever[-1], HybridHead) else "retriever"
-    save = partial(_save, retriever, arguments)
-    return train_model(output, arguments, retriever, "fine-tuning", form, settings, sources, make, save, fit)
+    made = settings, sources, make, partial(_save, retriever, arguments), fit
+    return train_model(output, arguments, retriever, "fine-tuning", form, *made)
 
 
 def shape(model: SentenceTransformer, arguments: BiencoderTrainingArguments) -> SentenceTransformer:

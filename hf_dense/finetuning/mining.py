@@ -56,14 +56,12 @@ def mine_negatives(
     Args:
         model: the retriever, by its own similarity: an exported directory, a Hub id or a loaded model.
         out: holds `negatives/<split>.parquet` with the columns of `TRAINING`, and a card.
-        split: of the judgements.
-        depth: greatest number of negatives of a query.
+        split, depth: of the judgements; greatest number of negatives of a query.
         skip: leaves out so many of the highest hits that are not positives.
         kind: of search (see `hf_dense.search.dense.searcher`).
         margin: leaves out hits whose similarity is above that of the best positive less this margin.
-        filter_by: a cross-encoder, by directory or Hub id, which reads the hits that are left; kept are those whose
-            raw score is below that of the best positive less `filter_margin` (RocketQA's denoising;
-            Sentence-Transformers' MS MARCO lists have a margin of 3).
+        filter_by: a cross-encoder, by directory or Hub id; of the hits that are left it keeps those whose raw score is
+            below that of the best positive less `filter_margin` (RocketQA; Sentence-Transformers' lists have 3).
         precision: that models compute in: `fp32`, `bf16` or `fp16`.
         max_length: longest text of the retriever in tokens; None is its own.
         batch_size: texts encoded at once.

@@ -57,16 +57,13 @@ def export_hybrid(
         max_length: longest input in tokens, special tokens included; longer texts are cut.
         dense: length d' of the projection of the bottleneck; 0 for words alone (OT:768 of table 3, with 768 of them).
         sparse: entries of the vocabulary vector that a document keeps.
-        query_length: longest query in tokens; None: `max_length`.
-        seed: of the projection.
+        query_length, seed: longest query in tokens (None: `max_length`), and of the projection.
 
     Returns:
-        The directory; `load_hybrid` loads it, and without hf_dense `SentenceTransformer(..., trust_remote_code=True)`,
-        the modules of which make a `SparseEncoder(modules=[*model])` too.
+        The directory, for `load_hybrid`, or without hf_dense `SentenceTransformer(..., trust_remote_code=True)`.
 
     Raises:
-        InputError: no checkpoint of DupMAE or no tokenizer there, a tokenizer that does not fit it, a number outside
-            its range, or `out` holds something else (see `Output.stage`).
+        InputError: no checkpoint of DupMAE, no tokenizer that fits it, a number outside its range, or `out` is taken.
 
     Source: Liu, Xiao, Shao and Cao 2023, arXiv:2305.02564, section 3.2.
     """
