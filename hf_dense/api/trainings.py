@@ -112,7 +112,7 @@ def pretrain(
         backbone: encoder or checkpoint to start from; None is from scratch, of `backbone_config` and `tokenizer`.
         encoders, decoders, decoder_learning_rate, bottleneck, keywords, generator, generator_weight: of the method.
         probe, probe_steps, probe_patience, probe_keep_best: a collection that is searched while training.
-        **trainer: every other option of `transformers.TrainingArguments`; what is not named here is as the flags have it.
+        **trainer: every other option of `transformers.TrainingArguments`. What is not named is as the flags have it.
 
     Returns:
         The checkpoint, with the losses that were logged last, and its `history`.
