@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from huggingface_hub import HfApi
 from sentence_transformers import SentenceTransformer
 from test_biencoder import arguments, killed_after
 from test_biencoder_lists import lists
@@ -27,6 +28,7 @@ from hf_dense.hub.export import export_encoder, export_sentence_transformer
 from hf_dense.hub.fingerprints import retriever_fingerprint
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.onnx import export_onnx
+from hf_dense.hub.publish import publish
 from hf_dense.hub.retriever_settings import RetrieverSettings, embedder_settings, settings_of
 from hf_dense.hub.towers import parts_of, project, two_encoders, untie
 from hf_dense.search.index import SearchIndex
@@ -117,6 +119,14 @@ def test_it_is_measured_indexed_mined_with_and_exported(root: Path, tmp_path: Pa
     manifest = Manifest.load(out)
     assert manifest is not None
     assert [step["kind"] for step in manifest.facts["lineage"]][-1] == "retriever"
+
+
+def test_two_travel_through_the_hub(root: Path, hub_here: HfApi) -> None:
+    publish(root / "two" / "model", "someone/two")
+    expected = vectors(load_retriever(root / "two" / "model"))
+    for loaded in (load_retriever("someone/two"), SentenceTransformer(hub_here.snapshot_download("someone/two"))):
+        for found, wanted in zip(vectors(loaded), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
 def test_the_stages_of_a_pipeline_keep_two(root: Path, tmp_path: Path) -> None:
