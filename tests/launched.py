@@ -15,18 +15,24 @@ _FLAGS = {1: ("--num_processes", "1", "--cpu")}
 _SEVERAL = ("--multi_gpu", "--main_process_port", "0", "--num_processes")
 
 
-def launch(*command: str | Path, processes: int = 2, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+def launch(
+    *command: str | Path, processes: int = 2, timeout: float = 300, config: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a script, or `-m` and a module, with its arguments.
 
     Args:
         command: words of it.
         processes: that work together.
         timeout: in seconds.
+        config: file of accelerate that says how they work together.
 
     Raises:
         RuntimeError: it did not end; with the stacks of all its processes.
     """
-    words = [*_LAUNCH, *_FLAGS.get(processes, (*_SEVERAL, str(processes))), *map(str, command)]
+    flags = _FLAGS.get(processes, (*_SEVERAL, str(processes)))
+    if config is not None:
+        flags = ("--config_file", str(config), "--main_process_port", "0", "--num_processes", str(processes))
+    words = [*_LAUNCH, *flags, *map(str, command)]
     environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -99,6 +100,8 @@ def train_model(
             the model cannot be published.
     """
     assert isinstance(arguments, SharedDefaults)
+    if arguments.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+        raise InputError("Fine-tuning saves a model that is whole, which FSDP cuts up; start with a DDP configuration.")
     check_products(arguments.float32_matmul_precision, arguments.tf32)
     output = output or Output(Path(str(arguments.output_dir)), arguments.overwrite)
     arguments.output_dir = str(output.path)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import cast
 
 import torch
@@ -21,8 +22,8 @@ class LayerRunner:
     """Runs the layers of backbones of one configuration; it has no weights of its own.
 
     What transformers' own forward pass computes, with dropout where it has it, but for padding and for rows of the last
-    layer that nobody reads. Hooks on a layer as a whole are not called, so what gathers a layer's weights there
-    (fully sharded training) must wrap the model as a whole.
+    layer that nobody reads. Hooks on a layer as a whole are not called, but for those of FSDP2, which put a layer's
+    weights together for as long as it is run.
     """
 
     def __init__(self, family: Family, config: PreTrainedConfig) -> None:
@@ -69,18 +70,35 @@ class LayerRunner:
 
     def _layer(self, layer: nn.Module, queries: Tensor, memory: Tensor, mask: LayerMask) -> Tensor:
         """One layer's states of the queries (rows, dim)."""
-        weights = self.family.rename_layer(dict(layer.named_parameters()))
-        block = self.block if "attention_norm.weight" in weights else self.first
-        block.train(layer.training)
 
-        def run(queries: Tensor, memory: Tensor) -> Tensor:
+        def compute(queries: Tensor, memory: Tensor) -> Tensor:
+            weights = self.family.rename_layer(dict(layer.named_parameters()))
+            block = self.block if "attention_norm.weight" in weights else self.first
+            block.train(layer.training)
             states: Tensor = functional_call(block, weights, (queries, memory, mask))
             return states
 
+        run = partial(_with_hooks, layer, compute) if is_sharded(layer) else compute
         if layer.training and getattr(layer, "gradient_checkpointing", False):
             recomputed: Tensor = checkpoint(run, queries, memory, use_reentrant=False)
             return recomputed
         return run(queries, memory)
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Whether FSDP2 has cut up the weights of a module (it is a `torch.distributed.fsdp.FSDPModule`, which not every
+    build of torch has)."""
+    return hasattr(module, "set_reshard_after_forward")
+
+
+def _with_hooks(layer: nn.Module, compute: Callable[[Tensor, Tensor], Tensor], *states: Tensor) -> Tensor:
+    """What `compute` gives of `states`, computed between the hooks of `layer`, which has its weights then."""
+    layer.forward = compute
+    try:
+        computed: Tensor = nn.Module.__call__(layer, *states)
+    finally:
+        del layer.forward
+    return computed
 
 
 def token_types(config: PreTrainedConfig, view: Mapping[str, Tensor], layout: FlatRows) -> Tensor | None:

@@ -333,6 +333,10 @@ class BottleneckForPreTraining(PreTrainedModel):
             for name in names
         }
 
+    def read_bottlenecks(self, views: Views, plan: Plan) -> dict[str, Tensor]:
+        """The bottlenecks (batch, dim) of a batch, or a chunk of one, by encoder name; nothing is decoded."""
+        return {name: encoded.bottleneck for name, encoded in self.encode(views, plan).items()}
+
     def _encoded(self, layout: FlatRows, last: Tensor, inner: Mapping[int, Tensor], read: Reading) -> Encoded:
         """The part of a pass that one view has."""
         assert read.last is not None

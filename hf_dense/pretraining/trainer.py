@@ -24,6 +24,7 @@ from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator, Views, cut, size_of
 from hf_dense.pretraining.gap import BottleneckGap, is_due
 from hf_dense.pretraining.sampler import PassageSampler, SiblingSampler
+from hf_dense.pretraining.sharding import choose_layers, open_shards
 from hf_dense.pretraining.soundness import STEP_FILE, Soundness, check_weights, write_step
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
 from hf_dense.pretraining.throughput import Throughput
@@ -90,7 +91,7 @@ class PreTrainer(Trainer):
         args.torch_compile_backend, args.torch_compile_mode = compiled.values()
         if args.torch_compile:
             model.compile_parts(**compiled)
-        check_sharding(self)
+        choose_layers(self, model, chunk)
         self.accelerator.dataloader_config.non_blocking = args.dataloader_pin_memory
         self.collator = collator
         self.collator.chunk = chunk
@@ -265,7 +266,7 @@ class PreTrainer(Trainer):
         states, parts = [], []
         for chunk, plan in zip(chunks, plans, strict=True):
             states.append(_random_state())
-            parts.append({name: encoded.bottleneck for name, encoded in self.model.encode(chunk, plan).items()})
+            parts.append(self.model.read_bottlenecks(chunk, plan))
         return states, {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def _contrast(
@@ -327,6 +328,8 @@ class PreTrainer(Trainer):
             texts = torch.arange(len(view["labels"]), device=view["labels"].device)
             view["counted"] = texts < real * len(texts) // size
             view["labels"].masked_fill_(~view["counted"][:, None], IGNORED)
+            if "uniform" in view:
+                view["uniform"].masked_fill_(~view["counted"][:, None], -1.0)  # where nothing is drawn
         return views
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -389,18 +392,6 @@ def check_arguments(
         _check_streaming(model, args)
 
 
-def check_sharding(trainer: Trainer) -> None:
-    """Raise `InputError` where single layers are cut up over processes: they are put together when a layer is called as
-    a whole, and a backbone's are not (see `LayerRunner`)."""
-    state: Any = trainer.accelerator.state
-    layers = trainer.is_fsdp_enabled and state.fsdp_plugin.auto_wrap_policy is not None
-    if layers or (trainer.is_deepspeed_enabled and state.deepspeed_plugin.zero_stage == 3):
-        raise InputError(
-            "Pre-training reads the weights of single layers, which are cut up over processes here; set FSDP's "
-            "auto_wrap_policy to NO_WRAP, or a ZeRO stage of DeepSpeed below 3."
-        )
-
-
 def _check_streaming(model: BottleneckForPreTraining, args: TrainingArguments) -> None:
     """Raise `InputError` for what a stream cannot give."""
     if model.config.siblings:
@@ -451,6 +442,7 @@ class _EpochCallback(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.trainer._logged_step = state.global_step
+        open_shards(self.trainer.model)
         if isinstance(self.trainer.train_dataset, PassageStream):
             self.trainer.train_dataset.skip = state.global_step * args.gradient_accumulation_steps
 

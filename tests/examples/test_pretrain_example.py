@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = str(ROOT / "examples" / "pretrain.py")
+DDP = ROOT / "examples" / "accelerate" / "ddp.yaml"
 BACKBONE = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -88,9 +89,9 @@ def evaluation(output: Path) -> list[float]:
 @pytest.mark.parametrize("method", ["retromae", "cotmae", "cocondenser"])
 def test_two_processes_do_what_one_does_with_twice_the_batch(tmp_path: Path, method: str) -> None:
     write_inputs(tmp_path)
-    for name, processes in (("one", 1), ("two", 2)):
+    for name, processes, file in (("one", 1, None), ("two", 2, DDP)):
         command = [SCRIPT, "--config", tmp_path / "run.yaml", "--method", method, "--out", tmp_path / name]
-        done = launch(*command, "--per_device_train_batch_size", str(8 // processes), processes=processes)
+        done = launch(*command, "--per_device_train_batch_size", str(8 // processes), processes=processes, config=file)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count(f"Saved {method} to {tmp_path / name}") == 1
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")

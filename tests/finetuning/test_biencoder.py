@@ -125,6 +125,16 @@ def test_a_killed_run_goes_on_and_ends_with_the_weights_of_an_uninterrupted_one(
     assert not list(tmp_path.glob("**/*.partial"))
 
 
+def test_weights_that_fsdp_would_cut_up_are_refused(
+    retriever: Path, pairs: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = arguments(tmp_path / "out", max_steps=2)
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(InputError, match="start with a DDP configuration"):
+        finetune(retriever, pairs, chosen)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_killed_run_goes_on_in_the_precision_that_it_began_with(
     retriever: Path, pairs: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +15,7 @@ from hf_dense.errors import InputError
 from hf_dense.methods import get_method
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.trainer import PreTrainer, check_sharding
+from hf_dense.pretraining.trainer import PreTrainer
 
 VOCABULARY = tiny_vocabulary()
 
@@ -212,27 +211,15 @@ def test_chunks_that_cannot_be_are_refused(tmp_path: Path) -> None:
         make_trainer(tmp_path, "cocondenser", chunk=3)
 
 
-@pytest.mark.parametrize(
-    ("fsdp", "policy", "deepspeed", "stage", "refused"),
-    [
-        (False, None, False, 0, False),
-        (True, None, False, 0, False),
-        (True, "by layer", False, 0, True),
-        (False, None, True, 2, False),
-        (False, None, True, 3, True),
-    ],
-)
-def test_layers_that_are_cut_up_are_refused(
-    fsdp: bool, policy: str | None, deepspeed: bool, stage: int, refused: bool
-) -> None:
-    plugins = {
-        "fsdp_plugin": SimpleNamespace(auto_wrap_policy=policy),
-        "deepspeed_plugin": SimpleNamespace(zero_stage=stage),
-    }
-    state = SimpleNamespace(state=SimpleNamespace(**plugins))
-    trainer: Any = SimpleNamespace(accelerator=state, is_fsdp_enabled=fsdp, is_deepspeed_enabled=deepspeed)
-    with pytest.raises(InputError, match="auto_wrap_policy to NO_WRAP") if refused else nullcontext():
-        check_sharding(trainer)
+def test_a_generator_draws_nothing_in_rows_that_are_repeated() -> None:
+    state = SimpleNamespace(end_of_dataloader=True, remainder=3)
+    accelerator = SimpleNamespace(gradient_state=state, num_processes=2, process_index=1)
+    trainer: Any = SimpleNamespace(accelerator=accelerator, args=SimpleNamespace(eval_batch_size=2))
+    view = {"labels": torch.ones(2, 3, dtype=torch.long), "uniform": torch.full((2, 3), 0.5)}
+    found = PreTrainer._without_repeats(trainer, {"encoder": view})["encoder"]
+    assert found["counted"].tolist() == [True, False]
+    assert found["uniform"].tolist() == [[0.5] * 3, [-1.0] * 3]
+    assert found["labels"].tolist() == [[1] * 3, [-100] * 3]
 
 
 def test_worker_processes_see_the_epoch(tmp_path: Path) -> None:
