@@ -20,10 +20,12 @@ class HubUnreachable(OfflineModeIsEnabled):
 class _Client(httpx.Client):
     """Asks the Hub nothing more when its first connection fails; one that fails later is the library's to repeat."""
 
-    reached, reason = False, ""
+    endpoint, reached, reason = "", False, ""
 
     def send(self, request: Any, **how: Any) -> Any:
         """Send a request, or raise `HubUnreachable`."""
+        if self.endpoint != constants.ENDPOINT:  # what was found is true of one Hub
+            self.endpoint, self.reached, self.reason = constants.ENDPOINT, False, ""
         if self.reached or request.url.host != urlsplit(constants.ENDPOINT).hostname:
             return super().send(request, **how)
         if self.reason:

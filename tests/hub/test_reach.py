@@ -48,6 +48,16 @@ def test_it_is_asked_once(nowhere: str, tried: list[str]) -> None:
     assert len(tried) == 1
 
 
+def test_another_hub_of_the_same_machine_is_asked_anew(
+    nowhere: str, hub_at: Callable[[str], HfApi], hub_url: str
+) -> None:
+    notice_offline()
+    with pytest.raises(HubUnreachable):
+        huggingface_hub.get_session().get(f"{nowhere}/api/models/nobody/nothing")
+    hub_at(hub_url)
+    assert huggingface_hub.get_session().get(f"{hub_url}/api/models/nobody/nothing").status_code == 404
+
+
 def test_other_places_are_asked_as_before(nowhere: str, tried: list[str]) -> None:
     notice_offline()
     other = nowhere.replace("127.0.0.1", "localhost")
