@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo evidence test slow attack release check site bench lock
+.PHONY: demo evidence test slow attack check site bench lock
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py --out build/demo
@@ -23,11 +23,6 @@ attack: $(INSTALLED)
 	$(BIN)/python tests/attack/interrupt.py --cases 100 --processes 2 --out build/interruptions_of_two.json
 	$(BIN)/python tests/attack/stale.py --cases 1000 --out build/stale.json
 	$(BIN)/python tests/attack/interrupt_adapt.py --out build/adapt_interruptions.json
-
-# A release in environments of its own, with the lowest and the newest versions of what it depends on (minutes, an index).
-release: $(INSTALLED)
-	HF_DENSE_BOUNDS=lowest $(BIN)/python -m pytest -q -m slow tests/end_to_end/test_release.py
-	HF_DENSE_BOUNDS=newest $(BIN)/python -m pytest -q -m slow tests/end_to_end/test_release.py
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -19,7 +19,6 @@ from zipfile import ZipFile
 
 import pytest
 import yaml
-from packaging.requirements import Requirement
 from safetensors import safe_open
 from tiny_retriever import random_words
 
@@ -86,21 +85,9 @@ def wheel(sdist: Path) -> Path:
     return sdist.parent / f"{NAME}-py3-none-any.whl"
 
 
-def lowest(wheel: Path) -> list[str]:
-    """The least versions that a wheel asks for, as constraints."""
-    with ZipFile(wheel) as archive:
-        metadata = HeaderParser().parsestr(archive.read(f"{NAME}.dist-info/METADATA").decode())
-    wanted = [Requirement(line) for line in metadata.get_all("Requires-Dist", [])]
-    wanted = [one for one in wanted if one.marker is None or one.marker.evaluate({"extra": "documents"})]
-    return [f"{one.name}=={part.version}" for one in wanted for part in one.specifier if part.operator == ">="]
-
-
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Run a program of an environment that has the wheel, and sees what it depends on but not this checkout.
-
-    With `HF_DENSE_BOUNDS` (`make release`) what it depends on is installed too, the lowest versions that are allowed or
-    the newest that there are.
 
     The environment lies in the repository of another project, as it does where people work, and programs run in the
     empty folder `work` of that.
@@ -118,15 +105,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     environment["PYTHONNOUSERSITE"] = "1"
     packages = Path(checked([python, "-c", "import site; print(site.getsitepackages()[0])"], None, environment).strip())
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
-    if bounds := os.environ.get("HF_DENSE_BOUNDS"):
-        if bounds == "lowest":
-            environment["PIP_CONSTRAINT"] = str(wheel.with_name("lowest.txt"))
-            wheel.with_name("lowest.txt").write_text("\n".join(lowest(wheel)))
-        checked([*pip, f"hf_dense[documents] @ {wheel.as_uri()}"], None, environment)
-    else:
-        (packages / "dependencies.pth").write_text("".join(f"{folder}\n" for folder in site.getsitepackages()))
-        checked([*pip, "--no-deps", "--no-index", "--ignore-installed", str(wheel)], None, environment)
+    (packages / "dependencies.pth").write_text("".join(f"{folder}\n" for folder in site.getsitepackages()))
+    flags = ["--no-deps", "--no-index", "--ignore-installed", "--quiet"]
+    checked([sys.executable, "-m", "pip", "--python", python, "install", *flags, str(wheel)], None, environment)
 
     def run(program: str, *arguments: str) -> str:
         return checked([str(programs / program), *arguments], project / "work", environment)
