@@ -44,7 +44,7 @@ from hf_dense.hub.dimensions import check_dimensions
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import is_retriever
 from hf_dense.hub.precision import FP32, Reading
-from hf_dense.hub.retriever_settings import RetrieverSettings, own_settings
+from hf_dense.hub.retriever_settings import RetrieverSettings, check_lengths, own_settings
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.dense import check_kind
@@ -114,6 +114,7 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         check_types(self, "pipeline")
+        check_lengths(self.max_length, self.query_length)
         if self.reranker is not None and self.retriever2 is None:
             raise InputError("The section reranker needs retriever2: its negatives are mined with that.")
         if self.distilled is not None and self.reranker is None:

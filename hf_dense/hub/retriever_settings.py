@@ -136,14 +136,20 @@ def set_lengths(model: SentenceTransformer, max_length: int, query_length: int |
     Raises:
         InputError: a query would be longer than a text, or hold no token of its own, or the model tells no queries.
     """
-    if query_length is not None and not 2 < query_length <= max_length:
-        raise InputError(f"query_length is {query_length}; it must be from 3 to max_length, {max_length} tokens.")
+    check_lengths(max_length, query_length)
     readers = [module for module in parts_of(model) if isinstance(module, Transformer)]
     if query_length is not None and not readers:
         raise InputError("This model reads its texts by no encoder of transformers; leave query_length out.")
     model.max_seq_length = max_length
     for reader in readers:
         reader.query_length = query_length
+
+
+def check_lengths(max_length: int | None, query_length: int | None) -> None:
+    """Raise `InputError` where a query would be longer than a text, or hold no token of its own."""
+    if query_length is not None and not 2 < query_length <= (max_length or query_length):
+        within = f"from 3 to max_length, {max_length} tokens" if max_length else "3 tokens or more"
+        raise InputError(f"query_length is {query_length}; it must be {within}.")
 
 
 def checkpoint_settings(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> RetrieverSettings:

@@ -22,6 +22,7 @@ from hf_dense.pretraining.options import PretrainingOptions
 
 RECIPES = [path.stem for path in sorted(FOLDER.glob("*.yaml")) if "variants" in read_configs([path.stem])]
 FEW = {"max_steps": 1, "per_device_train_batch_size": 2, "use_cpu": True, "save_strategy": "no", "disable_tqdm": True}
+LENGTHS = {"max_length": 32, "query_length": 16}
 
 
 def plan(name: str, **changes: Any) -> list[Trial]:
@@ -97,6 +98,7 @@ def test_the_file_that_the_docs_show_is_one(tmp_path: Path) -> None:
         ("{a b: {}, a-b: {}}", "too much alike"),
         ("{one: {}, two: {pretraining: {config: simlmm}}}", "no recipe or file simlmm; did you mean simlm"),
         ("{one: {}, two: {pretraining: {max_steps: many}}}", "max_steps.*many"),
+        ("{one: {}, two: {finetuning: {max_length: 32, query_length: 64}}}", "query_length is 64; .* max_length, 32"),
         ("{one: {}, two: {pretraining: 3}}", "The variant 'two' has 3 where a mapping"),
         ("{one: {}, two: 3}", "The variant 'two' has 3 where a mapping"),
     ],
@@ -154,7 +156,7 @@ def test_an_ablation_of_a_paper_runs(
         else:
             changed["finetuning"] = {"model": encoder}
         variants[variant] = changed
-    (tmp_path / "tiny.yaml").write_text(json.dumps({"finetuning": {**stages, "max_length": 32}, "variants": variants}))
+    (tmp_path / "tiny.yaml").write_text(json.dumps({"finetuning": stages | LENGTHS, "variants": variants}))
     main(["sweep", "--config", name, "--config", "tiny.yaml", "--out", "out"])
     shown = capsys.readouterr().out
     assert all(f"| {variant} | 0." in shown for variant in variants)

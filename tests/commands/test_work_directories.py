@@ -174,7 +174,7 @@ def write_inputs(root: Path, seed: int) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def short_plans() -> Iterator[None]:
     """An adaptation takes two steps of each training, whatever its budget."""
-    plan = Plan(60, False, True, 2, {"retromae": 2}, 1.0, 0, {}, 0, 0)
+    plan = Plan(60, False, True, 2, {"retromae": 2}, 1.0, 0, {"encoding": 0.1}, 0, 0)
     learning = Learning(queries=4, negatives=1, texts=4, finetuning_rate=1e-3, pretraining_rate=1e-3, length=16)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "_make_plan", lambda *_: (plan, learning))
