@@ -42,6 +42,10 @@ class _Client(httpx.Client):
 
 
 def notice_offline() -> None:
-    """Let all that asks the Hub in this process notice at once when it cannot be reached."""
-    hooks = huggingface_hub.get_session().event_hooks
+    """Let all that asks the Hub in this process notice at once when it cannot be reached; it may be back since then."""
+    session = huggingface_hub.get_session()  # to make one takes 40 ms: it reads the certificates
+    if isinstance(session, _Client):
+        session.reason = ""
+        return
+    hooks = session.event_hooks
     huggingface_hub.set_client_factory(lambda: _Client(event_hooks=hooks, follow_redirects=True, timeout=None))

@@ -465,11 +465,11 @@ class TestDeclaration:
 
 @pytest.fixture(scope="module")
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[Case, Path]:
-    """A checkpoint directory of every case that is tested."""
+    """A checkpoint directory of every case that a test asks for."""
     given = [
         test.callspec.params.get("case")
         for test in request.session.items
-        if isinstance(test, pytest.Function) and hasattr(test, "callspec")
+        if isinstance(test, pytest.Function) and "saved" in test.fixturenames
     ]
     tested = {case for case in given if isinstance(case, Case)}
     root = tmp_path_factory.mktemp("checkpoints")

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 BUILD = """
 import json, sys
 from hf_dense.commands.main import main
@@ -32,6 +34,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow  # it starts a process of its own
 def test_a_corpus_travels_through_the_hub(hub_client: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     source = tmp_path / "docs.jsonl"
     sentences = [f"Sentence number {number} says something." for number in range(12)]

@@ -65,6 +65,7 @@ def cls_vectors(encoder: torch.nn.Module, texts: list[str]) -> np.ndarray:
         return encoder.eval()(**batch).last_hidden_state[:, 0].numpy()
 
 
+@pytest.mark.slow  # it starts a process of its own
 def test_pretraining_checkpoint_loads_without_hf_dense_with_equal_vectors(checkpoint: Path, tmp_path: Path) -> None:
     exported = export_sentence_transformer(checkpoint, tmp_path / "out", max_length=32)
 

@@ -72,6 +72,7 @@ def classifier(directory: Path, labels: int = 1) -> Path:
     return directory
 
 
+@pytest.mark.slow  # it starts a process of its own
 @pytest.mark.parametrize("backbone", ["bert", "modernbert"])
 def test_an_encoder_loads_without_hf_dense_with_equal_vectors(backbone: str, tmp_path: Path) -> None:
     model = pretrained(tmp_path / "checkpoint", backbone)
@@ -88,6 +89,7 @@ def test_an_encoder_loads_without_hf_dense_with_equal_vectors(backbone: str, tmp
     assert not list(out.rglob("*.py"))
 
 
+@pytest.mark.slow  # it starts a process of its own
 def test_a_trained_reranker_gives_the_same_logits_without_hf_dense(tmp_path: Path) -> None:
     reranker = load_reranker(classifier(tmp_path / "base"), max_length=32)
     reranker.save_pretrained(str(tmp_path / "trained"))

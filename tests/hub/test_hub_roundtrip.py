@@ -60,6 +60,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow  # it starts a process of its own
 def test_checkpoint_travels_through_the_hub(hub_client: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("\n".join(VOCABULARY))

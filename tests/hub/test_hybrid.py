@@ -132,6 +132,7 @@ def test_documents_keep_their_best_words_and_padding_changes_nothing(exported: P
     np.testing.assert_allclose(alone, vectors, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow  # it starts a process of its own
 def test_it_loads_and_is_saved_again_without_hf_dense(exported: Path, tmp_path: Path) -> None:
     model = load_hybrid(exported).to("cpu")
     run = subprocess.run(

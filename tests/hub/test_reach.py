@@ -58,6 +58,14 @@ def test_another_hub_of_the_same_machine_is_asked_anew(
     assert huggingface_hub.get_session().get(f"{hub_url}/api/models/nobody/nothing").status_code == 404
 
 
+def test_the_next_command_asks_anew(nowhere: str, tried: list[str]) -> None:
+    for _ in range(2):
+        notice_offline()
+        with pytest.raises(HubUnreachable):
+            huggingface_hub.get_session().get(f"{nowhere}/api/models/nobody/nothing")
+    assert len(tried) == 2
+
+
 def test_other_places_are_asked_as_before(nowhere: str, tried: list[str]) -> None:
     notice_offline()
     other = nowhere.replace("127.0.0.1", "localhost")

@@ -17,7 +17,6 @@ from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
 
 LENGTHS = (9, 5, 12, 7)
-FAST = "retromae"  # what is compiled takes ten seconds and more
 
 
 def make_model(method: str) -> BottleneckForPreTraining:
@@ -50,9 +49,8 @@ def results(model: BottleneckForPreTraining, loss: Tensor) -> list[Tensor]:
     return [loss.detach(), *found]
 
 
-@pytest.mark.parametrize(
-    "method", [method if method == FAST else pytest.param(method, marks=pytest.mark.slow) for method in METHODS]
-)
+@pytest.mark.slow  # what is compiled takes ten seconds and more
+@pytest.mark.parametrize("method", METHODS)
 def test_a_whole_step_is_one_graph(method: str) -> None:
     model = make_model(method)
     views = make_views(model)
