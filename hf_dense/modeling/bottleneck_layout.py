@@ -335,15 +335,20 @@ class FlatRows:
 
 def _groups(counts: Sequence[Sequence[int]], device: torch.device) -> list[Group]:
     """Groups of texts by how many rows each of them has."""
-    groups, row = [], 0
+    shapes, shifts, row = [], list[int](), 0
     for part in counts:
-        longest, places = max(part), None
-        if min(part) < longest:
-            kept = torch.arange(longest, device=device) < torch.tensor(part, device=device)[:, None]
-            places = kept.flatten().nonzero().squeeze(1)
-        groups.append(Group(row, row + sum(part), len(part), longest, places))
-        row += sum(part)
-    return groups
+        longest, first = max(part), row
+        for text, count in enumerate(part):
+            shifts.append(text * longest - row)
+            row += count
+        shapes.append((first, row, len(part), longest, min(part) < longest))
+    rows = torch.tensor([count for part in counts for count in part], device=device)
+    shift = torch.tensor(shifts, device=device).repeat_interleave(rows, output_size=row)
+    places = torch.arange(row, device=device) + shift  # of each row among the padded rows of its group
+    return [
+        Group(start, stop, texts, longest, places[start:stop] if uneven else None)
+        for start, stop, texts, longest, uneven in shapes
+    ]
 
 
 def _similar(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:

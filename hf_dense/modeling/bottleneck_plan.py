@@ -80,7 +80,7 @@ class _Parts(NamedTuple):
 
 
 class Plan:
-    """What a step reads of its views. All its tensors are parts of one, so that it travels at once.
+    """What a step reads of its views. It travels, between processes and devices, as one tensor.
 
     Args:
         config: of the method.
@@ -96,40 +96,44 @@ class Plan:
     def __init__(
         self, config: BottleneckConfig, views: Mapping[str, Mapping[str, Tensor]], every: bool = False
     ) -> None:
+        self.joined, self.last, self.views = _parts(config, views, every)
+
+    def __getstate__(self) -> tuple[Tensor, Any]:
+        """All tensors one after the other, and everything with their shapes in place of them."""
         tensors: list[Tensor] = []
 
         def take(tensor: Tensor) -> torch.Size:
             tensors.append(tensor.flatten())
             return tensor.shape
 
-        form = _each(Tensor, _parts(config, views, every), take)
-        self.__setstate__((torch.cat(tensors), form))
-
-    def __getstate__(self) -> tuple[Tensor, Any]:
-        return self._numbers, self._form
+        form = _each(Tensor, _Parts(self.joined, self.last, self.views), take)
+        return torch.cat(tensors), form
 
     def __setstate__(self, state: tuple[Tensor, Any]) -> None:
-        self._numbers, self._form = state  # all tensors one after the other, and their shapes in place of them
+        numbers, form = state
         start = 0
 
         def give(shape: torch.Size) -> Tensor:
             nonlocal start
             start += shape.numel()
-            return self._numbers[start - shape.numel() : start].view(shape)
+            return numbers[start - shape.numel() : start].view(shape)
 
-        self.joined, self.last, self.views = _each(torch.Size, self._form, give)
+        self.joined, self.last, self.views = _each(torch.Size, form, give)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Plan:
         """The same on a device."""
-        return self._with(self._numbers.to(device, non_blocking=non_blocking))
+        if self.joined.at.device == torch.device(device):
+            return self
+        return self._with(lambda numbers: numbers.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Plan:
         """The same in page-locked memory, from which a GPU copies while the host goes on."""
-        return self._with(self._numbers.pin_memory())
+        return self._with(lambda numbers: numbers.pin_memory())
 
-    def _with(self, numbers: Tensor) -> Plan:
+    def _with(self, change: Callable[[Tensor], Tensor]) -> Plan:
+        numbers, form = self.__getstate__()
         moved = Plan.__new__(Plan)
-        moved.__setstate__((numbers, self._form))
+        moved.__setstate__((change(numbers), form))
         return moved
 
 
