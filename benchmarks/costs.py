@@ -90,6 +90,9 @@ def finetuning(name: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for stage in (stage for stage in _STAGES if stage in values):
         section = values[stage]
+        if stage != "reranker":
+            length = section.get("max_length", length)  # one that starts from it reads as far
+            search = passages * _read(length)
         asked = _asked(section, queries)
         if stage == "reranker":
             pair, size, kept = _read(section["max_length"]), section["passages"], section.get("kept")

@@ -25,6 +25,7 @@ from hf_dense.finetuning.negatives import DEPTH, Judged, build_lexical_negatives
 from hf_dense.finetuning.reranker import RerankerTrainingArguments, train_reranker
 from hf_dense.finetuning.scoring import score_lists
 from hf_dense.finetuning.sections import (
+    LENGTHS,
     MINING,
     OF_RERANKER,
     OF_RETRIEVER,
@@ -80,7 +81,8 @@ class Pipeline:
         rerank: passages of a query that the re-ranker orders anew when it is measured, at most 100.
         seed: of everything.
         bm25: `depth`.
-        retriever1: `BiencoderTrainingArguments`, and `passages` of a list (8), `depth` drawn from (200).
+        retriever1: `BiencoderTrainingArguments`, and `passages` of a list (8), `depth` drawn from (200), and
+            `max_length` and `query_length` where they are others than those of the model that it starts from.
         mined: arguments of `mine_negatives` (`depth`, `kind`, `skip`, `margin`, ...), for both minings; the re-ranker's
             scores are computed in the same `precision`.
         retriever2: as `retriever1`; `start: retriever1` goes on from it, where others start from the model;
@@ -129,6 +131,7 @@ class Pipeline:
         for name, before in _STARTS.items():
             section = getattr(self, name)
             check_section(name, section, {*option_names(BiencoderTrainingArguments), *OF_RETRIEVER})
+            check_lengths((section or {}).get("max_length"), (section or {}).get("query_length"))
             for key in {"refresh", "with_bm25"} & set(section or {}):
                 if name != "retriever2":
                     raise InputError(f"{key} belongs to the section retriever2, not to {name}.")
@@ -211,8 +214,10 @@ class _Run:
             arguments = self.retriever_arguments(name)
             size, queries = section.get("passages", _PASSAGES), len(self.shares.trained_on(entries))
             check_losses(arguments, size, scored=name == "distilled")
-            if arguments.matryoshka or arguments.untied or arguments.projection:
-                retriever = shape(build_retriever(given.model, self.chosen), arguments)
+            lengths = self.lengths(name)
+            if arguments.matryoshka or arguments.untied or arguments.projection or lengths:
+                chosen = self.chosen.updated(RetrieverSettings(**lengths))
+                retriever = shape(build_retriever(given.model, chosen), arguments)
                 check_dimensions(arguments.matryoshka or (), retriever, given.model)
             if not is_auto(arguments) and arguments.per_device_train_batch_size > queries:
                 raise InputError(f"There are {queries} training queries, fewer than one batch of {name}.")
@@ -286,6 +291,10 @@ class _Run:
         sections = {name: getattr(self.given, name) for name in _STARTS}
         return {name: section for name, section in sections.items() if section is not None}
 
+    def lengths(self, name: str) -> dict[str, Any]:
+        """Of the texts of a retriever's stage, where they are others than those of the model that it starts from."""
+        return {length: self.sections[name][length] for length in LENGTHS if length in self.sections[name]}
+
     def retriever_arguments(self, name: str) -> BiencoderTrainingArguments:
         """Of the training of a retriever."""
         chosen_by = search_metric(self.similarity) if self.given.validation else None
@@ -313,6 +322,8 @@ class _Run:
         return mine_negatives(retriever, self.given.collection, out, self.given.split, **options)
 
     def _retriever(self, name: str, start: str | Path, *lists: Path) -> Path:
+        if lengths := self.lengths(name):
+            start = export_sentence_transformer(start, self._begin(f"{name}-start"), **lengths)
         section, output, arguments = self.sections[name], self._begin(name), self.retriever_arguments(name)
         scored = arguments.distillation != "none"
         made = self._lists(lists, section.get("passages", _PASSAGES), _depth(section), scored)

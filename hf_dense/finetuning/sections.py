@@ -25,9 +25,15 @@ MINING: Final = (
     "max_length",
     "batch_size",
 )
-OF_RETRIEVER: Final = ("passages", "depth", "start", "refresh", "with_bm25")  # beside the trainer's arguments
+LENGTHS: Final = ("max_length", "query_length")
+OF_RETRIEVER: Final = ("passages", "depth", "start", "refresh", "with_bm25", *LENGTHS)  # beside the trainer's arguments
 OF_RERANKER: Final = ("base", "max_length", "depth")
-_LEAST: Final = {"passages": 1, "depth": 1, "refresh": 1, "max_length": 4, "skip": 0, "batch_size": 1}
+_LEAST: Final = {
+    **dict.fromkeys(("passages", "depth", "refresh", "batch_size"), 1),
+    "skip": 0,
+    "max_length": 4,
+    "query_length": 3,
+}
 _PLAIN: Final = {str: "text", int: "whole number", float: "number", bool: "truth value"}
 _SAVING: Final = {"report_to": "none", "save_strategy": "steps", "save_total_limit": 1}
 _CHOOSING: Final = {"eval_strategy": "steps", "eval_steps": 0.2}

@@ -221,6 +221,23 @@ def test_negatives_are_mined_again_while_training(given: dict[str, Any], tmp_pat
             run_pipeline(Pipeline.of({**again, "retriever2": {**again["retriever2"], **changes}}))
 
 
+def test_a_stage_reads_texts_of_its_own_lengths(given: dict[str, Any], tmp_path: Path) -> None:
+    given["retriever2"] = {**given["retriever2"], "start": "retriever1", "max_length": 64, "query_length": 8}
+    models = run_pipeline(Pipeline.of(given))
+    read = {
+        name: settings_of(SentenceTransformer(str(models[name]))) for name in ("retriever1", "retriever2", "distilled")
+    }
+    lengths = {name: (found.max_length, found.query_length) for name, found in read.items()}
+    assert lengths == {"retriever1": (48, None), "retriever2": (64, 8), "distilled": (48, None)}
+    start = weights(tmp_path / "run" / "retriever2-start")
+    assert all(torch.equal(value, start[key]) for key, value in weights(models["retriever1"]).items())
+    before = files(tmp_path / "run" / "retriever2-start") | files(tmp_path / "run" / "retriever2")
+    run_pipeline(Pipeline.of(given))
+    assert files(tmp_path / "run" / "retriever2-start") | files(tmp_path / "run" / "retriever2") == before
+    with pytest.raises(InputError, match=r"retriever2-start .*max_length"):
+        run_pipeline(Pipeline.of({**given, "retriever2": {**given["retriever2"], "max_length": 50}}))
+
+
 def test_negatives_of_bm25_are_joined_to_those_that_are_mined_and_mined_again(
     given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +322,8 @@ def test_a_foreign_directory_is_not_touched(given: dict[str, Any], tmp_path: Pat
         ({"mined": {"skip": -1}}, "The section mined has skip: -1; it is a whole number, 0 or more"),
         ({"bm25": {"depth": "200"}}, "The section bm25 has depth: '200'; it is a whole number, 1 or more"),
         ({"retriever1": {"with_bm25": True}}, "with_bm25 belongs to the section retriever2, not to retriever1"),
+        ({"retriever1": {"max_length": 16, "query_length": 32}}, "query_length is 32; it must be from 3 to max_length"),
+        ({"retriever1": {"query_length": 1}}, "query_length: 1; it is a whole number, 3 or more"),
         ({"retriever2": {"with_bm25": "yes"}}, "with_bm25: 'yes'; it is true or false"),
         ({"retriever1": {"refresh": 1}}, "refresh belongs to the section retriever2, not to retriever1"),
         (
@@ -334,6 +353,8 @@ def test_settings_that_cannot_be(given: dict[str, Any], changes: dict[str, Any],
         ("retriever2", {"contrast": "own", "passages": 1}, "compares a query's own passages"),
         ("retriever2", {"per_device_train_batch_size": 61}, "There are 60 training queries, fewer than one batch"),
         ("retriever2", {"passages": 121}, "Lists of 121 passages for retriever2 were asked for; the corpus has 120"),
+        ("retriever2", {"max_length": 1000}, "max_length is 1000 tokens; the encoder"),
+        ("retriever2", {"query_length": 64}, "query_length is 64; it must be from 3 to max_length, 48 tokens"),
         ("reranker", {"passages": 121}, "longer than the corpus"),
         ("reranker", {"base": "nowhere/at/all"}, "There is no model directory nowhere/at/all"),
         ("reranker", {"max_length": 1000}, "max_length is 1000; the encoder takes pairs of 4 to 96 tokens"),
