@@ -193,7 +193,8 @@ def measure_masking(rows: Dataset, vocabulary: Vocabulary, repeats: int = 5) -> 
 def measure_rates(vocabulary: Vocabulary, repeats: int = 20) -> dict[str, int]:
     """Passages collated per second of processor time by every method, at passages of up to 144 tokens (100 on average).
 
-    Columns other than queries and titles are as long as the passages. The methods take turns, batch by batch.
+    One thread does it, as idle ones count as processor time. Columns other than queries and titles are as long as the
+    passages. The methods take turns, batch by batch.
     """
     rng = np.random.default_rng(SEED)
 
@@ -209,6 +210,7 @@ def measure_rates(vocabulary: Vocabulary, repeats: int = 20) -> dict[str, int]:
     collators = {
         name: ViewCollator(method.config(), vocabulary, PASSAGE, SEED, keywords) for name, method in METHODS.items()
     }
+    torch.set_num_threads(1)
     times: dict[str, list[float]] = {name: [] for name in METHODS}
     for start in range(0, len(rows), PASSAGE_BATCH):
         for name, collator in collators.items():
