@@ -91,7 +91,7 @@ class CostMeter:
 def _stored(retriever: SentenceTransformer) -> int | None:
     """Bytes of a passage in an index of single precision; None where the model does not tell its dimensions."""
     if head := hybrid_head(retriever):
-        return bytes_per_passage(head.dense, head.sparse, head.vocabulary, "float32")
+        return bytes_per_passage(head.dense, head.sparse, head.vocabulary)
     dimensions = retriever.get_embedding_dimension()
     return None if dimensions is None else 4 * dimensions
 

@@ -88,7 +88,7 @@ def hybrid_vectors(
     place = folder / HYBRID
     if not (place / FACTS_FILE).is_file():
         place.mkdir(parents=True, exist_ok=True)
-        write_hybrid_vectors(retriever, texts, place, precision="float32", batch_size=batch_size, known=known)
+        write_hybrid_vectors(retriever, texts, place, batch_size, known)
     return HybridIndex.load(place)
 
 

@@ -1,9 +1,8 @@
-"""Exact search among DupMAE's hybrid vectors, kept on disk in half as many bytes as floats have."""
+"""Exact search among DupMAE's hybrid vectors, of whose words the entries that are not 0 are kept on disk."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,23 +17,19 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from hf_dense.errors import InputError
-from hf_dense.hub.hybrid import hybrid_head, load_hybrid
+from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.search.dense import Floats, Indices
-from hf_dense.search.fingerprints import retriever_source
 from hf_dense.storage.files import write_text
-from hf_dense.storage.fingerprints import fingerprint_texts
-from hf_dense.storage.output import Output
-from hf_dense.storage.places import Source
 
-PRECISIONS: Final = ("float16", "float32")
 _BLOCK: Final = 20_000  # passages compared at once
 _QUERIES: Final = 256  # with so many queries: 20 MB of scores
+_VALUE: Final = np.dtype(np.float32)
 FACTS_FILE: Final = "hybrid_index.json"  # written last
 
 
-def bytes_per_passage(dense: int, sparse: int, vocabulary: int, precision: str = "float16") -> int:
-    """What an index stores of a passage: dense and kept values of one precision, and the ids of the kept tokens.
+def bytes_per_passage(dense: int, sparse: int, vocabulary: int) -> int:
+    """What an index stores of a passage: dense and kept values, 4 bytes each, and the ids of the kept tokens.
 
     Ids take 2 bytes in vocabularies of at most 65,536 tokens and 4 in larger ones.
 
@@ -42,78 +37,38 @@ def bytes_per_passage(dense: int, sparse: int, vocabulary: int, precision: str =
         dense: length of the dense part.
         sparse: entries kept of the vocabulary vector.
         vocabulary: number of tokens.
-        precision: `float16` or `float32`.
 
     Returns:
         Bytes.
 
-    The paper's CLS:384, OT:260 takes no more than CLS:768 only with float32 values, and 15 bits for an id (table 3).
+    The paper's CLS:384, OT:260 takes no more than CLS:768 with 15 bits for an id (table 3).
 
     >>> [bytes_per_passage(dense, sparse, 30522) for dense, sparse in ((384, 384), (384, 260), (768, 0), (0, 768))]
-    [2304, 1808, 1536, 3072]
+    [3840, 3096, 3072, 4608]
     """
-    value = np.dtype(precision).itemsize
-    return dense * value + sparse * (value + _id_type(vocabulary).itemsize)
-
-
-def build_hybrid_index(
-    model: str | Path | SentenceTransformer,
-    texts: Sequence[str],
-    out: str | os.PathLike[str] | Output,
-    *,
-    precision: str = "float16",
-    batch_size: int = 64,
-) -> Path:
-    """Encode passages, with a progress bar, and write their hybrid vectors.
-
-    Args:
-        model: of `load_hybrid`, or its directory or Hub id.
-        texts: the passages; what a search finds are indices in this sequence.
-        out: receives the index, complete or not at all.
-        precision: of the stored values, `float16` or `float32`.
-        batch_size: texts encoded at once.
-
-    Returns:
-        The directory of the index.
-
-    Raises:
-        InputError: nothing to load, a model without hybrid vectors, no passages, another precision, or `out` is not
-            ours or holds the index of another model or of other passages.
-    """
-    output = Output.of(out)
-    if precision not in PRECISIONS:
-        raise InputError(f"precision is {precision!r}; it must be one of: {', '.join(PRECISIONS)}.")
-    if not texts:
-        raise InputError("There are no passages to index.")
-    encoder = model if isinstance(model, SentenceTransformer) else load_hybrid(model)
-    if hybrid_head(encoder) is None:
-        raise InputError("This model gives no hybrid vectors; load one with load_hybrid.")
-    sources = {"model": retriever_source(encoder, model), "texts": Source("the passages", fingerprint_texts(texts))}
-    with output.stage("hybrid index", {"precision": precision}, sources) as work:
-        if not work.done:
-            write_hybrid_vectors(encoder, texts, work.result, precision=precision, batch_size=batch_size)
-    return output.path
+    return dense * _VALUE.itemsize + sparse * (_VALUE.itemsize + _id_type(vocabulary).itemsize)
 
 
 def write_hybrid_vectors(
     model: SentenceTransformer,
     texts: Sequence[str],
     folder: Path,
-    *,
-    precision: str,
-    batch_size: int,
+    batch_size: int = 64,
     known: KnownHybrid | None = None,
 ) -> None:
-    """Write what `HybridIndex.load` reads into a folder that is there.
+    """Encode passages, with a progress bar, and write what `HybridIndex.load` reads.
 
     Args:
-        known: vectors that are copied; only the other texts are encoded. The other arguments are those of
-            `build_hybrid_index`.
+        model: of `load_hybrid`.
+        texts: the passages; what a search finds are indices in this sequence.
+        folder: that is there.
+        batch_size: texts encoded at once.
+        known: vectors that are copied; only the other texts are encoded.
     """
     head = hybrid_head(model)
     assert head is not None
     rows, part = len(texts), 16 * batch_size
-    types = {"dense": np.dtype(precision), "values": np.dtype(precision), "tokens": _id_type(head.vocabulary)}
+    types = {"dense": _VALUE, "values": _VALUE, "tokens": _id_type(head.vocabulary)}
     stored: dict[str, Any] = {}
     for name, kind in types.items():
         width = head.dense if name == "dense" else head.sparse
@@ -174,7 +129,7 @@ class HybridIndex:
 
     @classmethod
     def load(cls, directory: str | Path) -> HybridIndex:
-        """Open what `build_hybrid_index` wrote.
+        """Open what `write_hybrid_vectors` wrote.
 
         Raises:
             InputError: no index there.
@@ -244,10 +199,10 @@ class HybridIndex:
 
     def _rows(self, rows: slice | Indices) -> tuple[Floats, csr_matrix]:
         """Some passages: their dense parts, and a sparse matrix (passages, vocabulary) of their words."""
-        values, tokens = self.values[rows].astype(np.float32), self.tokens[rows].astype(np.int32)
+        values, tokens = self.values[rows], self.tokens[rows].astype(np.int32)
         ends = np.arange(len(values) + 1) * values.shape[1]
         words = csr_matrix((values.ravel(), tokens.ravel(), ends), shape=(len(values), self.vocabulary))
-        return self.dense[rows].astype(np.float32), words
+        return self.dense[rows], words
 
 
 @dataclass(frozen=True)

@@ -115,5 +115,5 @@ def test_hybrid_vectors_are_searched_sparse(dataset: Path, hybrid: Path, tmp_pat
         wanted = {passage for passage, grade in relevant[query].items() if grade > 0}
         assert result.per_query[metric][query] == pytest.approx(len(best & wanted) / len(wanted))
     assert 0 < result.metrics[metric] < 1
-    assert result.origin["bytes_per_passage"] == bytes_per_passage(DENSE, SPARSE, 100, "float32")
+    assert result.origin["bytes_per_passage"] == bytes_per_passage(DENSE, SPARSE, 100)
     assert result.origin["search_seconds"] > 0

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from tiny_retriever import random_words, write_hybrid, write_retriever
+from tiny_retriever import random_words, write_hybrid
 
 from hf_dense import InputError
 from hf_dense.hub.hybrid import load_hybrid
 from hf_dense.search import hybrid as hybrid_search
-from hf_dense.search.hybrid import HybridIndex, build_hybrid_index, bytes_per_passage
-from hf_dense.storage.output import Output
+from hf_dense.search.hybrid import HybridIndex, bytes_per_passage, write_hybrid_vectors
 
 DENSE, SPARSE, VOCABULARY = 8, 98, 100  # more words kept than have scores above 0
 TEXTS = [f"{word} {word[:2]}" for word in random_words(50)]
@@ -34,76 +33,54 @@ def expected_scores(model: SentenceTransformer) -> np.ndarray:
     return (queries[:, :DENSE] @ passages[:, :DENSE].T + (found * best.values).sum(-1)).numpy()
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("float16", 2e-3)])
+def written(model: SentenceTransformer, texts: list[str], folder: Path, batch_size: int = 1) -> HybridIndex:
+    folder.mkdir()
+    write_hybrid_vectors(model, texts, folder, batch_size)
+    return HybridIndex.load(folder)
+
+
 @pytest.mark.parametrize("small", [False, True])
 def test_search_is_equation_12(
-    model: SentenceTransformer,
-    precision: str,
-    tolerance: float,
-    small: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    model: SentenceTransformer, small: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if small:  # blocks that do not divide the passages, nor the queries
         monkeypatch.setattr(hybrid_search, "_BLOCK", 13)
         monkeypatch.setattr(hybrid_search, "_QUERIES", 3)
-    index = HybridIndex.load(build_hybrid_index(model, TEXTS, tmp_path / "index", precision=precision, batch_size=1))
+    index = written(model, TEXTS, tmp_path / "index")
     assert isinstance(index.dense, np.memmap)
     assert index.tokens.dtype == np.uint16
     assert (index.values < 0).any()
     queries, expected = model.encode_query(QUERIES), expected_scores(model)
     scores, indices = index.search(queries, len(TEXTS))
-    np.testing.assert_allclose(scores, np.take_along_axis(expected, indices, axis=1), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(scores, np.take_along_axis(expected, indices, axis=1), rtol=1e-5, atol=1e-5)
     assert (np.sort(indices, axis=1) == np.arange(len(TEXTS))).all()
     best, at = index.search(queries, 5)
     np.testing.assert_array_equal(best, scores[:, :5])
-    if precision == "float32":
-        np.testing.assert_array_equal(at, np.argsort(-expected, axis=1)[:, :5])
+    np.testing.assert_array_equal(at, np.argsort(-expected, axis=1)[:, :5])
     assert index.search(queries, 1000)[0].shape == (len(QUERIES), len(TEXTS))
 
 
 def test_what_is_stored_takes_the_bytes_that_are_stated(model: SentenceTransformer, tmp_path: Path) -> None:
-    out = Output(tmp_path / "index", overwrite=True)
-    for precision in hybrid_search.PRECISIONS:
-        index = HybridIndex.load(build_hybrid_index(model, TEXTS, out, precision=precision))
-        stated = bytes_per_passage(DENSE, SPARSE, VOCABULARY, precision)
-        assert index.bytes_per_passage == stated
-        files = sum((tmp_path / "index" / f"{name}.npy").stat().st_size for name in ("dense", "values", "tokens"))
-        assert files - 3 * 128 == stated * len(TEXTS) == stated * len(index)
-    assert bytes_per_passage(0, 10, 65_536) == 40
-    assert bytes_per_passage(0, 10, 65_537) == 60
+    index = written(model, TEXTS, tmp_path / "index")
+    stated = bytes_per_passage(DENSE, SPARSE, VOCABULARY)
+    assert index.bytes_per_passage == stated
+    files = sum((tmp_path / "index" / f"{name}.npy").stat().st_size for name in ("dense", "values", "tokens"))
+    assert files - 3 * 128 == stated * len(TEXTS) == stated * len(index)
+    assert bytes_per_passage(0, 10, 65_536) == 60
+    assert bytes_per_passage(0, 10, 65_537) == 80
 
 
-def test_bad_input_is_one_sentence_and_leaves_nothing(model: SentenceTransformer, tmp_path: Path) -> None:
-    retriever = write_retriever(tmp_path / "retriever")
-    for given, texts, options, message in (
-        (model, [], {}, "no passages to index"),
-        (model, TEXTS, {"precision": "int8"}, "float16, float32"),
-        (SentenceTransformer(str(retriever)), TEXTS, {}, "gives no hybrid vectors"),
-        (retriever, TEXTS, {}, "no model of hybrid vectors"),
-    ):
-        with pytest.raises(InputError, match=message):
-            build_hybrid_index(given, texts, tmp_path / "index", **options)
-    assert not (tmp_path / "index").exists()
-    with pytest.raises(InputError, match="another kind of output"):
-        build_hybrid_index(model, TEXTS, retriever)
+def test_bad_input_is_one_sentence(model: SentenceTransformer, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no index of hybrid vectors"):
         HybridIndex.load(tmp_path / "index")
-    index = HybridIndex.load(build_hybrid_index(model, TEXTS[:3], tmp_path / "index"))
+    index = written(model, TEXTS[:3], tmp_path / "index")
     with pytest.raises(InputError, match="k is 0"):
         index.search(model.encode_query(QUERIES), 0)
     with pytest.raises(InputError, match="vectors of 20 numbers, the index of 108"):
         index.search(np.zeros((1, 20), dtype=np.float32), 1)
 
 
-def test_an_index_of_other_passages_or_vectors_is_refused(model: SentenceTransformer, tmp_path: Path) -> None:
-    build_hybrid_index(model, TEXTS, tmp_path / "index")
-    for texts, options, what in ((TEXTS[1:], {}, "texts"), (TEXTS, {"precision": "float32"}, "precision")):
-        with pytest.raises(InputError, match=f"was made from another {what}"):
-            build_hybrid_index(model, texts, tmp_path / "index", **options)
-
-
-def test_an_interrupted_build_leaves_nothing(
+def test_vectors_whose_writing_was_interrupted_are_none(
     model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, calls = model.encode_document, []
@@ -116,5 +93,6 @@ def test_an_interrupted_build_leaves_nothing(
 
     monkeypatch.setattr(model, "encode_document", stop)
     with pytest.raises(KeyboardInterrupt):
-        build_hybrid_index(model, TEXTS, tmp_path / "index", batch_size=1)
-    assert not list(tmp_path.iterdir())
+        written(model, TEXTS, tmp_path / "index")
+    with pytest.raises(InputError, match="no index of hybrid vectors"):
+        HybridIndex.load(tmp_path / "index")
