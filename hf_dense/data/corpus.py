@@ -20,10 +20,12 @@ from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 from pyarrow.dataset import ParquetFragmentScanOptions
 
 from hf_dense.data.hub_names import divided
+from hf_dense.data.readers.kinds import KINDS
 from hf_dense.data.rows import check_lines
 from hf_dense.errors import InputError
 
 Rows = TypeVar("Rows", Dataset, IterableDataset)
+_ABOUT = ("README", "LICENSE", "NOTICE", "CHANGELOG")
 _FILES = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv", ".txt": "text"}
 
 
@@ -132,15 +134,29 @@ def corpus_files(path: Path) -> list[Path]:
     """The files that a local corpus is read from.
 
     Raises:
-        InputError: a directory holds none.
+        InputError: a directory holds none, or texts beside it that would not be read.
     """
     if not path.is_dir():
         return [path]
-    files = table_files(path) or sorted(path.glob("*.parquet")) or sorted(path.glob("*.jsonl"))
+    if files := table_files(path):
+        return files
+    files = sorted(path.glob("*.parquet")) or sorted(path.glob("*.jsonl"))
     if not files:
         known = "corpus/*.parquet, corpus.jsonl, *.parquet or *.jsonl"
         raise InputError(f"The directory {path} holds no corpus ({known}).")
+    if beside := [file.name for file in sorted(path.iterdir()) if file not in files and _is_read_elsewhere(file)]:
+        more = f" and {len(beside) - 1} more" if len(beside) > 1 else ""
+        raise InputError(
+            f"Of the directory {path}, {files[0].name} would be read and {beside[0]}{more} not; name the file, or cut "
+            f"its documents into passages first: hf-dense data passages {path} --out PASSAGES."
+        )
     return files
+
+
+def _is_read_elsewhere(file: Path) -> bool:
+    """Whether a file holds texts, or documents that passages are cut from."""
+    kinds = {".jsonl", ".parquet", ".csv", *KINDS}  # of .json there are manifests
+    return file.suffix.lower() in kinds and file.is_file() and file.stem.upper() not in _ABOUT
 
 
 def _load(path: Path, streaming: bool) -> Dataset | IterableDataset:

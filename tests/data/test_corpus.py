@@ -129,6 +129,19 @@ def test_a_file_of_another_kind_and_a_directory_without_corpus_are_refused(tmp_p
         load_passages(str(tmp_path))
 
 
+@pytest.mark.parametrize("beside", ["guide.md", "more.parquet", "rows.csv"])
+def test_a_directory_of_which_a_part_alone_would_be_read_is_refused(tmp_path: Path, beside: str) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "one"}\n')
+    for name in ("README.md", "LICENSE.txt", "dataset_infos.json"):
+        (tmp_path / name).write_text("{}")
+    assert len(load_passages(str(tmp_path))) == 1, "what is said about it is no part of it"
+    Dataset.from_list([{"text": "two"}]).to_parquet(tmp_path / beside)
+    with pytest.raises(InputError, match=f"would be read and ({beside}|rows.jsonl) not; name the file"):
+        load_passages(str(tmp_path))
+    assert len(load_passages(str(rows))) == 1
+
+
 def test_an_absent_column_is_refused_with_those_that_are_there(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text('{"body": "abc", "id": 1}\n')
     with pytest.raises(InputError, match=r"no column 'text'; it has: body, id\. Name the right one with --text_column"):
