@@ -40,7 +40,7 @@ from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 
 KIND: Final = "adaptation"  # of output
-_PLAN: Final = "plan.json"
+_PLANNING, _PLAN = "plan", "plan.json"
 
 
 def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
@@ -60,7 +60,9 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
         InputError: something given cannot work, mostly found before anything long; or the budget is too short.
     """
     say = Progress()
-    output = Output(Path(options.out), options.overwrite, command, options.license)
+    out = Path(options.out)
+    planned = (out / _PLANNING).exists()  # before, nothing long is done: what was refused may be given otherwise
+    output = Output(out, options.overwrite or not planned, command, options.license)
     kept = open_kept(options.keep, options.docs) if options.keep != NOTHING_KEPT else None
     settings = {name: getattr(options, name) for name in ("budget", "method", "length", "precision")}
     with output.occupy(KIND, settings, _sources(options, output, kept), seed=options.seed, claims=REPORT_FILES) as work:
@@ -177,13 +179,13 @@ def _plan(
     }
     settings = {"budget": options.budget, "methods": options.methods, "length": options.length}
     settings["precision"] = options.precision
-    with output.at("plan").stage("plan", settings, sources) as work:
+    with output.at(_PLANNING).stage("plan", settings, sources) as work:
         if not work.done:
             say("How fast this machine is with this model")
             plan, learning = _make_plan(options, material, negatives, base, kept, say)
             made = {"plan": asdict(plan), "learning": asdict(learning)}
             write_text(work.result / _PLAN, json.dumps(made, indent=1))
-    made = json.loads((output.path / "plan" / _PLAN).read_text(encoding="utf-8"))
+    made = json.loads((output.path / _PLANNING / _PLAN).read_text(encoding="utf-8"))
     plan = Plan(**made["plan"])
     print(*plan.lines, sep="\n", file=sys.stderr, flush=True)
     return plan, Learning(**made["learning"])

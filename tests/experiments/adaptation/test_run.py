@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,25 @@ def test_what_cannot_work_is_said_before_anything_is_written(collection: Path, t
         with pytest.raises(InputError, match=sentence):
             adapt(AdaptOptions(**{**given, **changed}))
         assert not out.exists()
+
+
+def test_what_was_refused_before_the_plan_may_be_given_otherwise(
+    collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[str]()
+
+    def too_short(options: AdaptOptions, *_: object) -> None:
+        asked.append(options.budget)
+        raise InputError(f"{options.budget} is too short.")
+
+    monkeypatch.setattr(run, "_make_plan", too_short)
+    given = AdaptOptions(str(collection), str(tmp_path / "out"), str(write_embedder(tmp_path / "base")), keep="none")
+    for budget in ("5m", "6m"):
+        with pytest.raises(InputError, match=f"{budget} is too short"):
+            adapt(replace(given, budget=budget, length=16))
+    assert asked == ["5m", "6m"]
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "thesis.tex").write_text("mine")
+    with pytest.raises(InputError, match="was not written by hf_dense"):
+        adapt(replace(given, out=str(tmp_path / "foreign")))
+    assert (tmp_path / "foreign" / "thesis.tex").read_text() == "mine"
