@@ -25,7 +25,8 @@ from hf_dense.storage.files import write_text
 _BLOCK: Final = 20_000  # passages compared at once
 _QUERIES: Final = 256  # with so many queries: 20 MB of scores
 _VALUE: Final = np.dtype(np.float32)
-FACTS_FILE: Final = "hybrid_index.json"  # written last
+FACTS_FILE: Final = "hybrid_index.json"  # where all passages are written
+_PROGRESS: Final = "hybrid_index_begun.json"
 
 
 def bytes_per_passage(dense: int, sparse: int, vocabulary: int) -> int:
@@ -56,12 +57,12 @@ def write_hybrid_vectors(
     batch_size: int = 64,
     known: KnownHybrid | None = None,
 ) -> None:
-    """Encode passages, with a progress bar, and write what `HybridIndex.load` reads.
+    """Encode passages, with a progress bar, and write what `HybridIndex.load` reads; what was stopped goes on.
 
     Args:
         model: of `load_hybrid`.
         texts: the passages; what a search finds are indices in this sequence.
-        folder: that is there.
+        folder: that is there, and holds nothing made from another model or other passages.
         batch_size: texts encoded at once.
         known: vectors that are copied; only the other texts are encoded.
     """
@@ -69,27 +70,31 @@ def write_hybrid_vectors(
     assert head is not None
     rows, part = len(texts), 16 * batch_size
     types = {"dense": _VALUE, "values": _VALUE, "tokens": _id_type(head.vocabulary)}
+    progress = folder / _PROGRESS
+    first = json.loads(progress.read_text(encoding="utf-8"))["passages"] if progress.is_file() else 0
     stored: dict[str, Any] = {}
     for name, kind in types.items():
         width = head.dense if name == "dense" else head.sparse
         if width == 0:  # which cannot be mapped
             np.save(folder / f"{name}.npy", np.empty((rows, 0), kind))
         else:
-            stored[name] = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, (rows, width))
-    if known is not None:
+            mode: Any = "r+" if first else "w+"
+            stored[name] = np.lib.format.open_memmap(folder / f"{name}.npy", mode, kind, (rows, width))
+    if known is not None and not first:
         _copy(known, stored)
-    with tqdm(total=rows, desc="Encoding passages", unit=" passages") as bar:
-        for start in range(0, rows, part):
+    with tqdm(total=rows, initial=first, desc="Encoding passages", unit=" passages") as bar:
+        for start in range(first, rows, part):
             block = texts[start : start + part]
             new = [row for row in range(len(block)) if known is None or known.rows[start + row] < 0]
             if new:
                 found = _encode(model, head, [block[row] for row in new], batch_size)
                 for name, array in stored.items():
                     array[start + np.array(new)] = found[name].cpu().numpy()
+            for array in stored.values():
+                array.flush()
+            write_text(progress, json.dumps({"vocabulary": head.vocabulary, "passages": start + len(block)}))
             bar.update(len(block))
-    for array in stored.values():
-        array.flush()
-    write_text(folder / FACTS_FILE, json.dumps({"vocabulary": head.vocabulary}))
+    progress.replace(folder / FACTS_FILE)
 
 
 def _encode(model: SentenceTransformer, head: HybridHead, texts: Sequence[str], batch_size: int) -> dict[str, Tensor]:

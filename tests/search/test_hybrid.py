@@ -80,19 +80,30 @@ def test_bad_input_is_one_sentence(model: SentenceTransformer, tmp_path: Path) -
         index.search(np.zeros((1, 20), dtype=np.float32), 1)
 
 
-def test_vectors_whose_writing_was_interrupted_are_none(
+def test_writing_that_was_interrupted_goes_on(
     model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, calls = model.encode_document, []
+    whole = written(model, TEXTS, tmp_path / "whole")
+    real, encoded = model.encode_document, list[str]()
 
-    def stop(*given: object, **named: object) -> object:
-        calls.append(given)
-        if len(calls) == 2:
+    def stop(texts: list[str], **named: object) -> object:
+        if len(encoded) == 32:
             raise KeyboardInterrupt
-        return real(*given, **named)
+        encoded.extend(texts)
+        return real(texts, **named)
 
     monkeypatch.setattr(model, "encode_document", stop)
     with pytest.raises(KeyboardInterrupt):
         written(model, TEXTS, tmp_path / "index")
     with pytest.raises(InputError, match="no index of hybrid vectors"):
         HybridIndex.load(tmp_path / "index")
+    assert encoded == TEXTS[:32]
+    encoded.clear()
+    write_hybrid_vectors(model, TEXTS, tmp_path / "index", batch_size=1)
+    assert encoded == TEXTS[32:]
+    index = HybridIndex.load(tmp_path / "index")
+    for name in ("dense", "values", "tokens"):
+        np.testing.assert_array_equal(getattr(index, name), getattr(whole, name))
+    assert {file.name for file in (tmp_path / "index").iterdir()} == {
+        file.name for file in (tmp_path / "whole").iterdir()
+    }
