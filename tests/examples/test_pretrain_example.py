@@ -15,6 +15,8 @@ from launched import launch
 from safetensors.torch import load_file
 from tiny_retriever import LETTERS, tiny_tokenizer
 
+from hf_dense.commands.main import main
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -89,11 +91,11 @@ def evaluation(output: Path) -> list[float]:
 @pytest.mark.parametrize("method", ["retromae", "cotmae", "cocondenser"])
 def test_two_processes_do_what_one_does_with_twice_the_batch(tmp_path: Path, method: str) -> None:
     write_inputs(tmp_path)
-    for name, processes, file in (("one", 1, None), ("two", 2, DDP)):
-        command = [SCRIPT, "--config", tmp_path / "run.yaml", "--method", method, "--out", tmp_path / name]
-        done = launch(*command, "--per_device_train_batch_size", str(8 // processes), processes=processes, config=file)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count(f"Saved {method} to {tmp_path / name}") == 1
+    given = ["--config", str(tmp_path / "run.yaml"), "--method", method, "--per_device_train_batch_size"]
+    main(["pretrain", *given, "8", "--out", str(tmp_path / "one")])
+    done = launch(SCRIPT, *given, "4", "--out", tmp_path / "two", processes=2, config=DDP)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f"Saved {method} to {tmp_path / 'two'}") == 1
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
     assert len(one) == len(two) == 4
     for first, second in zip(one, two, strict=True):
