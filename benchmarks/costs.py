@@ -88,10 +88,12 @@ def finetuning(name: str) -> dict[str, float]:
     queries, passages, length = QUERIES[collection], PASSAGES[collection], values["max_length"]
     search = passages * _read(length)  # the corpus is encoded; the comparison of vectors is left out
     found: dict[str, float] = {}
+    read: dict[str, int] = {}
     for stage in (stage for stage in _STAGES if stage in values):
         section = values[stage]
         if stage != "reranker":
-            length = section.get("max_length", length)  # one that starts from it reads as far
+            before = read.get(section.get("start", ""), values["max_length"])
+            length = read[stage] = section.get("max_length", before)
             search = passages * _read(length)
         asked = _asked(section, queries)
         if stage == "reranker":

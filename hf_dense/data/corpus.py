@@ -156,7 +156,8 @@ def corpus_files(path: Path) -> list[Path]:
 def _is_read_elsewhere(file: Path) -> bool:
     """Whether a file holds texts, or documents that passages are cut from."""
     kinds = {".jsonl", ".parquet", ".csv", *KINDS}  # of .json there are manifests
-    return file.suffix.lower() in kinds and file.is_file() and file.stem.upper() not in _ABOUT
+    named = not file.name.startswith(".") and file.stem.upper() not in _ABOUT
+    return named and file.suffix.lower() in kinds and file.is_file()
 
 
 def _load(path: Path, streaming: bool) -> Dataset | IterableDataset:

@@ -97,9 +97,12 @@ class Plan:
         self, config: BottleneckConfig, views: Mapping[str, Mapping[str, Tensor]], every: bool = False
     ) -> None:
         self.joined, self.last, self.views = _parts(config, views, every)
+        self._state: tuple[Tensor, Any] | None = None  # of one that has travelled: what it came as, perhaps pinned
 
     def __getstate__(self) -> tuple[Tensor, Any]:
         """All tensors one after the other, and everything with their shapes in place of them."""
+        if self._state is not None:
+            return self._state
         tensors: list[Tensor] = []
 
         def take(tensor: Tensor) -> torch.Size:
@@ -110,7 +113,7 @@ class Plan:
         return torch.cat(tensors), form
 
     def __setstate__(self, state: tuple[Tensor, Any]) -> None:
-        numbers, form = state
+        self._state = numbers, form = state
         start = 0
 
         def give(shape: torch.Size) -> Tensor:

@@ -3,6 +3,7 @@ PyTorch's device "meta", whose tensors have shapes but no values: what asks for 
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -94,13 +95,13 @@ def step(directory: Path, model: BottleneckForPreTraining, chunk: int | None = N
 @pytest.mark.parametrize("bottleneck", ["cls", "mean"])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_step_of_every_method_waits_for_nothing(method: str, bottleneck: str, tmp_path: Path) -> None:
-    step(tmp_path, make_model(method, bottleneck=bottleneck))
+    assert step(tmp_path, make_model(method, bottleneck=bottleneck)).device == DEVICE
 
 
 @pytest.mark.parametrize("backbone", [MODERN, MPNET], ids=lambda sizes: sizes["model_type"])
 @pytest.mark.parametrize("method", ["simlm", "retromae", "condenser"])
 def test_nor_where_positions_are_relative(method: str, backbone: dict[str, Any], tmp_path: Path) -> None:
-    step(tmp_path, make_model(method, backbone_config=backbone))
+    assert step(tmp_path, make_model(method, backbone_config=backbone)).device == DEVICE
 
 
 def test_without_its_plan_a_step_waits(tmp_path: Path) -> None:
@@ -145,5 +146,11 @@ def test_a_plan_travels_as_one_tensor_and_comes_back_equal() -> None:
     assert len(moved) == 1
     assert there.joined.at.shape == plan.joined.at.shape
     assert there.views.keys() == plan.views.keys()
-    again = plan.to("cpu").views["encoder"]
-    assert torch.equal(again.scored.at, plan.views["encoder"].scored.at)
+    again: Plan = pickle.loads(pickle.dumps(plan))
+    for name, reading in plan.views.items():
+        assert torch.equal(again.views[name].places.where, reading.places.where)
+        assert torch.equal(again.views[name].scored.at, reading.scored.at)
+    for before, after in zip(plan.joined.groups, again.joined.groups, strict=True):
+        assert before[:4] == after[:4]
+    numbers, _ = again.__getstate__()
+    assert numbers.data_ptr() == again.joined.order.data_ptr(), "it would be packed anew, out of pinned memory"
