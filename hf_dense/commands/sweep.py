@@ -69,8 +69,13 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.only:
         run_one(options, arguments.only)
         return
-    rows = run_sweep(options, [sys.executable, "-m", "hf_dense.commands.main", *arguments.words])
+    rows = run_sweep(options, _program(arguments))
     print(f"{format_rows(rows, options)}\n\nWritten: {options.out}/sweep.md, sweep.png, sweep.json")
+
+
+def _program(arguments: argparse.Namespace) -> list[str]:
+    """What starts the same command again."""
+    return [sys.executable, "-m", "hf_dense.commands.main", *arguments.words]
 
 
 def _run_ablation(arguments: argparse.Namespace, values: Mapping[str, Any]) -> None:
@@ -81,10 +86,14 @@ def _run_ablation(arguments: argparse.Namespace, values: Mapping[str, Any]) -> N
     check_keys(values, {"variants", "pretraining", "finetuning", *known}, arguments.config)
     options = build_options(AblationOptions, values, given)
     trials = plan_ablation(options, values)
-    from hf_dense.experiments.ablation import format_variants, run_ablation
+    from hf_dense.experiments.ablation import format_variants, run_ablation, run_trial
     from hf_dense.storage.process_group import is_main_process
 
-    rows = run_ablation(options, trials, command_line(arguments))
+    command = command_line(arguments)
+    if arguments.only:
+        run_trial(options, next(trial for trial in trials if trial.place == arguments.only), command)
+        return
+    rows = run_ablation(options, trials, command, _program(arguments))
     if is_main_process():
         table = format_variants(rows, options.metric)
         print(f"{table}\n\nWritten: {options.out}/sweep.md, sweep.png, sweep.json")

@@ -18,6 +18,7 @@ from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import build_task, evaluate_retriever
 from hf_dense.evaluation.significance import Comparison, compare_paired
 from hf_dense.experiments.comparison import mean_per_query
+from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.experiments.sweep_options import AblationOptions
 from hf_dense.experiments.sweep_results import format_comparison
 from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
@@ -27,7 +28,7 @@ from hf_dense.pretraining.pretrain import pretrain
 from hf_dense.storage.files import write_text
 from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.output import Output
-from hf_dense.storage.process_group import alone, is_main_process, wait_for_everyone
+from hf_dense.storage.process_group import alone, are_several, is_main_process, wait_for_everyone
 from hf_dense.storage.provenance import provenance
 
 _TABLE, _PICTURE, _FACTS = "sweep.md", "sweep.png", "sweep.json"
@@ -69,7 +70,9 @@ class VariantRow:
     against_first: Comparison | None
 
 
-def run_ablation(options: AblationOptions, trials: Sequence[Trial], command: str = "") -> list[VariantRow]:
+def run_ablation(
+    options: AblationOptions, trials: Sequence[Trial], command: str = "", program: Sequence[str] = ()
+) -> list[VariantRow]:
     """Train and measure every trial, and write `sweep.md`, `sweep.png` and `sweep.json`.
 
     Args:
@@ -77,6 +80,7 @@ def run_ablation(options: AblationOptions, trials: Sequence[Trial], command: str
         trials: of all variants and seeds. All of a variant measure the last retriever of its pipeline, on one
             collection.
         command: that starts it, for people.
+        program: that starts it, where `side_by_side` is above 1; with `--only PLACE` it has to call `run_trial`.
 
     Returns:
         One row for each variant, in the order given.
@@ -87,23 +91,34 @@ def run_ablation(options: AblationOptions, trials: Sequence[Trial], command: str
     _check(options, trials)
     output, results = Output(Path(options.out), options.overwrite, command), dict[str, list[RetrievalResult]]()
     with output.occupy("ablation", {}, claims=(_TABLE, _PICTURE, _FACTS), again=True) as work:
+        if program and options.side_by_side > 1:
+            for round_ in _rounds(trials):
+                commands = {trial.place: [*program, "--only", trial.place] for trial in round_}
+                run_side_by_side(commands, output.path / "logs", options.side_by_side)
         for trial in trials:
-            if trial.pretraining is not None:
-                pretrain(*trial.pretraining, command)
-            models = run_pipeline(trial.pipeline, command)
-            model = next(models[name] for name in _RETRIEVERS if name in models)
-            if is_main_process():
-                with alone():
-                    place = output.at(trial.place, f"evaluation-{options.split}")
-                    collection, name = trial.pipeline.collection, trial.variant
-                    found = evaluate_retriever(model, collection, options.split, name=name, out=place)
-                results.setdefault(name, []).append(found)
-            wait_for_everyone()
+            if (found := run_trial(options, trial, command)) is not None:
+                results.setdefault(trial.variant, []).append(found)
         rows = make_rows(results, options.metric)
         if is_main_process():
             _write(options, trials, rows, output)
         work.complete()
     return rows
+
+
+def run_trial(options: AblationOptions, trial: Trial, command: str = "") -> RetrievalResult | None:
+    """Pre-train, fine-tune and measure one trial; what is complete is read back. None but in the main process."""
+    found = None
+    if trial.pretraining is not None:
+        pretrain(*trial.pretraining, command)
+    models = run_pipeline(trial.pipeline, command)
+    model = next(models[name] for name in _RETRIEVERS if name in models)
+    if is_main_process():
+        with alone():
+            place = Output(Path(options.out), options.overwrite, command).at(trial.place, f"evaluation-{options.split}")
+            collection, name = trial.pipeline.collection, trial.variant
+            found = evaluate_retriever(model, collection, options.split, name=name, out=place)
+    wait_for_everyone()
+    return found
 
 
 def make_rows(results: Mapping[str, Sequence[RetrievalResult]], metric: str) -> list[VariantRow]:
@@ -142,8 +157,22 @@ def format_variants(rows: Sequence[VariantRow], metric: str) -> str:
     return markdown_table(head, lines, range(1, len(METRICS) + 1))
 
 
+def _rounds(trials: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
+    """The trials that pre-train or need no pre-training, then those that start from what one of these pre-trained."""
+    first, later, begun = list[Trial](), list[Trial](), set[str | None]()
+    for trial in trials:
+        shared = None if trial.pretraining is None else trial.pretraining[1].output_dir
+        (later if shared in begun else first).append(trial)
+        begun |= {shared} - {None}
+    return first, later
+
+
 def _check(options: AblationOptions, trials: Sequence[Trial]) -> None:
     """Raise `InputError` where a later trial would fail by what is known already."""
+    if options.side_by_side < 1:
+        raise InputError(f"side_by_side is {options.side_by_side}; at least one trial runs at a time.")
+    if options.side_by_side > 1 and are_several():
+        raise InputError("With --side_by_side a sweep is one process; it starts those of the trials itself.")
     if options.metric not in METRICS:
         raise InputError(f"metric is {options.metric!r}; it must be one of: {', '.join(METRICS)}.")
     for trial in trials:

@@ -95,6 +95,8 @@ def run_one(options: SweepOptions, name: str) -> VariantResult | None:
 
 def _check(options: SweepOptions, runs: Mapping[str, Run]) -> None:
     """Raise `InputError` where the trainings' options, the data or the encoders show that a run would fail."""
+    if options.side_by_side < 1:
+        raise InputError(f"side_by_side is {options.side_by_side}; at least one run goes at a time.")
     settings = next(iter(runs.values())).settings
     try:
         pretraining = TrainingArguments(options.out, seed=0, resume_from_checkpoint=None, **settings.pretraining)

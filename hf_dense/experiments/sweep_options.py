@@ -65,4 +65,5 @@ class AblationOptions:
     split: str = field(default="dev", metadata={"help": "queries that are measured"})
     metric: str = field(default="mrr@10", metadata={"help": "that is tested: ndcg@10, mrr@10 or recall@100"})
     seeds: list[int] = field(default_factory=lambda: [0], metadata={"help": "every variant is run with each"})
+    side_by_side: int = field(default=1, metadata={"help": "trials at once, in processes of one thread each"})
     overwrite: bool = field(default=False, metadata={"help": "replace what was made from other inputs or settings"})

@@ -157,14 +157,18 @@ def test_an_ablation_of_a_paper_runs(
             changed["finetuning"] = {"model": encoder}
         variants[variant] = changed
     (tmp_path / "tiny.yaml").write_text(json.dumps({"finetuning": stages | LENGTHS, "variants": variants}))
-    main(["sweep", "--config", name, "--config", "tiny.yaml", "--out", "out"])
+    words = ["sweep", "--config", name, "--config", "tiny.yaml", "--out", "out"]
+    main(words)
     shown = capsys.readouterr().out
     assert all(f"| {variant} | 0." in shown for variant in variants)
     facts = json.loads((tmp_path / "out" / "sweep.json").read_text())
     assert facts["variants"].keys() == variants.keys()
     assert {"sweep.md", "sweep.png"} <= {path.name for path in (tmp_path / "out").iterdir()}
+    shutil.rmtree(lost := tmp_path / "out" / plan(name)[-1].place)
+    main([*words, "--only", lost.name])  # as --side_by_side starts a trial
+    assert any(lost.glob("evaluation-dev/*.json"))
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.safetensors")}
-    main(["sweep", "--config", name, "--config", "tiny.yaml", "--out", "out"])
+    main(words)
     assert before == {path: path.stat().st_mtime_ns for path in before}, "what is done is not done again"
 
 

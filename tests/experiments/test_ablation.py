@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_retriever import write_dataset
+from transformers import TrainingArguments
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS
 from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.experiments import ablation
 from hf_dense.experiments.ablation import Trial, format_variants, make_rows, run_ablation
 from hf_dense.experiments.sweep_options import AblationOptions
 from hf_dense.finetuning.pipeline import Pipeline
@@ -57,6 +60,7 @@ def test_a_later_variants_fault_is_known_before_the_first_is_trained(tmp_path: P
         (AblationOptions(str(tmp_path / "out"), split="train"), "The split 'train' is trained on"),
         (AblationOptions(str(tmp_path / "out"), split="test", metric="map"), "metric is 'map'"),
         (AblationOptions(str(tmp_path / "out"), split="none"), "none"),
+        (AblationOptions(str(tmp_path / "out"), split="test", side_by_side=0), "side_by_side is 0"),
     ):
         with pytest.raises(InputError, match=message):
             run_ablation(changed, trials[:1])
@@ -64,3 +68,31 @@ def test_a_later_variants_fault_is_known_before_the_first_is_trained(tmp_path: P
     with pytest.raises(InputError, match=r"are of the collections .*data and .*other; name one with --collection"):
         run_ablation(options, [trials[0], other])
     assert not (tmp_path / "out").exists()
+
+
+def test_side_by_side_what_others_start_from_is_trained_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, given = str(write_dataset(tmp_path / "data")), PretrainingOptions("condenser", "anything")
+    pretrained = {name: TrainingArguments(str(tmp_path / name), use_cpu=True) for name in ("a", "b")}
+    trials = [
+        Trial(name, f"{name}-seed0", start and (given, pretrained[start]), Pipeline(data, "anything", name))
+        for name, start in (("first", "a"), ("same start", "a"), ("other", "b"), ("none", None), ("none too", None))
+    ]
+    rounds, read = list[tuple[dict[str, Any], int | None]](), list[str]()
+
+    def run(commands: dict[str, Any], _: Path, at_once: int | None = None) -> None:
+        rounds.append((commands, at_once))
+
+    def read_back(_: AblationOptions, trial: Trial, command: str = "") -> RetrievalResult:
+        read.append(trial.place)
+        return result(trial.variant, 0.2, 0.3)
+
+    monkeypatch.setattr(ablation, "run_side_by_side", run)
+    monkeypatch.setattr(ablation, "run_trial", read_back)
+    options = AblationOptions(str(tmp_path / "out"), split="test", side_by_side=2)
+    run_ablation(options, trials, program=["sweep", "x"])
+    (first, at_once), (later, _) = rounds
+    assert list(first) == ["first-seed0", "other-seed0", "none-seed0", "none too-seed0"]
+    assert at_once == 2
+    assert first["other-seed0"] == ["sweep", "x", "--only", "other-seed0"]
+    assert list(later) == ["same start-seed0"]
+    assert read == [trial.place for trial in trials]
