@@ -88,14 +88,13 @@ def evaluation(output: Path) -> list[float]:
     return [last[name] for name in ("eval_loss", "eval_encoder_loss", "eval_decoder_loss")]
 
 
-@pytest.mark.parametrize("method", ["retromae", "cotmae", "cocondenser"])
-def test_two_processes_do_what_one_does_with_twice_the_batch(tmp_path: Path, method: str) -> None:
+def test_two_processes_do_what_one_does_with_twice_the_batch(tmp_path: Path) -> None:
     write_inputs(tmp_path)
-    given = ["--config", str(tmp_path / "run.yaml"), "--method", method, "--per_device_train_batch_size"]
+    given = ["--config", str(tmp_path / "run.yaml"), "--per_device_train_batch_size"]
     main(["pretrain", *given, "8", "--out", str(tmp_path / "one")])
     done = launch(SCRIPT, *given, "4", "--out", tmp_path / "two", processes=2, config=DDP)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count(f"Saved {method} to {tmp_path / 'two'}") == 1
+    assert done.stdout.count(f"Saved retromae to {tmp_path / 'two'}") == 1
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
     assert len(one) == len(two) == 4
     for first, second in zip(one, two, strict=True):
@@ -121,20 +120,31 @@ BAD = {
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), BAD.values(), ids=BAD.keys())
-def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(
+    tmp_path: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_inputs(tmp_path)
-    command = ["--output_dir", str(tmp_path / "out"), *arguments]
-    if arguments[0] == "--config":
-        script = [sys.executable, SCRIPT, *command]
-        done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
-    else:
-        done = run(tmp_path, *command)
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    errors = [line for line in done.stderr.splitlines() if "error: " in line]
-    assert len(errors) == 1
-    assert sentence in errors[0]
+    configured = [] if arguments[0] == "--config" else ["--config", str(tmp_path / "run.yaml")]
+    with pytest.raises(SystemExit) as stopped:
+        main(["pretrain", *configured, "--out", str(tmp_path / "out"), *arguments])
+    assert stopped.value.code == 2
+    check_refusal(capsys.readouterr().err, sentence)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_script_refuses_bad_input_as_the_command_does(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    arguments, sentence = BAD["unknown method"]
+    done = run(tmp_path, "--out", str(tmp_path / "out"), *arguments)
+    assert done.returncode == 2, done.stderr
+    check_refusal(done.stderr, sentence)
+
+
+def check_refusal(errors: str, sentence: str) -> None:
+    """Raise an `AssertionError` unless one line says what is wrong."""
+    assert "Traceback" not in errors
+    [error] = [line for line in errors.splitlines() if "error: " in line]
+    assert sentence in error
 
 
 LOAD = """
