@@ -101,15 +101,14 @@ CASES += [Case(method, backbone, variant) for method, variant in VARIANTS for ba
 CARRYING = [name for name in BACKBONES if not any(case.backbone == name for case in REFUSED)]
 MEAN = [Case(method, backbone, "mean") for method, backbone in zip(METHODS, cycle(CARRYING), strict=False)]
 
-# What is saved and loaded depends on the method, and on the family of backbones, hardly on which meet: in the fast tier
-# every method and variant on BERT, and every family with one method after the other.
+# What holds depends on the method, and on the family of backbones, hardly on which meet: in the fast tier every method
+# and variant on BERT, and every family with one method after the other; all that meet in the slow one.
 MET = {Case(method, name) for name, method in zip(BACKBONES, cycle(METHODS), strict=False)}
-SAVED = [
-    case if case.backbone == "bert" or case in MET else pytest.param(case, marks=pytest.mark.slow) for case in CASES
-]
-
-each_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-each_saved = pytest.mark.parametrize("case", SAVED, ids=[case.name for case in CASES])
+each_case = pytest.mark.parametrize(
+    "case",
+    [case if case.backbone == "bert" or case in MET else pytest.param(case, marks=pytest.mark.slow) for case in CASES],
+    ids=[case.name for case in CASES],
+)
 each_mean = pytest.mark.parametrize("case", MEAN, ids=[case.name for case in MEAN])
 
 
@@ -489,7 +488,7 @@ def comparable(config: PreTrainedConfig) -> dict[str, Any]:
 ROUNDING = 1e-13  # of a loss in float64: small matrix products round by where the weights lie in memory
 
 
-@each_saved
+@each_case
 class TestSaving:
     def test_pretraining_model_comes_back_equal(self, case: Case, saved: dict[Case, Path]) -> None:
         model, again = make_model(case), AutoModelForPreTraining.from_pretrained(saved[case])
@@ -697,7 +696,7 @@ def changes_of(case: Case) -> dict[str, Any]:
     return VARIANTS.get((case.method, case.variant), {})
 
 
-@each_saved
+@each_case
 class TestFromBackbone:
     def test_masked_language_model_gives_encoder_and_head(
         self, case: Case, tmp_path: Path, library_log: pytest.LogCaptureFixture

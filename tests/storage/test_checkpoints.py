@@ -153,8 +153,15 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bool
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("step", [2, 4, 5])
-@pytest.mark.parametrize("changes", [{}, BEST], ids=["last", "best"])
+@pytest.mark.parametrize(
+    ("step", "changes"),
+    [
+        pytest.param(4, {}, id="4-last"),
+        pytest.param(5, BEST, id="5-best"),
+        *(pytest.param(step, {}, id=f"{step}-last", marks=pytest.mark.slow) for step in (2, 5)),
+        *(pytest.param(step, BEST, id=f"{step}-best", marks=pytest.mark.slow) for step in (2, 4)),
+    ],
+)
 def test_a_run_killed_anywhere_ends_as_an_undisturbed_one(
     tmp_path: Path, undisturbed: Callable[[str, bool], Trainer], kind: str, step: int, changes: dict[str, Any]
 ) -> None:
