@@ -8,6 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hf_dense.errors import InputError
@@ -54,10 +55,15 @@ def draw_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
         axes.set_xlabel("optimisation step")
         axes.set_ylabel("loss (nats)")
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False)
+        legend_below(axes)
     for axes in list(grid.flat)[len(panels) :]:
         axes.set_axis_off()
     return figure
+
+
+def legend_below(axes: Axes) -> None:
+    """Name the curves below their picture, where they cover none."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, frameon=False, fontsize=8)
 
 
 def plot_metrics(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:

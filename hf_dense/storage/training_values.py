@@ -29,6 +29,8 @@ def check_training(arguments: TrainingArguments) -> None:
     for name in ("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps"):
         if getattr(arguments, name) < 0:
             raise InputError(f"--{name} is {getattr(arguments, name)}; it must be 0 or above.")
+    if arguments.learning_rate > 1:
+        raise InputError(f"--learning_rate is {arguments.learning_rate}; no training learns at a rate above 1.")
     for name in ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"):
         value = getattr(arguments, name)
         if isinstance(value, int) and not 1 <= value <= _MOST:  # it may be `auto`

@@ -18,7 +18,7 @@ from hf_dense.errors import InputError
 from hf_dense.evaluation.cases import Texts, cases, load_run
 from hf_dense.evaluation.measures import METRICS, title
 from hf_dense.evaluation.page import Block, Code, Heading, Picture, Table, as_html, as_markdown
-from hf_dense.evaluation.plots import as_png, draw_losses, draw_metrics, loss_series
+from hf_dense.evaluation.plots import as_png, draw_losses, draw_metrics, legend_below, loss_series
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.experiments.adaptation.arms import BASE, TUNED, WORDS, Arm
 from hf_dense.experiments.adaptation.material import DEV, TEST, Material
@@ -269,7 +269,7 @@ def _draw_curves(arms: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], 
     axes.set_xlabel("step of pre-training")
     axes.set_ylabel(label)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    legend_below(axes)
     return figure
 
 
