@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo evidence test slow attack check site bench lock
+.PHONY: demo evidence test slow release attack check site bench lock
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py --out build/demo
@@ -16,6 +16,10 @@ test: $(INSTALLED)
 
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -q -m slow -n 2
+
+release: $(INSTALLED)
+	DEPENDENCIES=lowest $(BIN)/python -m pytest -q -m slow tests/end_to_end/test_release.py
+	DEPENDENCIES=newest $(BIN)/python -m pytest -q -m slow tests/end_to_end/test_release.py
 
 attack: $(INSTALLED)
 	$(BIN)/python tests/attack/run.py --cases 2000 --out build/attack.json

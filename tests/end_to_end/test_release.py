@@ -1,4 +1,8 @@
-"""What a release holds, and that the main job runs where nothing but its wheel is installed."""
+"""What a release holds, and that the main job runs where nothing but its wheel is installed.
+
+Beside the wheel stands what this environment has, or, where `DEPENDENCIES` is `lowest` or `newest`, what the package
+index has: of each package that the wheel names its lowest version or the newest, and torch as constraints.txt has it.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,14 @@ import sys
 import tarfile
 import venv
 from collections.abc import Callable
+from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from safetensors import safe_open
 from tiny_retriever import random_words
 
@@ -40,6 +46,8 @@ SHAPE = {
 }
 FEW = ["--max_steps", "4", "--per_device_train_batch_size", "8", "--use_cpu", "true", "--disable_tqdm", "true"]
 PRETRAINING = ["--backbone_config", json.dumps(SHAPE), "--vocab_size", "300", "--max_length", "32", "--held_out", "0.1"]
+
+DEPENDENCIES = os.environ.get("DEPENDENCIES")
 
 Installed = Callable[..., str]
 
@@ -87,7 +95,7 @@ def wheel(sdist: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Run a program of an environment that has the wheel, and sees what it depends on but not this checkout.
+    """Run a program of an environment that has the wheel and what it depends on, but not this checkout.
 
     The environment lies in the repository of another project, as it does where people work, and programs run in the
     empty folder `work` of that.
@@ -105,9 +113,14 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     environment["PYTHONNOUSERSITE"] = "1"
     packages = Path(checked([python, "-c", "import site; print(site.getsitepackages()[0])"], None, environment).strip())
-    (packages / "dependencies.pth").write_text("".join(f"{folder}\n" for folder in site.getsitepackages()))
-    flags = ["--no-deps", "--no-index", "--ignore-installed", "--quiet"]
-    checked([sys.executable, "-m", "pip", "--python", python, "install", *flags, str(wheel)], None, environment)
+    if DEPENDENCIES:
+        (project / "constraints.txt").write_text(constraints(wheel))
+        flags = ["--constraint", str(project / "constraints.txt")]
+    else:
+        (packages / "dependencies.pth").write_text("".join(f"{folder}\n" for folder in site.getsitepackages()))
+        flags = ["--no-deps", "--no-index", "--ignore-installed"]
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *flags, f"{wheel}[documents]"]
+    checked(command, None, environment)
 
     def run(program: str, *arguments: str) -> str:
         return checked([str(programs / program), *arguments], project / "work", environment)
@@ -115,6 +128,21 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     imported = run("python", "-c", "import hf_dense; print(hf_dense.__file__)").strip()
     assert Path(imported) == packages / "hf_dense" / "__init__.py", "not the checkout's, nor what is installed outside"
     return run
+
+
+def constraints(wheel: Path) -> str:
+    """What of the index is installed beside the wheel, as pip reads it."""
+    needed = [Requirement(line) for line in metadata_of(wheel).get_all("Requires-Dist", [])]
+    beside = [one for one in needed if one.marker is None or one.marker.evaluate({"extra": "documents"})]
+    lowest = [f"{one.name}=={bound.version}" for one in beside for bound in one.specifier]
+    [torch] = re.findall(r"^torch==.*$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    return "\n".join({"lowest": lowest, "newest": [torch]}[str(DEPENDENCIES)])
+
+
+def metadata_of(wheel: Path) -> Message:
+    """What a wheel says of itself."""
+    with ZipFile(wheel) as archive:
+        return HeaderParser().parsestr(archive.read(f"{NAME}.dist-info/METADATA").decode())
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +155,7 @@ def work(tmp_path_factory: pytest.TempPathFactory, installed: Installed) -> Path
 def test_a_wheel_holds_the_package_whole_and_nothing_else(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        metadata = HeaderParser().parsestr(archive.read(f"{NAME}.dist-info/METADATA").decode())
+    metadata = metadata_of(wheel)
     of_the_package = {name for name in names if not name.startswith(f"{NAME}.dist-info/")}
     assert of_the_package == tracked("hf_dense")
     assert {"hf_dense/py.typed", "hf_dense/recipes/demo.yaml", "hf_dense/evaluation/published.json"} <= of_the_package
