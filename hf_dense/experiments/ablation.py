@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from transformers import TrainingArguments
@@ -21,8 +22,10 @@ from hf_dense.experiments.comparison import mean_per_query
 from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.experiments.sweep_options import AblationOptions
 from hf_dense.experiments.sweep_results import format_comparison
+from hf_dense.finetuning.biencoder import load_history
 from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
 from hf_dense.methods import get_method
+from hf_dense.pretraining.gap import SUFFIX
 from hf_dense.pretraining.options import PretrainingOptions
 from hf_dense.pretraining.pretrain import pretrain
 from hf_dense.storage.files import write_text
@@ -62,12 +65,15 @@ class VariantRow:
         metrics: means over queries and seeds.
         by_seed: the tested metric, in the order of the seeds.
         against_first: its difference to the first variant, each query's score being its mean over the seeds.
+        gaps: what each decoder loses, in nats, with another text's bottleneck: means over the last quarter of
+            pre-training and over seeds. Empty where there is none to measure.
     """
 
     name: str
     metrics: dict[str, float]
     by_seed: list[float]
     against_first: Comparison | None
+    gaps: dict[str, float]
 
 
 def run_ablation(
@@ -98,7 +104,7 @@ def run_ablation(
         for trial in trials:
             if (found := run_trial(options, trial, command)) is not None:
                 results.setdefault(trial.variant, []).append(found)
-        rows = make_rows(results, options.metric)
+        rows = make_rows(results, options.metric, bottleneck_gaps(trials) if is_main_process() else {})
         if is_main_process():
             _write(options, trials, rows, output)
         work.complete()
@@ -121,12 +127,30 @@ def run_trial(options: AblationOptions, trial: Trial, command: str = "") -> Retr
     return found
 
 
-def make_rows(results: Mapping[str, Sequence[RetrievalResult]], metric: str) -> list[VariantRow]:
+def bottleneck_gaps(trials: Sequence[Trial]) -> dict[str, dict[str, float]]:
+    """By variant, what each decoder's gap was at the end of its pre-training; see `VariantRow`."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for trial in trials:
+        if trial.pretraining is None:
+            continue
+        history = load_history(str(trial.pretraining[1].output_dir))
+        last = max((entry["step"] for entry in history), default=0)
+        for entry in history:
+            for name, value in entry.items():
+                if name.endswith(SUFFIX) and entry["step"] > 0.75 * last:
+                    found.setdefault(trial.variant, {}).setdefault(name.removesuffix(SUFFIX), []).append(value)
+    return {variant: {name: fmean(values) for name, values in gaps.items()} for variant, gaps in found.items()}
+
+
+def make_rows(
+    results: Mapping[str, Sequence[RetrievalResult]], metric: str, gaps: Mapping[str, dict[str, float]]
+) -> list[VariantRow]:
     """Means over seeds of each variant, and paired tests against the first.
 
     Args:
         results: by variant, one for each seed.
         metric: that is tested.
+        gaps: by variant, of its decoders.
     """
     rows: list[VariantRow] = []
     first: dict[str, float] | None = None
@@ -138,6 +162,7 @@ def make_rows(results: Mapping[str, Sequence[RetrievalResult]], metric: str) -> 
                 {metric: sum(values.values()) / len(values) for metric, values in scores.items()},
                 [result.metrics[metric] for result in of_seeds],
                 None if first is None else compare_paired(scores[metric], first),
+                gaps.get(name, {}),
             )
         )
         first = scores[metric] if first is None else first
@@ -147,13 +172,15 @@ def make_rows(results: Mapping[str, Sequence[RetrievalResult]], metric: str) -> 
 def format_variants(rows: Sequence[VariantRow], metric: str) -> str:
     """The rows as a Markdown table."""
     several = any(len(row.by_seed) > 1 for row in rows)
+    measured = any(row.gaps for row in rows)
     head = ["", *map(title, METRICS), f"{title(metric)}: difference to the first"]
-    head += [f"{title(metric)} by seed"] * several
+    head += [f"{title(metric)} by seed"] * several + ["bottleneck gap"] * measured
     lines = []
     for row in rows:
         metrics = [f"{row.metrics[name]:.4f}" for name in METRICS]
         seeds = [" / ".join(f"{value:.4f}" for value in row.by_seed)] * several
-        lines.append([row.name, *metrics, format_comparison(row.against_first), *seeds])
+        gaps = [" / ".join(f"{gap:.3f}" for gap in row.gaps.values()) or "-"] * measured
+        lines.append([row.name, *metrics, format_comparison(row.against_first), *seeds, *gaps])
     return markdown_table(head, lines, range(1, len(METRICS) + 1))
 
 
@@ -213,7 +240,8 @@ def _write(options: AblationOptions, trials: Sequence[Trial], rows: Sequence[Var
     about = (
         f"Split {options.split!r} of {collection}; seeds: {', '.join(map(str, options.seeds))}. Differences with 95 % "
         "bootstrap intervals over the queries and p-values of the two-sided paired randomisation test; each query's "
-        "score is its mean over the seeds."
+        "score is its mean over the seeds. Bottleneck gap: what a decoder loses, in nats, with another text's vector; "
+        "the mean over the last quarter of pre-training."
     )
     write_text(output.path / _TABLE, f"{format_variants(rows, options.metric)}\n\n{about}\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.experiments import ablation
-from hf_dense.experiments.ablation import Trial, format_variants, make_rows, run_ablation
+from hf_dense.experiments.ablation import Trial, bottleneck_gaps, format_variants, make_rows, run_ablation
 from hf_dense.experiments.sweep_options import AblationOptions
 from hf_dense.finetuning.pipeline import Pipeline
 from hf_dense.pretraining.options import PretrainingOptions
@@ -30,7 +31,7 @@ def test_rows_are_means_over_seeds_compared_with_the_first() -> None:
         "all": [result("all", 0.2, 0.4, 0.6), result("all", 0.4, 0.6, 0.8)],
         "less": [result("less", 0.1, 0.3, 0.5), result("less", 0.1, 0.3, 0.5)],
     }
-    first, second = make_rows(found, "mrr@10")
+    first, second = make_rows(found, "mrr@10", {"less": {"half": 0.25, "other": 0.5}})
     assert first.metrics["ndcg@10"] == pytest.approx(0.5)
     assert first.by_seed == pytest.approx([0.4, 0.6])
     assert first.against_first is None
@@ -38,14 +39,29 @@ def test_rows_are_means_over_seeds_compared_with_the_first() -> None:
     assert second.against_first.difference == pytest.approx(-0.2)
     assert second.against_first.queries == 3
     table = format_variants([first, second], "mrr@10").splitlines()
-    assert table[0].endswith("| MRR@10: difference to the first | MRR@10 by seed |")
-    assert table[2] == "| all | 0.5000 | 0.5000 | 0.5000 | - | 0.4000 / 0.6000 |"
+    assert table[0].endswith("| MRR@10: difference to the first | MRR@10 by seed | bottleneck gap |")
+    assert table[2] == "| all | 0.5000 | 0.5000 | 0.5000 | - | 0.4000 / 0.6000 | - |"
     assert "| -0.2000 (" in table[3]
+    assert table[3].endswith("| 0.250 / 0.500 |")
 
 
 def test_one_seed_has_no_column_of_its_own() -> None:
-    rows = make_rows({"all": [result("all", 0.2, 0.3)], "less": [result("less", 0.1, 0.3)]}, "mrr@10")
-    assert "by seed" not in format_variants(rows, "mrr@10")
+    rows = make_rows({"all": [result("all", 0.2, 0.3)], "less": [result("less", 0.1, 0.3)]}, "mrr@10", {})
+    table = format_variants(rows, "mrr@10")
+    assert "by seed" not in table
+    assert "gap" not in table
+
+
+def test_a_gap_is_the_mean_of_the_end_of_pre_training_and_of_the_seeds(tmp_path: Path) -> None:
+    trials = [Trial("none", "none", None, Pipeline("data", "a", "b"))]
+    for seed, end in ((0, 0.4), (1, 0.8)):
+        arguments = TrainingArguments(str(tmp_path / str(seed)), use_cpu=True)
+        trials.append(Trial("one", str(seed), (PretrainingOptions("condenser", "c"), arguments), trials[0].pipeline))
+        history: list[dict[str, float]] = [{"step": 5, "decoder_gap": 9.0}, {"step": 8, "decoder_gap": end - 0.1}]
+        history += [{"step": 10, "decoder_gap": end + 0.1, "decoder_loss": 3.0}, {"step": 10, "train_loss": 1.0}]
+        (tmp_path / str(seed)).mkdir()
+        (tmp_path / str(seed) / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+    assert bottleneck_gaps(trials) == {"one": {"decoder": pytest.approx(0.6)}}
 
 
 def test_a_later_variants_fault_is_known_before_the_first_is_trained(tmp_path: Path) -> None:
@@ -88,6 +104,7 @@ def test_side_by_side_what_others_start_from_is_trained_first(tmp_path: Path, mo
 
     monkeypatch.setattr(ablation, "run_side_by_side", run)
     monkeypatch.setattr(ablation, "run_trial", read_back)
+    monkeypatch.setattr(ablation, "bottleneck_gaps", lambda _: {})
     options = AblationOptions(str(tmp_path / "out"), split="test", side_by_side=2)
     run_ablation(options, trials, program=["sweep", "x"])
     (first, at_once), (later, _) = rounds
