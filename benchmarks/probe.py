@@ -27,7 +27,7 @@ from transformers import TrainingArguments
 
 from hf_dense.data.collections import content_hash, load_corpus, training_pairs
 from hf_dense.data.queries.collection import KINDS, build_queries
-from hf_dense.data.splits import split_of
+from hf_dense.data.splits import divide_documents
 from hf_dense.errors import run_main
 from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.experiments.comparison import FINETUNING, PRETRAINING, Settings, encoder_shape, shared_tokenizer
@@ -88,14 +88,16 @@ def main() -> None:
 
 def prepare(options: argparse.Namespace, out: Output) -> None:
     """The passages that are pre-trained on, the probe's queries, and a tokenizer where there is none."""
-    rows: dict[str, list[str]] = {part: [] for part in SHARES}
+    rows = []
     for row in load_corpus(options.collection):
         document, _, place = row["id"].rpartition("#")  # ids such as 7#2 name document and place
         if "document" not in row and document and place.isdigit():
             row |= {"document": document, "position": int(place)}
-        rows[split_of(row.get("document") or row["id"], SHARES)].append(json.dumps(row))
-    for part, lines in rows.items():
+        rows.append(row)
+    parts = divide_documents({row.get("document") or row["id"] for row in rows}, SHARES)
+    for part in SHARES:
         if not (file := out.path / f"corpus-{part}.jsonl").exists():
+            lines = [json.dumps(row) for row in rows if parts[row.get("document") or row["id"]] == part]
             write_text(file, "\n".join(lines) + "\n")
     source = str(out.path / "corpus-probed.jsonl")
     build_queries(source, out.at("queries"), options.queries, limit=LIMIT, split="0/100/0")

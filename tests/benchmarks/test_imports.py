@@ -1,0 +1,19 @@
+"""What no other test runs is at least there: every script begins, with all that it takes from the package."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = [
+    script for folder in ("benchmarks", "examples", "dataset_scripts") for script in (ROOT / folder).glob("*.py")
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: f"{script.parent.name}/{script.stem}")
+def test_it_finds_what_it_imports(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(script.parent)
+    runpy.run_path(str(script), run_name="imported")
