@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from hf_dense.errors import InputError
 from hf_dense.storage.files import replaced_file
 
-_SIZE_INCHES = (7.5, 4.5)
-_DPI = 144
+_COLOURS: Final = 10  # that matplotlib has before they begin anew
+_SIZE_INCHES: Final = (7.5, 4.5)
+_DPI: Final = 144
 
 
 def plot_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]], path: str | Path) -> Path:
@@ -69,6 +70,8 @@ def legend_below(axes: Axes) -> None:
 def plot_metrics(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:
     """Draw grouped bars: one group per metric, one bar per retriever, its value written above.
 
+    More retrievers than there are colours to tell apart have a panel per metric, and their names beside their bars.
+
     Args:
         rows: one dict per retriever: `name` and, for each metric, a fraction in 0..1; all have the same metrics.
         path: of the PNG.
@@ -87,6 +90,8 @@ def draw_metrics(rows: Sequence[Mapping[str, Any]]) -> Figure:
     metrics = [key for key in rows[0] if key != "name"] if rows else []
     if not metrics or any(set(row) != {"name", *metrics} for row in rows):
         raise InputError("A metric plot needs at least one row, and a name and the same metrics in every row.")
+    if len(rows) > _COLOURS:
+        return _draw_panels(rows, metrics)
     figure = Figure(
         figsize=(max(_SIZE_INCHES[0], 0.6 * len(rows) * len(metrics)), _SIZE_INCHES[1]), layout="constrained"
     )
@@ -101,6 +106,20 @@ def draw_metrics(rows: Sequence[Mapping[str, Any]]) -> Figure:
     axes.set_ylim(0, 1.15 * max(row[metric] for row in rows for metric in metrics) or 1)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=min(len(rows), 4), frameon=False)
+    return figure
+
+
+def _draw_panels(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> Figure:
+    """A panel per metric; the retrievers from top to bottom."""
+    figure = Figure(figsize=(2 + 2.6 * len(metrics), 0.8 + 0.3 * len(rows)), layout="constrained")
+    for axes, metric in zip(figure.subplots(1, len(metrics), sharey=True, squeeze=False).flat, metrics, strict=True):
+        values = [row[metric] for row in rows]
+        axes.bar_label(axes.barh(range(len(rows)), values), fmt="%.3f", fontsize=8, padding=2)
+        axes.set_xlim(0, 1.25 * max(values) or 1)
+        axes.set_xlabel(metric)
+        axes.spines[["top", "right"]].set_visible(False)
+    axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
+    axes.invert_yaxis()
     return figure
 
 

@@ -179,7 +179,7 @@ def format_variants(rows: Sequence[VariantRow], metric: str) -> str:
     for row in rows:
         metrics = [f"{row.metrics[name]:.4f}" for name in METRICS]
         seeds = [" / ".join(f"{value:.4f}" for value in row.by_seed)] * several
-        gaps = [" / ".join(f"{gap:.3f}" for gap in row.gaps.values()) or "-"] * measured
+        gaps = [" / ".join(f"{gap:z.3f}" for gap in row.gaps.values()) or "-"] * measured
         lines.append([row.name, *metrics, format_comparison(row.against_first), *seeds, *gaps])
     return markdown_table(head, lines, range(1, len(METRICS) + 1))
 

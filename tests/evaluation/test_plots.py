@@ -6,7 +6,7 @@ import pytest
 from matplotlib.image import imread
 
 from hf_dense import InputError
-from hf_dense.evaluation.plots import loss_series, plot_losses, plot_metrics
+from hf_dense.evaluation.plots import draw_metrics, loss_series, plot_losses, plot_metrics
 
 HISTORY = [
     {"step": 10, "loss": 5.0, "encoder_loss": 3.0, "decoder_loss": 2.0, "learning_rate": 1e-4, "epoch": 0.1},
@@ -44,3 +44,13 @@ def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="same metrics"):
             plot_metrics(rows, tmp_path / "metrics.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_many_retrievers_have_their_names_beside_their_bars() -> None:
+    rows = [{"name": f"model {number}", "ndcg@10": number / 20, "mrr@10": 0.5} for number in range(11)]
+    first, second = draw_metrics(rows).axes
+    assert [first.get_xlabel(), second.get_xlabel()] == ["ndcg@10", "mrr@10"]
+    assert [label.get_text() for label in first.get_yticklabels()] == [row["name"] for row in rows]
+    assert [bar.get_width() for bar in first.patches] == [row["ndcg@10"] for row in rows]
+    few = draw_metrics(rows[:10])
+    assert len(few.axes) == 1
