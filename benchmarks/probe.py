@@ -28,12 +28,13 @@ from transformers import TrainingArguments
 from hf_dense.data.collections import content_hash, load_corpus, training_pairs
 from hf_dense.data.queries.collection import KINDS, build_queries
 from hf_dense.data.splits import divide_documents
-from hf_dense.errors import run_main
+from hf_dense.errors import InputError, run_main
 from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.experiments.comparison import FINETUNING, PRETRAINING, Settings, encoder_shape, shared_tokenizer
 from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
 from hf_dense.hub.export import export_sentence_transformer
+from hf_dense.methods import METHODS
 from hf_dense.pretraining.pretrain import PretrainingOptions, pretrain
 from hf_dense.pretraining.probe import PLAIN, SECONDS, WHITENED
 from hf_dense.storage.files import replaced_file, write_text
@@ -94,6 +95,10 @@ def prepare(options: argparse.Namespace, out: Output) -> None:
         if "document" not in row and document and place.isdigit():
             row |= {"document": document, "position": int(place)}
         rows.append(row)
+    if not any("document" in row or "neighbour" in row for row in rows):
+        needy = [method for method in options.methods if "neighbour" in METHODS[method].config().sources]
+        if needy:
+            raise InputError(f"{options.collection} knows no neighbours, which {', '.join(needy)} reads; leave it out.")
     parts = divide_documents({row.get("document") or row["id"] for row in rows}, SHARES)
     for part in SHARES:
         if not (file := out.path / f"corpus-{part}.jsonl").exists():
