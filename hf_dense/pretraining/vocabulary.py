@@ -64,7 +64,8 @@ def continuing(tokens: Sequence[str]) -> list[bool]:
     """Which tokens of a vocabulary continue the word before them.
 
     WordPiece marks those (`##ing`); byte-level BPE (RoBERTa, ModernBERT) and SentencePiece (XLM-RoBERTa) mark the
-    others, with the space before them (`Ġword`, `▁word`). There punctuation is never part of the word it follows.
+    others, with the space before them (`Ġword`, `▁word`). There punctuation is never part of the word it follows. Which
+    mark it is the most tokens say: texts about tokenizers put the others into any vocabulary.
 
     >>> continuing(["play", "##ing", "."])
     [False, True, False]
@@ -72,8 +73,10 @@ def continuing(tokens: Sequence[str]) -> list[bool]:
     [False, True, False]
     >>> continuing(["▁play", "ing", "."])
     [False, True, False]
+    >>> continuing(["play", "##ing", "##s", "▁play", "Ġplay"])
+    [False, True, True, False, False]
     """
-    for space in ("Ġ", "▁"):
-        if any(token.startswith(space) and len(token) > 1 for token in tokens):
-            return [not (token.startswith(space) or set(token) <= set(punctuation + "Ċ")) for token in tokens]
-    return [token.startswith("##") for token in tokens]
+    mark = max(("##", "Ġ", "▁"), key=lambda mark: sum(token.startswith(mark) and token != mark for token in tokens))
+    if mark == "##":
+        return [token.startswith(mark) for token in tokens]
+    return [not (token.startswith(mark) or set(token) <= set(punctuation + "Ċ")) for token in tokens]
