@@ -20,8 +20,9 @@ class Found:
     """The passages of a corpus that labels speak of.
 
     Attributes:
-        ids: by the name that labels call a passage or document by, what the corpus calls it: the same, or the ids of
-            the passages with the same words, or else with many of them.
+        ids: by the name that labels call a passage or document by, what the corpus calls it: the ids of the passages
+            with the same words, or else with many of them, where the labels bring the text along; the same where they
+            do not, and of several with the words.
         documents: by an id of the corpus, the document: what the passage was cut from, else its title, else itself.
         overlapping: names of texts that stand in no passage word for word, but share enough with some (`Overlaps`).
     """
@@ -47,19 +48,24 @@ def find_passages(labels: Iterable[Labels], corpus: Callable[[], Iterable[pa.Tab
         brought |= {name: text for name, (_, text) in each.passages.items()}
     for name, text in brought.items():
         texts.setdefault(_digest(text), []).append(name)
+    by_id: dict[str, list[str]] = {}
     by_text: dict[str, list[str]] = {}
     for table in corpus():
         for name, title, text, document in _rows(table):
             called = [name, *([document] if document else [])]
             for known in names.intersection(called):
-                found.ids[known] = [known]
+                by_id[known] = [known]
                 found.documents[known] = document or title or known
             for known in texts.get(_digest(text), ()) if texts else ():
                 by_text.setdefault(known, []).append(name)
                 found.documents[name] = document or title or name
-    found.ids = {**by_text, **found.ids}  # an id says more than words
-    if lacking := {name: text for name, text in brought.items() if name not in found.ids}:
+    # Of a text its words decide: ids such as 1, 2, 3 are those of other passages in another corpus.
+    found.ids = {**{name: ids for name, ids in by_id.items() if name not in brought}, **by_text}
+    if lacking := {name: text for name, text in brought.items() if name not in by_text}:
         _find_overlaps(lacking, corpus(), found)
+    for name, ids in found.ids.items():
+        if name in ids:
+            found.ids[name] = [name]
     return found
 
 
