@@ -14,8 +14,13 @@ _HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
 _BLOCKS: Final = (
     *("p", "li", "dt", "dd", "blockquote", "td", "th", "caption", "summary", "details"),
     *("div", "section", "article", "main", "ul", "ol", "dl", "table", "tr", "br", "hr", "figure", "figcaption"),
+    *("form", "fieldset", "legend", "header", "aside"),
 )
-_SILENT: Final = ("script", "style", "noscript", "template", "nav", "header", "footer", "aside", "form", "svg")
+_SILENT: Final = (
+    *("script", "style", "noscript", "template", "nav", "footer", "svg"),
+    *("button", "select", "datalist", "textarea", "dialog"),
+)
+_CONTENT: Final = ("main", "article")  # what is outside of it, where a page has it, is the site's
 _ANCHORS: Final = "¶\u200b \t\n"  # what generators put behind a heading, to link to it
 # While a page is taken apart: between its blocks, and at the head of those that are no paragraph.
 _BREAK, _IS_HEADING, _IS_CODE = "\0", "\1", "\2"
@@ -23,7 +28,7 @@ _MARKS: Final = {ord(mark): " " for mark in (_BREAK, _IS_HEADING, _IS_CODE)}
 
 
 def read_html(content: str, code: CodeOption) -> Page:
-    """The page of an HTML text; scripts and navigation are left out.
+    """The page of an HTML text; scripts, navigation and controls are left out, and headers and asides of the site.
 
     >>> read_html("<title>A</title><nav><p>menu</p></nav><h1>B</h1><p>Some <b>text</b>.<script>x</script></p>", "keep")
     Page(title='A', sections=(Section(path='', text='B.\\n\\nSome text.'),))
@@ -59,6 +64,10 @@ def _parse(content: str) -> BeautifulSoup:
 def _blocks(page: BeautifulSoup) -> Iterator[Block]:
     for part in page.find_all(["title", *_SILENT]):
         part.decompose()
+    has_content = page.find(_CONTENT) is not None
+    for part in page.find_all(["header", "aside"]):
+        if not part.decomposed and _is_of_the_site(part, has_content):
+            part.decompose()
     for part in page.find_all("pre"):
         if part.find_parent("pre") is None:
             part.replace_with(f"{_BREAK}{_IS_CODE}{part.get_text().translate(_MARKS)}{_BREAK}")
@@ -72,6 +81,13 @@ def _blocks(page: BeautifulSoup) -> Iterator[Block]:
             yield Heading(int(text[1]), text[2:])
         else:
             yield Code(text[1:]) if text.startswith(_IS_CODE) else text
+
+
+def _is_of_the_site(part: Tag, has_content: bool) -> bool:
+    """Whether a header or an aside is no part of what a page is about."""
+    if part.find_parent(_CONTENT) is not None or part.find(_CONTENT) is not None:
+        return False
+    return has_content or (part.name == "header" and part.find(_HEADINGS) is None)
 
 
 def _texts(page: BeautifulSoup) -> Iterator[str]:
