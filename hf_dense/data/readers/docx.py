@@ -1,11 +1,15 @@
-"""Word documents (.docx), by python-docx."""
+"""Word documents (.docx), opened by python-docx.
+
+Its own texts leave out what was inserted while changes are tracked, what stands in fields to fill in, and tables in
+tables, so texts are read from the XML (ECMA-376, part 1, chapter 17): what a reader sees who accepts all changes.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile, ZipFile
 
 from hf_dense.data.readers.page import (
@@ -21,11 +25,20 @@ from hf_dense.data.readers.page import (
 
 if TYPE_CHECKING:
     from docx.document import Document
-    from docx.table import Table
 
 _MOST: Final = 200_000_000  # bytes of a document when it is unpacked
 _HEADING: Final = re.compile(r"heading (\d)", re.IGNORECASE)
 _CODE: Final = re.compile(r"code|preformatted|verbatim", re.IGNORECASE)
+
+_WORD: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"  # the same again
+_PARAGRAPH, _TABLE, _ROW, _CELL = (_WORD + name for name in ("p", "tbl", "tr", "tc"))
+_BOX: Final = _WORD + "txbxContent"  # text beside a paragraph
+_AROUND: Final = {_WORD + name for name in ("sdt", "sdtContent", "ins", "moveTo", "customXml")}
+_GONE: Final = {*(_WORD + name for name in ("del", "moveFrom", "pPr", "rPr")), _FALLBACK, _BOX}
+_LETTERS: Final = {
+    _WORD + name: text for name, text in {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}.items()
+}
 
 
 def read_docx(path: Path, code: CodeOption) -> Page:
@@ -48,24 +61,80 @@ def read_docx(path: Path, code: CodeOption) -> Page:
 
 
 def _blocks(document: Document) -> Iterator[Block]:
-    from docx.table import Table
+    from docx.text.paragraph import Paragraph
 
-    for part in document.iter_inner_content():
-        if isinstance(part, Table):
+    for part in _inside(document.element.body, _PARAGRAPH, _TABLE):
+        if part.tag == _TABLE:
             yield from _rows(part)
             continue
-        style = str(part.style.name) if part.style is not None else ""
-        if found := _HEADING.match(style):
-            yield Heading(int(found[1]), part.text)
+        text = _text(part)
+        found = Paragraph(part, document).style
+        style = str(found.name) if found is not None else ""
+        if level := _HEADING.match(style):
+            yield Heading(int(level[1]), text)
         elif style == "Title":
-            yield Heading(0, part.text)
+            yield Heading(0, text)
         else:
-            yield Code(part.text) if _CODE.search(style) else part.text
+            yield Code(text) if _CODE.search(style) else text
+        for box in _boxes(part):
+            yield from (_text(inner) for inner in _inside(box, _PARAGRAPH))
 
 
-def _rows(table: Table) -> Iterator[str]:
-    rows: list[list[str]] = [[cell.text for cell in row.cells] for row in table.rows]
-    for row in rows[1:]:
-        yield row_sentence(rows[0], row)
+def _inside(element: Any, *tags: str) -> Iterator[Any]:
+    """The parts of an element with some tags, also those in what is only put around them."""
+    for part in element:
+        if part.tag in tags:
+            yield part
+        elif part.tag in _AROUND:
+            yield from _inside(part, *tags)
+
+
+def _text(element: Any) -> str:
+    """The text of a paragraph."""
+    return "".join(_pieces(element))
+
+
+def _pieces(element: Any) -> Iterator[str]:
+    for part in element:
+        if part.tag == _WORD + "t":
+            yield part.text or ""
+        elif part.tag in _LETTERS:
+            yield _LETTERS[part.tag]
+        elif part.tag not in _GONE:
+            yield from _pieces(part)
+
+
+def _boxes(paragraph: Any) -> Iterator[Any]:
+    """The boxes of text that are anchored in a paragraph."""
+    for box in paragraph.iter(_BOX):
+        if not any(outer.tag == _FALLBACK for outer in box.iterancestors()):
+            yield box
+
+
+def _rows(table: Any) -> Iterator[str]:
+    """The rows of a table as sentences."""
+    rows: list[list[str]] = []
+    for row in _inside(table, _ROW):
+        rows.append([*_cells(row, rows[-1] if rows else [])])
+    for values in rows[1:]:
+        yield row_sentence(rows[0], values)
     if len(rows) == 1:
         yield row_sentence([], rows[0])
+
+
+def _cells(row: Any, above: list[str]) -> Iterator[str]:
+    """The texts of a row's cells, one for each column: a cell that is several wide or high is in all of its places."""
+    column = 0
+    for cell in _inside(row, _CELL):
+        wide = cell.find(f"{_WORD}tcPr/{_WORD}gridSpan")
+        high = cell.find(f"{_WORD}tcPr/{_WORD}vMerge")
+        goes_on = high is not None and high.get(_WORD + "val") != "restart" and column < len(above)
+        text = above[column] if goes_on else _cell_text(cell)
+        for _ in range(1 if wide is None else int(wide.get(_WORD + "val", 1))):
+            yield text
+            column += 1
+
+
+def _cell_text(cell: Any) -> str:
+    parts = _inside(cell, _PARAGRAPH, _TABLE)
+    return "\n".join(" ".join(_rows(part)) if part.tag == _TABLE else _text(part) for part in parts)
