@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -28,6 +28,7 @@ _TITLES: Final = ("title", "name")
 _TEXTS: Final = ("text", "contents", "content", "body", "passage", "paragraphs")
 _KNOWN: Final = ", ".join((*KINDS, *TABLES))
 _PACKED: Final = (".pdf", ".docx", ".ipynb")  # kinds whose files hold more than their text
+_FIRST: Final = 1000  # rows by which all columns have been seen
 _ORDINARY: Final = re.compile(r"\.[a-z][a-z0-9]{0,7}")  # suffixes that are counted by name
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a letter, which cannot be written
 
@@ -223,11 +224,27 @@ class DocumentReader:
             yield TextDocument(name, page.title or path.stem, page.sections)
 
     def _documents(self, rows: Iterator[Row], name: str) -> Iterator[TextDocument]:
-        """Rows with columns as documents; a row without id is called after its file and its number there."""
-        chosen: dict[str, str | None] | None = None
+        """Rows with columns as documents; a row without id is called after its file and its number there.
+
+        What a row lacks others may have: lines of JSON name what they hold each for itself.
+
+        Raises:
+            InputError: no row has a column that was named, or one of texts; of a long table none of the first ones.
+        """
+        usual = {"id": _IDS, "title": _TITLES, "text": _TEXTS}
+        roles = {role: (self.columns[role],) if role in self.columns else names for role, names in usual.items()}
+        seen: dict[str, None] = {}  # columns of the rows
+        without = 0  # rows that have none for their text
         for index, row in enumerate(rows):
-            chosen = chosen or self._columns_of(row, name)
-            cells = {role: row.get(column) if column else None for role, column in chosen.items()}
+            seen |= dict.fromkeys(row)
+            if index == _FIRST:
+                self._check_columns(seen, roles["text"], name)
+            if row.keys().isdisjoint(roles["text"]):
+                without += 1
+                continue
+            cells = {
+                role: next((row[at] for at in names if row.get(at) is not None), None) for role, names in roles.items()
+            }
             key, title, text = plain_text(cells["id"]), plain_text(cells["title"]), _paragraphs(cells["text"])
             if key is None or title is None or text is None:
                 self.counts["no text where one belongs"] += 1
@@ -235,19 +252,17 @@ class DocumentReader:
                 self.counts["too long"] += 1
             else:
                 yield TextDocument(key or f"{name}-{index}", title, (Section("", text),))
+        if seen:
+            self._check_columns(seen, roles["text"], name)
+        if without:
+            self.counts["empty"] += without
 
-    def _columns_of(self, row: Row, name: str) -> dict[str, str | None]:
-        """Which column holds what."""
-        known = {"id": _IDS, "title": _TITLES, "text": _TEXTS}
-        chosen = {
-            role: self.columns.get(role) or next((usual for usual in usuals if usual in row), None)
-            for role, usuals in known.items()
-        }
-        wrong = [column for column in self.columns.values() if column not in row]
-        if wrong or chosen["text"] is None:
+    def _check_columns(self, seen: Collection[str], texts: Collection[str], name: str) -> None:
+        """Raise `InputError` where no row has a column that was named, or one of texts."""
+        wrong = [column for column in self.columns.values() if column not in seen]
+        if wrong or not any(column in seen for column in texts):
             lacking = repr(wrong[0]) if wrong else "of texts (" + ", ".join(_TEXTS) + ")"
-            raise InputError(f"{name} has no column {lacking}; it has: {', '.join(row)}. Name the columns to read.")
-        return chosen
+            raise InputError(f"{name} has no column {lacking}; it has: {', '.join(seen)}. Name the columns to read.")
 
 
 def _paragraphs(value: object) -> str | None:

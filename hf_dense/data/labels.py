@@ -230,7 +230,18 @@ def existing(folder: Path, *names: str) -> Path:
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
     if path.suffix == ".csv":
-        yield from csv.DictReader(_lines(path))
+        csv.field_size_limit(sys.maxsize)
+        rows = csv.DictReader(_lines(path), strict=True)
+        try:
+            for row in rows:
+                if None in row:
+                    raise InputError(
+                        f"Line {rows.line_num} of {path} has more cells than the head has columns; put texts with "
+                        "commas into quotes."
+                    )
+                yield row
+        except csv.Error as error:
+            raise InputError(f"Line {rows.line_num} of {path} is no CSV ({error}); correct its quotes.") from error
     elif path.suffix == ".jsonl":
         for number, line in enumerate(_lines(path), start=1):
             if line.strip():
@@ -270,7 +281,7 @@ def _keep_context(labels: Labels, context: object, origin: str) -> str:
 
 def _lines(path: Path) -> Iterator[str]:
     """Lines with their ends, as `csv` wants them."""
-    with path.open(encoding="utf-8", newline="") as stream:
+    with path.open(encoding="utf-8-sig", newline="") as stream:
         try:
             yield from stream
         except UnicodeDecodeError as error:
@@ -296,7 +307,7 @@ def _literal_list(text: str, origin: str) -> list[str]:
 def _entries(path: Path) -> Iterator[Any]:
     """The entries of a JSON file that holds one list, without holding them all."""
     decoder = json.JSONDecoder()
-    with path.open(encoding="utf-8") as stream:
+    with path.open(encoding="utf-8-sig") as stream:
         try:
             text, ended = stream.read(_CHUNK).lstrip(), False
             if not text.startswith("["):

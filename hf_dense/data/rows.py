@@ -102,11 +102,15 @@ def _csv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
     csv.field_size_limit(min(MAX_BYTES, sys.maxsize))
     with _open(path) as stream:
         # Bytes that are no UTF-8 become surrogates, by which the row is found out.
-        text = (line.decode("utf-8", "surrogateescape") for line in stream)
-        rows = csv.DictReader(text, strict=True)
+        lines = (line.removeprefix(codecs.BOM_UTF8) if number == 0 else line for number, line in enumerate(stream))
+        rows = csv.DictReader((line.decode("utf-8", "surrogateescape") for line in lines), strict=True)
         while True:
             try:
-                yield next(rows)
+                row = next(rows)
+                if None in row:  # more cells than columns, such as a comma that nobody quoted
+                    counts["unreadable"] += 1
+                else:
+                    yield row
             except StopIteration:
                 return
             except csv.Error as error:
@@ -139,7 +143,9 @@ def _tsv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
 def _lines(path: Path, counts: Counter[str]) -> Iterator[str]:
     """Lines of a UTF-8 file; none longer than `MAX_BYTES` is ever held."""
     with _open(path) as stream:
-        while line := stream.readline(MAX_BYTES + 1):
+        mark = codecs.BOM_UTF8  # of the file, which is no part of its first line
+        while line := stream.readline(MAX_BYTES + 1).removeprefix(mark):
+            mark = b""
             if len(line) > MAX_BYTES and not line.endswith(b"\n"):
                 counts["too long"] += 1
                 while (rest := stream.readline(MAX_BYTES)) and not rest.endswith(b"\n"):
