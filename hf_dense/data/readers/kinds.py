@@ -18,11 +18,6 @@ from hf_dense.data.readers.page import CodeOption, Page, Section, UnreadableErro
 from hf_dense.data.readers.pdf import read_pdf
 from hf_dense.data.readers.rst import read_rst
 
-# What libraries raise at files that are broken, beside errors of their own.
-_BROKEN: Final = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError),
-    *(OSError, RecursionError, TypeError, ValueError),
-)
 _EXTRA: Final = "pip install 'hf_dense[documents]'"
 _PANDOC: Final = "a pandoc that reads asciidoc"
 
@@ -85,5 +80,5 @@ def read_page(path: Path, code: CodeOption = "keep") -> Page:
             return kind.read(content, code)
         assert kind.read_file is not None
         return kind.read_file(path, code)
-    except _BROKEN as error:
+    except Exception as error:  # whatever a library raises at a file that is broken, encrypted or of another make
         raise UnreadableError from error
