@@ -48,7 +48,7 @@ def check_place(
     places |= {f"the {what}": Path(source.name) for what, source in (sources or {}).items()}
     places |= {f"{name}, which is read": Path(name) for name in map(str, reads)}
     for what, place in places.items():
-        if place.exists() and (found := place.resolve()) and (found == target or target in found.parents):
+        if os.path.exists(place) and (found := place.resolve()) and (found == target or target in found.parents):
             relation = "is" if found == target else "holds"
             raise InputError(f"{path} {relation} {what}, and would replace it; name another directory.")
 
