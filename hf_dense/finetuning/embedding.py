@@ -23,7 +23,8 @@ def embed(model: SentenceTransformer, features: Features, task: str, chunk: int 
 
     Args:
         model: the retriever.
-        features: token ids and masks, (rows, tokens).
+        features: token ids and masks, (rows, tokens); and `prompt_length`, the tokens at the head of each row that a
+            pooling without prompts leaves out.
         task: `query` or `document`.
         chunk: texts embedded at once, whose inner values are computed again on the way back: memory holds those of one
             chunk, and the gradients are those of the whole batch.
@@ -32,12 +33,12 @@ def embed(model: SentenceTransformer, features: Features, task: str, chunk: int 
         (rows, D) vectors, in the order of the rows.
     """
     tensors = {key: value for key, value in features.items() if isinstance(value, Tensor)}
-    mask = tensors["attention_mask"]
+    mask, prompt = tensors["attention_mask"], features.get("prompt_length")
     rows, on_cpu = len(mask), mask.device.type == "cpu"
     size = min(chunk or rows, rows)
     if size == rows and not on_cpu:
-        return _read(model, task, tensors)
-    read = partial(_read, model, task)
+        return _read(model, task, prompt, tensors)
+    read = partial(_read, model, task, prompt)
     groups = group_by_length(mask, min(size, _GROUP) if on_cpu and chunk is None else size)
     parts = [cut_padding(tensors, group) for group in groups]
     again = size < rows
@@ -74,6 +75,7 @@ def cut_padding(tensors: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor
     return {key: value[rows, :width] if value.shape[:2] == shape else value[rows] for key, value in tensors.items()}
 
 
-def _read(model: SentenceTransformer, task: str, tensors: dict[str, Tensor]) -> Tensor:
-    vectors: Tensor = model(tensors, task=task)["sentence_embedding"]
+def _read(model: SentenceTransformer, task: str, prompt: int | None, tensors: dict[str, Tensor]) -> Tensor:
+    features = tensors if prompt is None else {**tensors, "prompt_length": prompt}
+    vectors: Tensor = model(features, task=task)["sentence_embedding"]
     return vectors

@@ -18,7 +18,7 @@ from hf_dense.errors import InputError
 from hf_dense.hub.export import write_export
 from hf_dense.hub.fingerprints import retriever_fingerprint
 from hf_dense.hub.loading import load_retriever
-from hf_dense.hub.retriever_settings import query_length_of
+from hf_dense.hub.retriever_settings import pools_prompts, query_length_of
 from hf_dense.hub.towers import two_encoders
 from hf_dense.storage.output import Output
 from hf_dense.storage.staged import Staged
@@ -57,6 +57,8 @@ def export_onnx(retriever: str | Path, out: str | os.PathLike[str] | Output) -> 
     model = load_retriever(retriever).to("cpu").float().eval()
     if two_encoders(model):
         raise InputError(f"{retriever} has two encoders, and an ONNX file holds one; export each as a retriever.")
+    if any(model.prompts.values()) and not pools_prompts(model):
+        raise InputError(f"{retriever} leaves the states of its prompts out of its vectors, which no ONNX file can.")
 
     def write(work: Staged) -> None:
         names, file = _inputs(model), work.result / _FILE

@@ -35,6 +35,7 @@ class RetrieverSettings:
         prompts: what is put before texts, by their role (`query`, `document`).
         max_length: longest text in tokens, special tokens included; longer ones are cut.
         query_length: longest query in tokens, where that is another.
+        include_prompt: whether the states of a prompt are pooled, too; said where they are not.
     """
 
     pooling: str | None = None
@@ -43,6 +44,7 @@ class RetrieverSettings:
     prompts: Mapping[str, str] | None = None
     max_length: int | None = None
     query_length: int | None = None
+    include_prompt: bool | None = None
 
     def updated(self, given: RetrieverSettings) -> RetrieverSettings:
         """These with what `given` says in their place; of prompts each role."""
@@ -110,18 +112,26 @@ def own_settings(model: str | Path) -> RetrieverSettings:
 
 def settings_of(model: SentenceTransformer) -> RetrieverSettings:
     """The settings of a retriever of Sentence-Transformers."""
-    poolings = [module.pooling_mode for module in parts_of(model) if isinstance(module, Pooling)]
-    pooling = poolings[0] if poolings and isinstance(poolings[0], str) else "+".join(poolings[0]) if poolings else None
+    first = next((module for module in parts_of(model) if isinstance(module, Pooling)), None)
+    modes = (
+        () if first is None else (first.pooling_mode,) if isinstance(first.pooling_mode, str) else first.pooling_mode
+    )
     prompts = {role: text or "" for role, text in model.prompts.items()}
     length = model.max_seq_length
     return RetrieverSettings(
-        pooling,
+        "+".join(modes) or None,
         isinstance(model[-1], Normalize),
         model.similarity_fn_name,
         prompts,
         length if length and length < _LONGEST else None,
         query_length_of(model),
+        None if pools_prompts(model) else False,
     )
+
+
+def pools_prompts(model: SentenceTransformer) -> bool:
+    """Whether the states of prompts are pooled with those of texts, as by default."""
+    return all(module.include_prompt for module in parts_of(model) if isinstance(module, Pooling))
 
 
 def query_length_of(model: SentenceTransformer) -> int | None:

@@ -143,7 +143,8 @@ def assemble(
     with tempfile.TemporaryDirectory() as scratch:
         transformer = as_module(encoder, tokenizer, Path(scratch), length)
     width = transformer.get_embedding_dimension()
-    modules: list[nn.Module] = [transformer, Pooling(width, pooling_mode=pooling.split("+"))]
+    pooled = Pooling(width, pooling_mode=pooling.split("+"), include_prompt=settings.include_prompt is not False)
+    modules: list[nn.Module] = [transformer, pooled]
     if settings.normalize:
         modules.append(Normalize())
     retriever = SentenceTransformer(
