@@ -39,7 +39,7 @@ _BM25: Final = "mteb/baseline-bm25s"
 
 
 class Passages(Protocol):
-    """Passages of a whole corpus, found; MTEB's own scores are kept in `scores.json`.
+    """Passages of a whole corpus, found; MTEB's own scores, which count what BM25 has not found, are in `scores.json`.
 
     Args:
         task: of MTEB, with its data loaded.
@@ -84,6 +84,8 @@ class Passages(Protocol):
         if self.task.ignore_identical_ids:  # MTEB drops them when it scores
             for query, ranking in rankings.items():
                 ranking.pop(query, None)
+        if dense is None:  # MTEB's BM25 goes on with passages that have no word of the query
+            rankings = {query: {name: by for name, by in of.items() if by > 0} for query, of in rankings.items()}
         return Found(rankings, dense.find if dense else None, {SCORES_FILE: results.task_results[0].to_disk})
 
     def score(self, rankings: Rankings) -> dict[str, dict[str, float]]:

@@ -96,8 +96,8 @@ def build_lexical_negatives(
         collection: see `hf_dense.data.collections`.
         out: holds `negatives/<split>.parquet` with the columns of `TRAINING`, and a card.
         split: of the judgements.
-        depth: greatest number of negatives of a query. Positives, passages with the words of one, and passages nearly
-            equal to one are none.
+        depth: greatest number of negatives of a query. Positives, passages with the words of one, passages nearly
+            equal to one, and passages without a word of the query are none.
 
     Returns:
         `out` as a path.
@@ -120,7 +120,8 @@ def build_lexical_negatives(
             index = LexicalIndex.build(judged.texts, work.pieces)
 
             def search(names: list[str], hits: int) -> tuple[Floats, Indices]:
-                return index.search([judged.queries[name] for name in names], hits)
+                scores, indices = index.search([judged.queries[name] for name in names], hits)
+                return scores, np.where(scores > 0, indices, -1)
 
             write_lists(work, judged, depth, search, origin, together=_QUERIES)
             work.facts["seconds"] = time.perf_counter() - started
