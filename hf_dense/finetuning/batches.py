@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from torch.utils.data import BatchSampler
 
@@ -15,14 +16,38 @@ from hf_dense.finetuning.lists import PassageLists
 
 
 class ListCollator(SentenceTransformerDataCollator):
-    """Collate rows of `query` and `passages` as queries and all their passages, one after the other."""
+    """Collate rows of `query` and `passages`, or held-out pairs, as queries and all their passages in their order."""
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         """Token ids and masks, and `label`, the teacher's scores (B, N), where rows have them."""
         queries = super().__call__([{"query": row["query"]} for row in rows])
-        passages = super().__call__([{"passage": text} for row in rows for text in row["passages"]])
+        passages = super().__call__(
+            [{"passage": text} for row in rows for text in row.get("passages") or [row["passage"]]]
+        )
         labels = {"label": torch.tensor([row["label"] for row in rows])} if "label" in rows[0] else {}
         return {**queries, **passages, **labels}
+
+
+class SharedBatches(BatchSampler):
+    """The batches of several processes, cut from batches of a whole step, so that what these keep apart is apart.
+
+    Args:
+        steps: batches for all processes together.
+        batch: rows of a batch.
+    """
+
+    def __init__(self, steps: DefaultBatchSampler, batch: int) -> None:
+        self.sampler: Any = steps  # which accelerate tells the epoch
+        self.batch_size, self.drop_last = batch, steps.drop_last
+
+    def __len__(self) -> int:
+        processes: int = self.sampler.batch_size // self.batch_size
+        return processes * len(self.sampler)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for step in self.sampler:
+            for start in range(0, len(step), self.batch_size):
+                yield step[start : start + self.batch_size]
 
 
 class ListSampler(BatchSampler):

@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from datasets import Dataset
@@ -19,12 +19,13 @@ from sentence_transformers import (
     SimilarityFunction,
 )
 from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 from transformers.training_args import OptimizerNames
 
 from hf_dense.errors import InputError
-from hf_dense.finetuning.batches import ListCollator, ListSampler
+from hf_dense.finetuning.batches import ListCollator, ListSampler, SharedBatches
 from hf_dense.finetuning.embedding import Features, embed
 from hf_dense.finetuning.lamb import lamb
 from hf_dense.finetuning.lists import PassageLists
@@ -41,6 +42,7 @@ from hf_dense.finetuning.training import (
     CarefulTraining,
     Epochs,
     SharedDefaults,
+    check_evaluates,
     evaluator_sources,
     train_model,
 )
@@ -138,6 +140,11 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
             raise InputError(f"matryoshka is {self.matryoshka}; it is a list of whole numbers.")
         if self.lamb and (optim := OptimizerNames(self.optim).value) not in ("adamw_torch", "adamw_torch_fused"):
             raise InputError(f"lamb takes the place of AdamW, and optim is {optim}; leave one of them out.")
+        if self.patience is not None and (self.eval_strategy == "no" or self.metric_for_best_model is None):
+            raise InputError(
+                "patience counts evaluations without a better one; it needs eval_strategy, and load_best_model_at_end "
+                "or metric_for_best_model."
+            )
         if self.chunk is not None and self.chunk < 1:
             raise InputError(f"chunk is {self.chunk}; at least one text is embedded at once.")
 
@@ -176,7 +183,8 @@ def finetune(
             there, nothing to load, dimensions that do not fit, a loss that is no number, or something else is there.
     """
     lists, rows = data if isinstance(data, PassageLists) else None, _rows(data, arguments)
-    held_out = None if dev_pairs is None else _check_pairs(dev_pairs, "dev_pairs", arguments.per_device_eval_batch_size)
+    held_out = None if dev_pairs is None else _held_out(dev_pairs, arguments)
+    check_evaluates(arguments, held_out is not None or bool(evaluator))
     set_seed(arguments.seed)
     start = load_retriever(model)
     retriever = shape(start, arguments)
@@ -246,10 +254,14 @@ class _BiencoderTrainer(CarefulTraining, SentenceTransformerTrainer):
         return lamb(options) if args.lamb else (kind, options)
 
     def get_batch_sampler(self, dataset: Any, batch_size: int, drop_last: bool, *given: Any, **named: Any) -> Any:
-        """Batches of lists without a query or a positive in common; of pairs, what `batch_sampler` says."""
-        if self.lists is None or dataset is not self.train_dataset:
+        """Batches of lists without a query or a positive in common; of pairs, what `batch_sampler` says of a step."""
+        processes = self.args.world_size
+        if dataset is not self.train_dataset or (self.lists is None and processes == 1):
             return super().get_batch_sampler(dataset, batch_size, drop_last, *given, **named)
-        return ListSampler(self.lists, batch_size, self.args.world_size)
+        if self.lists is not None:
+            return ListSampler(self.lists, batch_size, processes)
+        steps = super().get_batch_sampler(dataset, batch_size * processes, drop_last, *given, **named)
+        return SharedBatches(cast(DefaultBatchSampler, steps), batch_size)
 
 
 class ListLoss(nn.Module):
@@ -418,6 +430,15 @@ def load_history(output_dir: str | Path) -> list[dict[str, Any]]:
         raise InputError(f"There is no loss history {path}; has the training finished?")
     history: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["log_history"]
     return history
+
+
+def _held_out(pairs: Dataset, arguments: BiencoderTrainingArguments) -> Dataset:
+    """Pairs whose loss can be had."""
+    try:
+        check_losses(arguments, passages=1, scored=False)
+    except InputError as error:
+        raise InputError(f"Held-out pairs have no such loss; leave eval_strategy out. {error}") from error
+    return _check_pairs(pairs, "dev_pairs", arguments.per_device_eval_batch_size)
 
 
 def _check_pairs(pairs: Dataset, name: str, least: int) -> Dataset:

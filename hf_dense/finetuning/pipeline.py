@@ -34,6 +34,7 @@ from hf_dense.finetuning.sections import (
     option_names,
     trainer_arguments,
 )
+from hf_dense.finetuning.training import check_evaluates
 from hf_dense.finetuning.validation import (
     RERANKING_METRIC,
     QueryShares,
@@ -214,6 +215,7 @@ class _Run:
             arguments = self.retriever_arguments(name)
             size, queries = section.get("passages", _PASSAGES), len(self.shares.trained_on(entries))
             check_losses(arguments, size, scored=name == "distilled")
+            check_evaluates(arguments, given.validation > 0)
             lengths = self.lengths(name)
             if arguments.matryoshka or arguments.untied or arguments.projection or lengths:
                 chosen = self.chosen.updated(RetrieverSettings(**lengths))
@@ -226,6 +228,7 @@ class _Run:
             if size > passages:
                 raise InputError(f"Lists of {size} passages for {name} were asked for; the corpus has {passages}.")
         if given.reranker is not None:
+            check_evaluates(self.reranker_arguments, given.validation > 0)
             if self.reranker_arguments.passages > passages:
                 raise InputError(f"The lists of the re-ranker are longer than the corpus, which has {passages}.")
             load_reranker(given.reranker.get("base", _RERANKER), self.pair_length, new_head=True)

@@ -23,6 +23,7 @@ from hf_dense.finetuning.training import (
     CarefulTraining,
     Epochs,
     SharedDefaults,
+    check_evaluates,
     evaluator_sources,
     train_model,
 )
@@ -104,6 +105,7 @@ def train_reranker(
     """
     if lists.passages < 2:
         raise InputError("The lists have one passage each; a re-ranker needs the positive and at least one other.")
+    check_evaluates(arguments, bool(evaluator))
     if arguments.n_gpu > 1:
         raise InputError("One process would drive several GPUs; start with `accelerate launch`, one process per GPU.")
     set_seed(arguments.seed)

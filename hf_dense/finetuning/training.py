@@ -12,6 +12,7 @@ import torch
 from sentence_transformers.base.evaluation import BaseEvaluator
 from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import IntervalStrategy
 
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import PassageLists
@@ -135,6 +136,15 @@ def _fit(trainer: Trainer, work: Occupied, resume: str | None) -> None:
     train(trainer, checkpoint)
     trainer.save_state()
     work.facts |= {"steps": trainer.state.global_step, "seconds": seconds()}
+
+
+def check_evaluates(arguments: TrainingArguments, has_something: bool) -> None:
+    """Raise `InputError` where evaluations are asked for and there is nothing to evaluate."""
+    if arguments.eval_strategy != "no" and not has_something:
+        raise InputError(
+            f"eval_strategy is {IntervalStrategy(arguments.eval_strategy).value}, and nothing is held out to evaluate; "
+            "leave it out (in a stage of a configuration give validation)."
+        )
 
 
 def evaluator_sources(evaluator: BaseEvaluator | list[BaseEvaluator] | None) -> dict[str, Source]:
