@@ -21,6 +21,7 @@ from hf_dense.finetuning.negatives import DEPTH, SPARE, Filter, Judged, Origin, 
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import FP32, Reading
+from hf_dense.search.approximate import rescore
 from hf_dense.search.cross_encoder import load_reranker, read_part
 from hf_dense.search.dense import Floats, Indices, check_kind, encode_corpus, encode_queries, searcher
 from hf_dense.search.fingerprints import cross_encoder_source, retriever_source
@@ -123,7 +124,9 @@ class _Search:
         texts = [self.judged.queries[name] for name in names]
         queries = encode_queries(self.retriever, texts, self.batch_size)
         self.queries = dict(zip(names, queries, strict=True))
-        return self.search(queries, hits)
+        found = self.search(queries, hits)
+        # Scores of compressed vectors are none that a margin, or a reader of the lists, could go by.
+        return rescore(queries, found[1], self.vectors, found[1].shape[1]) if self.kind == "ivfpq" else found
 
     def at_most(self, margin: float, name: str, scores: Floats, indices: Indices) -> NDArray[np.bool_]:
         """Which hits have a similarity of at most that of the best positive less a margin."""
