@@ -66,10 +66,11 @@ class Answers(Protocol):
         rows = {passage: row for row, passage in enumerate(self.corpus["id"][:]) if passage in wanted}
         first: dict[str, float] = {}
         for part in _parts(self.queries):
-            found = list({passage for query in part for passage in rankings[query]})
+            found = list({passage for query in part for passage in rankings.get(query, ())})
             texts = dict(zip(found, self.corpus[[rows[passage] for passage in found]]["text"], strict=True))
             first |= {
-                query: answer_rank((texts[name] for name in rankings[query]), self.answers[query]) for query in part
+                query: answer_rank((texts[name] for name in rankings.get(query, ())), self.answers[query])
+                for query in part
             }
         return {
             f"answer_recall@{depth}": {query: float(rank <= depth) for query, rank in first.items()}
