@@ -110,6 +110,13 @@ def list_files(directory: Path) -> dict[str, int]:
     return found
 
 
+def missing_file(directory: Path) -> str | None:
+    """A file that the manifest of a directory lists and that is gone, one directly in it first; None: all are there."""
+    found = Manifest.load(directory)
+    names = [MANIFEST] if found is None else sorted(found.files, key=lambda name: name.count("/"))
+    return next((name for name in names if not (directory / name).is_file()), None)
+
+
 def foreign_file(directory: Path) -> Path | None:
     """A file in one of our directories that we did not write, or that was changed since; None where all are ours."""
     manifests = {}

@@ -11,7 +11,17 @@ from typing import Any, Self
 
 from hf_dense.errors import InputError
 from hf_dense.storage.files import plain_errors, says_full
-from hf_dense.storage.manifest import COMPLETE, MANIFEST, OWN_PREFIX, Manifest, difference, list_files, remove_ours
+from hf_dense.storage.manifest import (
+    COMPLETE,
+    MANIFEST,
+    OWN_PREFIX,
+    Manifest,
+    difference,
+    foreign_file,
+    list_files,
+    missing_file,
+    remove_ours,
+)
 from hf_dense.storage.places import DONE, NEW, RESUMED, Lock, check_place, state_of
 from hf_dense.storage.process_group import is_main_process, wait_for_everyone
 
@@ -36,7 +46,7 @@ class Staged:
         resumable: whether unfinished work is gone on with.
 
     Attributes:
-        done: whether the same output is there already; nothing is to be written then.
+        done: whether the same output is there already, whole; nothing is to be written then.
         resumed: whether there is unfinished work to go on with.
         facts: to be put into the manifest.
     """
@@ -117,6 +127,13 @@ class Staged:
         """What is to be done, by what is there; raises where that is not ours."""
         place = self._old if self._was_cut_off() else self.path
         state = state_of(place, self.manifest, self.overwrite)
+        if state == DONE and (gone := missing_file(place)):
+            if foreign := foreign_file(place):
+                raise InputError(
+                    f"{self.path} lacks {gone}, and cannot be made again: {foreign.relative_to(place)} is not as "
+                    "hf_dense wrote it; move it away, or name another directory."
+                )
+            state = NEW
         if self.partial.is_dir():
             parts = (MANIFEST, _RESULT, _PIECES, _OLD)
             known = parts if self._is_ours(self.partial) else ()

@@ -113,7 +113,9 @@ class Workshop:
             more |= {"probe": f"{self.pool}:{DEV}", "probe_steps": max(1, steps // self.plan.probes)}
         options = self.learning.pretraining_options(method, str(base), str(self.material.collection), **more)
         pretrain(options, self.learning.pretraining(place.path, steps, self.seed))
-        return replace(self._finetuned(f"{name}, fine-tuned", place.path, _seconds(place.path)), pretraining=place.path)
+        return replace(
+            self._finetuned(f"{name}, fine-tuned", place.path, seconds_of(place.path)), pretraining=place.path
+        )
 
     def distilled(self, best: Arm, teacher: str) -> Arm:
         """A better one, trained on with the scores of a teacher for its lists of passages."""
@@ -124,7 +126,7 @@ class Workshop:
         scores = score_lists(teacher, self.negatives, collection, place, TRAIN, **given)
         lists = self.learning.scored_lists(scores, collection, self.seed)
         return self._train(
-            name, best.model, lists, best.seconds + _seconds(scores), self.learning.distillation(teacher)
+            name, best.model, lists, best.seconds + seconds_of(scores), self.learning.distillation(teacher)
         )
 
     def fused(self, best: Arm, words: Arm) -> Arm:
@@ -136,7 +138,7 @@ class Workshop:
     def _finetuned(self, name: str, start: Path, seconds: float) -> Arm:
         self.say(f"{name}: {self.plan.finetuning:,} steps")
         lists = self.learning.lists(self.negatives, self.material.collection, self.seed)
-        return self._train(name, start, lists, seconds + _seconds(self.negatives), {})
+        return self._train(name, start, lists, seconds + seconds_of(self.negatives), {})
 
     def _train(self, name: str, start: Path, lists: PassageLists, seconds: float, changes: dict[str, Any]) -> Arm:
         place = self._place(name).at("training")
@@ -144,7 +146,7 @@ class Workshop:
             place.path, self.plan.finetuning, self.seed, overwrite=self.out.overwrite, **changes
         )
         model = finetune(start, lists, arguments, output=place)
-        arm = self._measured(name, model, self._index(name, model), 1.0, seconds + _seconds(place.path))
+        arm = self._measured(name, model, self._index(name, model), 1.0, seconds + seconds_of(place.path))
         return replace(arm, training=place.path)
 
     def _index(self, name: str, model: Path) -> Path:
@@ -168,7 +170,7 @@ class Workshop:
         return self.out.at("arms", name.lower().replace(", ", "-").replace(" + ", "-").replace(" ", "-"))
 
 
-def _seconds(made: Path) -> float:
+def seconds_of(made: Path) -> float:
     """How long a training took, or lists, or their scores."""
     manifest = Manifest.load(made)
     return float(manifest.facts.get("seconds", 0.0)) if manifest else 0.0

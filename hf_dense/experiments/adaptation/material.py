@@ -71,6 +71,7 @@ def prepare(
     if given and queries:
         raise InputError(f"{docs} has judged queries of its own; leave --queries out, or give its passages alone.")
     if set(SPLITS) <= set(given):
+        _check_enough({split: _labels(docs, split) for split in SPLITS})
         return Material(Path(docs), Path(docs), (), _count(Path(docs)))
     corpus = docs
     if not table_files(Path(docs)):
@@ -78,17 +79,32 @@ def prepare(
     passages = corpus
     labels = {split: _labels(docs, split) for split in given}
     if queries:
-        split = TEST if len(read_pairs(Path(queries)).queries) < _FEW else _SHARES
-        labelled = build_collection(queries, out.at("labelled"), split=split, corpus=corpus, seed=seed)
+        labelled = _label(queries, corpus, out.at("labelled"), seed)
         labels = {split: _labels(labelled, split) for split in judged_splits(labelled)}
     made: tuple[str, ...] = ()
-    if (few := sum(len(found.queries) for found in labels.values()) < _FEW) or TRAIN not in labels:
+    few = bool(queries) and sum(len(found.queries) for found in labels.values()) < _FEW  # some were not found
+    if few or TRAIN not in labels:
         if few:
-            labels = {TEST: _joined(labels.values())} if labels else {}
+            labels = {TEST: _joined(labels.values())}
         corpus = str(build_queries(corpus, out.at("made"), MADE_FROM, split=_SHARES, seed=seed))
         made = tuple(split for split in SPLITS if split in judged_splits(corpus) and split not in labels)
         labels = {split: _labels(corpus, split) for split in made} | labels
     return replace(_write(corpus, _three(labels, corpus, seed), made, out.at("collection")), passages=Path(passages))
+
+
+def _label(queries: str, corpus: str, out: Output, seed: int) -> Path:
+    """A collection of labelled pairs: all to report on where they are few, else divided by their documents.
+
+    Where they ask for too few documents, all are of `train`, from which `_three` takes what it needs.
+    """
+    found = len(read_pairs(Path(queries)).queries)
+    for split in (TEST,) if found < _FEW else (_SHARES, TRAIN):
+        try:
+            return build_collection(queries, out, split=split, corpus=corpus, seed=seed)
+        except InputError:
+            if split != _SHARES:
+                raise
+    raise AssertionError
 
 
 def _labels(collection: str | os.PathLike[str], split: str) -> Labels:
@@ -122,13 +138,22 @@ def _three(labels: dict[str, Labels], corpus: str, seed: int) -> dict[str, Label
             found[TRAIN], found[TEST] = _divided(found[TRAIN], documents, seed)
     if DEV not in found:
         found[TRAIN], found[DEV] = _divided(found[TRAIN], documents, seed)
+    _check_enough(found)
+    return {split: found[split] for split in SPLITS}
+
+
+def _check_enough(labels: Mapping[str, Labels]) -> None:
+    """Raise `InputError` where queries with a relevant passage are too few to choose by or to report on."""
     for split, least in _LEAST.items():
-        if (number := len(found[split].queries)) < least:
+        if (number := sum(map(_is_relevant, labels[split].grades.values()))) < least:
             raise InputError(
                 f"Only {number} queries are there for {split}, and {least} are the least that tell anything; give more "
                 "documents, or more labelled queries."
             )
-    return {split: found[split] for split in SPLITS}
+
+
+def _is_relevant(grades: Mapping[str, int]) -> bool:
+    return any(grade > 0 for grade in grades.values())
 
 
 def _divided(labels: Labels, documents: Mapping[str, str], seed: int) -> tuple[Labels, Labels]:
@@ -207,4 +232,6 @@ def corpus_tables(corpus: str, wanted: Container[str] | None = None) -> Iterator
 
 
 def _count(collection: Path) -> dict[str, int]:
-    return {"passages": len(load_corpus(collection))} | {split: len(load_qrels(collection, split)) for split in SPLITS}
+    judged = {split: load_qrels(collection, split).values() for split in SPLITS}
+    queries = {split: sum(map(_is_relevant, grades)) for split, grades in judged.items()}
+    return {"passages": len(load_corpus(collection)), **queries}

@@ -20,7 +20,7 @@ from hf_dense.evaluation.measures import METRICS, title
 from hf_dense.evaluation.page import Block, Code, Heading, Picture, Table, as_html, as_markdown
 from hf_dense.evaluation.plots import as_png, draw_losses, draw_metrics, legend_below, loss_series
 from hf_dense.evaluation.significance import compare_paired
-from hf_dense.experiments.adaptation.arms import BASE, TUNED, WORDS, Arm
+from hf_dense.experiments.adaptation.arms import BASE, TUNED, WORDS, Arm, seconds_of
 from hf_dense.experiments.adaptation.material import DEV, TEST, Material
 from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.experiments.adaptation.verdict import Effort, judge
@@ -35,6 +35,7 @@ from hf_dense.storage.provenance import provenance
 
 PAGE, TWIN, FACTS = "report.html", "report.md", "results.json"
 REPORT_FILES: Final = (PAGE, TWIN, FACTS)
+RETRIEVER: Final = "retriever"  # the directory of the one to use
 _CURVES: Final = (  # of a pre-training: the caption, a sentence, the axis, and endings with names; "" = what is before
     (
         "Probes of every pre-training",
@@ -83,7 +84,7 @@ class Adaptation:
     @property
     def retriever(self) -> Path:
         """The retriever to use, a Sentence-Transformers directory, its index inside of it."""
-        return self.path / "retriever"
+        return self.path / RETRIEVER
 
     @property
     def table(self) -> str:
@@ -125,7 +126,7 @@ def write_report(
     verdict = judge(
         tuned.test,
         pretrained.test,
-        _effort(pretrained, plan, (pretrained.seconds - tuned.seconds) / 60),
+        _effort(pretrained, plan),
         best.test,
         {name: named[name].test for name in (BASE, WORDS) if name in named},
         made=TEST in material.made,
@@ -151,8 +152,9 @@ def write_report(
     write_text(out.path / TWIN, as_markdown(heading, blocks))
 
 
-def _effort(pretrained: Arm, plan: Plan, minutes: float) -> Effort:
+def _effort(pretrained: Arm, plan: Plan) -> Effort:
     assert pretrained.pretraining is not None
+    minutes = seconds_of(pretrained.pretraining) / 60
     steps = plan.pretraining[pretrained.pretraining.name]
     return Effort(minutes, steps, plan.epochs * steps / max(plan.pretraining.values()))
 
@@ -215,7 +217,7 @@ def _arms(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
 
 def _use(best: Arm, place: Path, passages: Path) -> list[Block]:
     """The lines that use the result, with the index that is there, or with one that is built of the passages."""
-    retriever = place / "retriever"
+    retriever = place / RETRIEVER
     search = ["hf-dense", "search", str(retriever), "your question"]
     if not (retriever / "index").is_dir():
         search += ["--corpus", str(passages), "--weight", f"{best.weight:g}"]

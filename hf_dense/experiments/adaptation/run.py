@@ -21,7 +21,7 @@ from hf_dense.experiments.adaptation.options import NOTHING_KEPT, AdaptOptions
 from hf_dense.experiments.adaptation.plan import TUNED_ARMS, Plan, Task, describe, fit_batch, index_seconds, make_plan
 from hf_dense.experiments.adaptation.pool import draw_pool
 from hf_dense.experiments.adaptation.rates import measure_rates
-from hf_dense.experiments.adaptation.report import REPORT_FILES, Adaptation, write_report
+from hf_dense.experiments.adaptation.report import REPORT_FILES, RETRIEVER, Adaptation, write_report
 from hf_dense.experiments.comparison import Settings, Variant, make_start
 from hf_dense.experiments.keeping import Kept, open_kept
 from hf_dense.finetuning.lists import fingerprint_entries, load_entries
@@ -36,6 +36,7 @@ from hf_dense.search.first_stage import BM25
 from hf_dense.search.index import build_index
 from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_path
+from hf_dense.storage.manifest import missing_file
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 
@@ -66,7 +67,7 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
     kept = open_kept(options.keep, options.docs) if options.keep != NOTHING_KEPT else None
     settings = {name: getattr(options, name) for name in ("budget", "method", "length", "precision")}
     with output.occupy(KIND, settings, _sources(options, output, kept), seed=options.seed, claims=REPORT_FILES) as work:
-        if not work.done:
+        if not work.done or missing_file(out / RETRIEVER):
             options = replace(options, length=_readable(options))
             material = prepare(options.docs, options.queries, options.length, options.seed, output, options.base)
             base = _base(options, material, output)
@@ -222,7 +223,7 @@ def _models(options: AdaptOptions) -> int:
 
 def _deliver(best: Arm, material: Material, fits: bool, precision: str, output: Output, say: Progress) -> None:
     """Write the retriever to use and, where that fits or was begun, its index of all passages."""
-    retriever, index = export_sentence_transformer(best.model, output.at("retriever")), output.at("retriever", "index")
+    retriever, index = export_sentence_transformer(best.model, output.at(RETRIEVER)), output.at(RETRIEVER, "index")
     if fits or index.path.exists():
         say("The index of all passages")
         given: dict[str, Any] = {"weight": best.weight, "precision": precision, "like": best.index}
