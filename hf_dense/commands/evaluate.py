@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -94,9 +95,19 @@ def measure(arguments: argparse.Namespace) -> str:
 
 def _named(words: Sequence[str]) -> dict[str, str]:
     """`NAME=MODEL` as a mapping; a model without a name has that of its directory."""
-    pairs = [(name or Path(model).name, model) for name, _, model in (word.rpartition("=") for word in words)]
+    pairs = [(name or Path(model).name, model) for name, model in map(_divided, words)]
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"Two models are called {name!r}; name them: NAME=MODEL.")
     return dict(pairs)
+
+
+def _divided(word: str) -> tuple[str, str]:
+    """Name ("" where there is none) and model; the path of a model may have a = of its own.
+
+    >>> _divided("mine=runs/lr=1e-4/model"), _divided("runs/lr=1e-4/model")
+    (('mine', 'runs/lr=1e-4/model'), ('', 'runs/lr=1e-4/model'))
+    """
+    name, equals, model = word.partition("=")
+    return (name, model) if equals and "/" not in name and not os.path.exists(word) else ("", word)
