@@ -103,3 +103,22 @@ def _what_is_loaded_is_no_garbage() -> None:
     """Trainers collect garbage at every start: with all modules and tests in sight a third of a small training."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Two nodes of one core each on this machine."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    memory = 100_000_000
+    nodes = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": memory},
+    )
+    nodes.second = nodes.add_node(num_cpus=1, object_store_memory=memory)
+    yield nodes
+    import ray
+
+    ray.shutdown()
+    nodes.shutdown()

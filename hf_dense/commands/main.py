@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Final, NoReturn, Protocol, cast
@@ -83,13 +84,23 @@ def _run(arguments: argparse.Namespace) -> None:
 
         notice_offline()
     try:
-        load_verb(arguments.verb).run(arguments)
+        with _encoding(arguments):
+            load_verb(arguments.verb).run(arguments)
     except Exception as error:  # of what is not the output: temporary files, the caches of libraries
         if says_full(error):
             raise InputError(
                 "There is no room left to write all of it; free some disk space and start again."
             ) from error
         raise
+
+
+def _encoding(arguments: argparse.Namespace) -> AbstractContextManager[None]:
+    """Where a verb encodes passages."""
+    if getattr(arguments, "ray", None) is None:
+        return nullcontext()
+    from hf_dense.search.cluster import encoding_on
+
+    return encoding_on(arguments.ray)
 
 
 def build_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:

@@ -31,12 +31,12 @@ def add_output_arguments(parser: argparse.ArgumentParser, *, license_of: str | N
 
 
 def add_encoding_arguments(parser: argparse.ArgumentParser, *, kept: bool = False, pairs: bool = False) -> None:
-    """Add how texts are encoded: `--precision`, `--max_length` and `--batch_size`.
+    """Add how and where texts are encoded: `--precision`, `--max_length`, `--batch_size` and `--ray`.
 
     Args:
         parser: of the verb.
         kept: whether what is not given is that of an index that is there.
-        pairs: whether what is read are pairs alone, which `--max_length` does not cut.
+        pairs: whether what is read are pairs alone, which `--max_length` does not cut and this machine reads.
     """
     index = "that of the index that is there, else " if kept else ""
     parser.add_argument(
@@ -52,6 +52,7 @@ def add_encoding_arguments(parser: argparse.ArgumentParser, *, kept: bool = Fals
             metavar="N",
             help=f"longest text of a retriever in tokens (default: {index}the model's own)",
         )
+        parser.add_argument("--ray", metavar="HOST:PORT", help="of a Ray cluster whose machines encode passages")
     parser.add_argument(
         "--batch_size", type=positive, default=64, help="texts, or pairs, encoded at once (default: 64)"
     )

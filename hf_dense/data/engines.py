@@ -89,15 +89,29 @@ def _map_here(work: _FileFunction, names: list[str], engine: Engine, doing: str)
 
 
 def _map_on_ray(work: _FileFunction, names: list[str], engine: Engine, doing: str) -> None:
+    start_ray(engine.address)
+    import ray
+
+    done = ray.data.from_items([{"file": name} for name in names], override_num_blocks=len(names)).map(work)
+    done.materialize()
+
+
+def start_ray(address: str | None) -> None:
+    """Join a Ray cluster, or start one on this machine where there is no address.
+
+    Args:
+        address: `HOST:PORT`, or a word that Ray resolves (`auto`).
+
+    Raises:
+        InputError: nobody listens there, or Ray is not installed.
+    """
     try:
         import ray
     except ImportError as error:
-        raise InputError("The engine ray needs the package ray: pip install 'hf_dense[cluster]'.") from error
-    if engine.address:
-        _check_reachable(engine.address)
-    ray.init(address=engine.address, ignore_reinit_error=True, log_to_driver=False)
-    done = ray.data.from_items([{"file": name} for name in names], override_num_blocks=len(names)).map(work)
-    done.materialize()
+        raise InputError("Ray is not installed: pip install 'hf_dense[cluster]'.") from error
+    if address:
+        _check_reachable(address)
+    ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
 
 
 def _check_reachable(address: str) -> None:

@@ -21,6 +21,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
+from hf_dense.search.cluster import cluster_encoder, is_on_cluster
 from hf_dense.storage.arrays import check_array
 from hf_dense.storage.files import replaced_file
 
@@ -103,7 +104,8 @@ def encode_corpus(
         batch_size: texts encoded at once.
         known: vectors that are copied; only the other texts are encoded.
         devices: where texts are encoded, by a process for each (`["cuda:0", "cuda:1"]`); one name is in this process.
-            None: on all GPUs, where there are several and a block to encode (`devices_for`); else where the model is.
+            None: on the cluster that `encoding_on` names; else on all GPUs, where there are several and a block to
+            encode (`devices_for`); else where the model is.
 
     Returns:
         The vectors, on disk.
@@ -117,11 +119,11 @@ def encode_corpus(
     files = [folder / f"vectors-{start // BLOCK:05d}.npy" for start in range(0, len(texts), BLOCK)]
     new = len(texts) if known is None else int((known.rows < 0).sum())
     new = 0 if all(file.exists() for file in files) else new
-    chosen = devices_for(retriever, new) if devices is None else devices
-    with (
-        tqdm(total=len(texts), desc="Encoding passages", unit=" passages") as bar,
-        _encoder(retriever, chosen, batch_size) as encode,
-    ):
+    if is_on_cluster() and devices is None and new:
+        encoder = _cluster_encoder(retriever, batch_size)
+    else:
+        encoder = _encoder(retriever, devices_for(retriever, new) if devices is None else devices, batch_size)
+    with tqdm(total=len(texts), desc="Encoding passages", unit=" passages") as bar, encoder as encode:
         for number, file in enumerate(files):
             place = slice(number * BLOCK, (number + 1) * BLOCK)
             block = texts[place]
@@ -330,6 +332,12 @@ def _encoder(retriever: SentenceTransformer, devices: Sequence[str], batch_size:
         yield _Encoder(partial(encode, pool=pool, chunk_size=batch_size), _BATCHES * batch_size * len(devices))
     finally:
         retriever.stop_multi_process_pool(pool)
+
+
+@contextmanager
+def _cluster_encoder(retriever: SentenceTransformer, batch_size: int) -> Iterator[_Encoder]:
+    with cluster_encoder(retriever, batch_size) as (encode, workers):
+        yield _Encoder(encode, _BATCHES * batch_size * workers)
 
 
 def _make_block(

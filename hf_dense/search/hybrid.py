@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 from hf_dense.errors import InputError
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.hybrid_head import HybridHead
+from hf_dense.search.cluster import is_on_cluster
 from hf_dense.search.dense import Floats, Indices
 from hf_dense.storage.files import write_text
 
@@ -65,7 +66,12 @@ def write_hybrid_vectors(
         folder: that is there, and holds nothing made from another model or other passages.
         batch_size: texts encoded at once.
         known: vectors that are copied; only the other texts are encoded.
+
+    Raises:
+        InputError: a cluster is to encode them.
     """
+    if is_on_cluster():
+        raise InputError("Hybrid vectors are encoded on one machine; leave the Ray cluster out.")
     head = hybrid_head(model)
     assert head is not None
     rows, part = len(texts), 16 * batch_size

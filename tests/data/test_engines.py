@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,25 +43,6 @@ def test_files_are_mapped_in_order(tmp_path: Path, processes: int) -> None:
 def test_an_unknown_engine_is_refused() -> None:
     with pytest.raises(InputError, match="The engine is 'spark'; allowed: local, ray"):
         Engine("spark")  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    """Two nodes of one core each on this machine."""
-    pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    memory = 100_000_000
-    nodes = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": memory},
-    )
-    nodes.second = nodes.add_node(num_cpus=1, object_store_memory=memory)
-    yield nodes
-    import ray
-
-    ray.shutdown()
-    nodes.shutdown()
 
 
 def write_documents(path: Path) -> Path:
