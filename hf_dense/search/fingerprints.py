@@ -14,7 +14,10 @@ from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.storage.fingerprints import fingerprint_values
 from hf_dense.storage.places import Source
 
-_BM25: Final = {"stop words": "en", "stemmer": "english", "k1": 1.5, "b": 0.75, "method": "lucene"}
+_BM25: Final = {
+    **{"stop words": "en", "stemmer": "english", "k1": 1.5, "b": 0.75, "method": "lucene"},
+    "finds": "passages with a word of the query",
+}
 
 
 def retriever_source(model: str | Path | SentenceTransformer, name: object = None) -> Source:

@@ -77,16 +77,17 @@ def test_the_trainers_take_a_finetunings_sections(name: str, tmp_path: Path) -> 
     from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
     from hf_dense.finetuning.pipeline import Pipeline
     from hf_dense.finetuning.reranker import RerankerTrainingArguments
-    from hf_dense.finetuning.sections import OF_RERANKER, OF_RETRIEVER
+    from hf_dense.finetuning.sections import OF_RERANKER, trainer_arguments
 
     values = read_configs([name])
     assert values.pop("out").startswith("build/finetuning/")
     pipeline = Pipeline.of({**values, "out": str(tmp_path / "out")})
     for section in (pipeline.retriever1, pipeline.retriever2, pipeline.distilled):
         if section is not None:
-            options = {key: value for key, value in section.items() if key not in OF_RETRIEVER}
-            assert isinstance(options["learning_rate"], float)
-            BiencoderTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **options)
+            assert isinstance(section["learning_rate"], float)
+            chosen_by = "eval_metric" if pipeline.validation else None
+            ours = {"output_dir": str(tmp_path), "use_cpu": True}
+            trainer_arguments(BiencoderTrainingArguments, "a retriever", section, chosen_by, **ours)
     if pipeline.reranker is not None:
         options = {key: value for key, value in pipeline.reranker.items() if key not in OF_RERANKER}
         RerankerTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **options)

@@ -301,3 +301,33 @@ def test_a_dataset_of_the_hub_is_the_content_of_its_files(hub_client: Callable[.
     first, remarked, other, again, more = hub_client(PUBLISHED)["found"]
     assert first == remarked == again
     assert len({first, other, more}) == 3
+
+
+def test_lines_of_json_name_their_columns_each_for_itself(tmp_path: Path) -> None:
+    rows: list[object] = [
+        {"text": "first"},
+        {"id": "b", "title": "Second", "contents": "second"},
+        {"id": None, "_id": "c", "content": "third"},
+        {"id": "d", "other": "nothing"},
+    ]
+    found, counts = read(write_lines(tmp_path / "a.jsonl", rows))
+    assert found == [("a.jsonl-0", "", "first"), ("b", "Second", "second"), ("c", "", "third")]
+    assert counts == {"documents read": 3, "empty": 1}
+
+
+@pytest.mark.parametrize("rows", [3, 1500])
+def test_columns_that_no_row_has_are_named(tmp_path: Path, rows: int) -> None:
+    with pytest.raises(InputError, match=r"a.jsonl has no column of texts .*; it has: words"):
+        read(write_lines(tmp_path / "a.jsonl", [{"words": "a"}] * rows))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.tsv"])
+def test_the_mark_before_a_files_first_line_is_no_part_of_it(tmp_path: Path, name: str) -> None:
+    content = {"a.csv": "id,text\nA1,one\n", "a.jsonl": '{"id": "A1", "text": "one"}\n', "a.tsv": "A1\tone\n"}[name]
+    (tmp_path / name).write_text(content, encoding="utf-8-sig")
+    assert read(tmp_path / name) == ([("A1", "", "one")], {"documents read": 1})
+
+
+def test_a_row_with_more_cells_than_columns_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text\n1,Hello, world\n2,whole\n")
+    assert read(tmp_path / "a.csv") == ([("2", "", "whole")], {"documents read": 1, "unreadable": 1})

@@ -165,7 +165,7 @@ def write_msmarco_documents(folder: Path) -> Path:
     folder.mkdir()
     sentences = " ".join(f"This is sentence number {number} of the document." for number in range(6))
     (folder / "msmarco-docs.tsv").write_text(
-        f"D1\thttp://a\tTitle\t{sentences}\nD2\thttp://b\tOther\tA short one that is here and says little.\n"
+        f"D1\thttp://a\tTitle\t{sentences}\nD2\thttp://b\tOther\tA short number that is here and says little.\n"
     )
     (folder / "msmarco-doctrain-queries.tsv").write_text("1\tnumber five\n")
     (folder / "msmarco-doctrain-qrels.tsv").write_text("1 0 D1 1\n")
@@ -333,3 +333,56 @@ def test_shares_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'msmarco' are split already"):
         build_collection(write_msmarco(tmp_path / "ms"), tmp_path / "out", "msmarco", "80/10/10")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_text_is_found_by_its_words_whatever_has_its_id(tmp_path: Path) -> None:
+    texts = ["Cheese is made of milk that was left to stand for a long time.", "Paris is the capital of France today."]
+    corpus = write_corpus(
+        tmp_path / "corpus.jsonl", [{"id": str(at + 1), "text": text} for at, text in enumerate(texts)]
+    )
+    entry = {
+        "question": "what is the capital of france",
+        "answers": ["Paris"],
+        "positive_ctxs": [{"title": "", "text": texts[1], "passage_id": "1"}],
+        "negative_ctxs": [],
+        "hard_negative_ctxs": [{"title": "", "text": texts[0], "passage_id": "2"}],
+    }
+    (tmp_path / "nq.json").write_text(json.dumps([entry]))
+    out = build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr", "train", str(corpus))
+    assert [*load_qrels(out, "train").values()] == [{"2": 1}]
+    assert lists(out)[0]["negatives"] == ["1"]
+
+
+def test_of_equal_texts_the_one_with_the_id_is_meant(tmp_path: Path) -> None:
+    text = "Paris is the capital of France today."
+    corpus = write_corpus(tmp_path / "corpus.jsonl", [{"id": name, "text": text} for name in ("a", "b", "c")])
+    entry = {"question": "which", "answers": [], "positive_ctxs": [{"title": "", "text": text, "passage_id": "b"}]}
+    entry |= {"negative_ctxs": [], "hard_negative_ctxs": []}
+    (tmp_path / "nq.json").write_text(json.dumps([entry]))
+    out = build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr", "train", str(corpus))
+    assert [*load_qrels(out, "train").values()] == [{"b": 1}]
+
+
+def write_corpus(path: Path, rows: list[dict[str, str]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("query,positive\nq,first, with comma\n", "Line 2 of .* has more cells than the head has columns"),
+        ('query,positive\nq,"first\n', "Line 1 of .* is no CSV .*correct its quotes"),
+    ],
+)
+def test_a_table_of_pairs_that_is_none(tmp_path: Path, content: str, sentence: str) -> None:
+    (tmp_path / "pairs.csv").write_text(content)
+    with pytest.raises(InputError, match=sentence):
+        build_collection(tmp_path / "pairs.csv", tmp_path / "out")
+
+
+def test_a_table_of_pairs_may_begin_with_a_mark_and_have_long_cells(tmp_path: Path) -> None:
+    long = "word " * 50_000
+    (tmp_path / "pairs.csv").write_text(f"query,positive\nq,{long}\n", encoding="utf-8-sig")
+    out = build_collection(tmp_path / "pairs.csv", tmp_path / "out")
+    assert [*texts(out).values()] == [long.strip()]

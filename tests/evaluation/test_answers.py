@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -187,3 +188,20 @@ def test_no_query_with_an_answer(collection: Path, tmp_path: Path) -> None:
     parquet.write_table(parquet.read_table(collection / "queries"), folder / "queries" / "part.parquet")
     with pytest.raises(InputError, match="No query of split 'test'"):
         evaluate_answers("bm25", folder, "test", name="bad", out=tmp_path / "out")
+
+
+def test_a_question_that_nothing_was_found_for_counts_0_where_answers_are_ordered_anew(
+    collection: Path, retriever: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(collection, tmp_path / "data")
+    file = tmp_path / "data" / "queries" / "part.parquet"
+    rows = parquet.read_table(file).to_pylist()
+    rows[0]["text"] = "nowheretobefound"
+    parquet.write_table(pa.Table.from_pylist(rows), file)
+    out = tmp_path / "out"
+    evaluate_tasks(
+        {"bm25": "bm25"}, [f"{tmp_path / 'data'}:test"], out, protocol="answers", rerankers={"r": str(retriever)}
+    )
+    found = RetrievalResult.load(out / "bm25 + r" / "data-test")
+    assert found.per_query["answer_recall@20"]["q0"] == 0.0
+    assert sum(found.per_query["answer_recall@20"].values()) > 0

@@ -171,3 +171,13 @@ def test_a_retriever_without_a_tokenizer_is_refused(retriever: Path, dataset: Pa
     with pytest.raises(InputError, match="tokenizer"):
         evaluate_retriever(bare, dataset, "test", name="bare", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_bm25_gets_nothing_for_what_it_has_not_found(dataset: Path, tmp_path: Path) -> None:
+    shutil.copytree(dataset, tmp_path / "data")
+    rows = [json.loads(line) for line in (tmp_path / "data" / "queries.jsonl").read_text().splitlines()]
+    asked = [{**row, "text": "nowheretobefound"} for row in rows]
+    (tmp_path / "data" / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    result = evaluate_retriever("bm25", tmp_path / "data", "test", name="bm25", out=tmp_path / "out")
+    assert result.metrics["recall@100"] == result.metrics["mrr@10"] == 0.0
+    assert len(result.per_query["mrr@10"]) == 40

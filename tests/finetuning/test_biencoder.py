@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 import torch
+from accelerate.data_loader import prepare_data_loader
 from datasets import Dataset
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_encoder, write_retriever
+from torch.utils.data import DataLoader
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.finetuning import training
+from hf_dense.finetuning.batches import SharedBatches
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune, load_history
+from hf_dense.finetuning.lists import Entry, PassageLists
 from hf_dense.finetuning.training import CarefulTraining
 from hf_dense.hub import precision
 from hf_dense.storage.manifest import Manifest
@@ -311,3 +315,47 @@ def test_a_pre_training_checkpoint_is_pooled_where_its_bottleneck_is(pairs: Data
 def test_temperature_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="temperature is 0"):
         arguments(tmp_path, temperature=0.0)
+
+
+def test_two_positives_of_a_query_never_meet_in_a_step_of_several_processes(
+    retriever: Path, pairs: Dataset, tmp_path: Path
+) -> None:
+    twice = Dataset.from_dict(
+        {
+            name: [*pairs[name][:32], *(f"{text} more" if name == "passage" else text for text in pairs[name][:32])]
+            for name in ("query", "passage")
+        }
+    )
+    steps = NoDuplicatesBatchSampler(twice, 8, drop_last=True, valid_label_columns=[], generator=torch.Generator())
+    shared = SharedBatches(steps, 4)
+    batches = [*shared]
+    assert len(batches) == len(shared) >= 12
+    assert {len(batch) for batch in batches} == {4}
+    for first, second in zip(batches[::2], batches[1::2], strict=True):
+        asked = [twice["query"][row] for row in (*first, *second)]
+        assert len(set(asked)) == len(asked)
+    loader = prepare_data_loader(DataLoader(twice, batch_sampler=shared), num_processes=2, process_index=0)
+    loader.set_epoch(3)
+    assert steps.epoch == 3
+
+
+def test_held_out_pairs_are_measured_beside_lists(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
+    entries = [Entry(str(row), query, (str(row),), (str((row + 1) % 96),)) for row, query in enumerate(pairs["query"])]
+    corpus = Dataset.from_dict({"id": [*map(str, range(96))], "title": [""] * 96, "text": pairs["passage"]})
+    lists = PassageLists(entries, corpus, 2, 0)
+    options = arguments(tmp_path / "run", eval_strategy="steps", eval_steps=3)
+    finetune(retriever, lists, options, dev_pairs=pairs.select(range(32)))
+    assert [entry["step"] for entry in load_history(tmp_path / "run") if "eval_loss" in entry] == [3, 6]
+    other = arguments(tmp_path / "other", eval_strategy="steps", contrast="own")
+    with pytest.raises(InputError, match="Held-out pairs have no such loss; leave eval_strategy out"):
+        finetune(retriever, lists, other, dev_pairs=pairs.select(range(32)))
+
+
+def test_evaluations_that_cannot_be_are_refused_before_training(
+    retriever: Path, pairs: Dataset, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="eval_strategy is steps, and nothing is held out to evaluate"):
+        finetune(retriever, pairs, arguments(tmp_path / "run", eval_strategy="steps"))
+    with pytest.raises(InputError, match="patience counts evaluations without a better one; it needs eval_strategy"):
+        arguments(tmp_path / "run", patience=2)
+    assert not (tmp_path / "run").exists()

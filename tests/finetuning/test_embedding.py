@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from tiny_retriever import random_words, write_retriever
+from tiny_retriever import random_words, write_embedder, write_retriever
 
+from hf_dense.finetuning.batches import ListCollator
 from hf_dense.finetuning.embedding import cut_padding, embed, group_by_length
 
 
@@ -67,3 +68,16 @@ def test_every_row_is_in_one_group() -> None:
     lengths = mask.sum(dim=1)[torch.cat(groups)]
     assert (lengths.diff() >= 0).all()
     assert [len(group) for group in groups] == [8, 8, 7]
+
+
+@pytest.mark.parametrize("chunk", [None, 4])
+def test_a_prompt_that_is_not_pooled_is_not_pooled_in_training(tmp_path: Path, chunk: int | None) -> None:
+    model = SentenceTransformer(str(write_embedder(tmp_path / "model")))
+    model[1].include_prompt = False
+    prompts = {"query": "ask "}
+    collate = ListCollator(preprocess_fn=model.preprocess, prompts=prompts, router_mapping={"query": "query"})
+    batch = collate([{"query": text, "passages": [text]} for text in texts()])
+    features = {key.removeprefix("query_"): value for key, value in batch.items() if key.startswith("query_")}
+    with torch.no_grad():
+        found = embed(model, features, "query", chunk)
+    torch.testing.assert_close(found, model.encode_query(texts(), convert_to_tensor=True), rtol=1e-5, atol=1e-6)

@@ -18,6 +18,7 @@ from transformers import BertForSequenceClassification
 import hf_dense.search.dense as vectors_module
 from hf_dense.data.schemas import ANSWERED, TRAINING
 from hf_dense.errors import InputError
+from hf_dense.finetuning import mining
 from hf_dense.finetuning.lists import load_entries
 from hf_dense.finetuning.mining import mine_negatives
 from hf_dense.hub.loading import load_retriever
@@ -288,3 +289,28 @@ def test_bad_input_leaves_nothing(retriever: SentenceTransformer, collection: Pa
             mine_negatives(retriever, data, tmp_path / "out", **named)
         assert "\n" not in str(caught.value)
         assert set(tmp_path.iterdir()) == before
+
+
+def test_compressed_vectors_find_and_the_vectors_themselves_decide(
+    retriever: SentenceTransformer, collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors_module, "_TRAINED_ON", 16)
+
+    def blurred(vectors: vectors_module.Vectors, kind: str) -> Any:
+        noise = np.random.default_rng(0)
+
+        def find(queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+            scores, indices = vectors_module.search(queries, vectors, k)
+            rough = scores + noise.normal(0, 1, scores.shape).astype(np.float32)
+            order = np.argsort(-rough, axis=1)
+            return np.take_along_axis(rough, order, 1), np.take_along_axis(indices, order, 1)
+
+        return find
+
+    monkeypatch.setattr(mining, "searcher", blurred)
+    rows = mine(retriever, collection, tmp_path / "out", depth=20, kind="ivfpq")
+    for name, row in rows.items():
+        scores = similarities(retriever, QUERIES[name])
+        at = [int(passage.removeprefix("p")) for passage in row["negatives"]]
+        np.testing.assert_allclose(row["negative_scores"], scores[at], rtol=1e-4)
+        assert row["negative_scores"] == sorted(row["negative_scores"], reverse=True)

@@ -66,7 +66,8 @@ def test_negatives_are_the_best_hits_without_positives_and_their_copies(tmp_path
 
 def test_fewer_passages_than_asked_for_are_counted(tmp_path: Path) -> None:
     rows = build(tmp_path, depth=100)
-    assert len(rows["q0"]["negatives"]) == 37
+    assert len(rows["q0"]["negatives"]) == 32, "the others have no word of the query"
+    assert min(min(row["negative_scores"]) for row in rows.values()) > 0
     assert "| queries with fewer negatives than asked | 2 |" in (tmp_path / "out" / "README.md").read_text()
 
 

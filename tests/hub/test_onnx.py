@@ -11,7 +11,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from tiny_backbones import BACKBONES
-from tiny_retriever import tiny_tokenizer, write_encoder, write_retriever
+from tiny_retriever import tiny_tokenizer, write_embedder, write_encoder, write_retriever
 from transformers import AutoTokenizer
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
@@ -107,3 +107,13 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "onnx").exists()
     with pytest.raises(InputError, match="was not written by hf_dense"):
         export_onnx(write_retriever(tmp_path / "retriever"), Output(tmp_path / "encoder", overwrite=True))
+
+
+@needs_onnx
+def test_prompts_that_are_not_pooled_are_refused(tmp_path: Path) -> None:
+    model = SentenceTransformer(str(write_embedder(tmp_path / "base")), device="cpu")
+    model[1].include_prompt = False
+    model.save_pretrained(str(tmp_path / "embedder"), create_model_card=False)
+    with pytest.raises(InputError, match="leaves the states of its prompts out of its vectors"):
+        export_onnx(tmp_path / "embedder", tmp_path / "onnx")
+    assert not (tmp_path / "onnx").exists()

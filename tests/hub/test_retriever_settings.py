@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tiny_retriever import tiny_config, tiny_tokenizer, write_embedder, write_en
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.hub.export import export_encoder, export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
-from hf_dense.hub.retriever_settings import RetrieverSettings, settings_of
+from hf_dense.hub.retriever_settings import RetrieverSettings, embedder_settings, settings_of
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.storage.manifest import Manifest
 
@@ -139,7 +140,7 @@ from huggingface_hub import HfApi, ModelCard
 from hf_dense import InputError
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
-from hf_dense.hub.retriever_settings import RetrieverSettings, settings_of
+from hf_dense.hub.retriever_settings import RetrieverSettings, embedder_settings, settings_of
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.methods import get_method
 from hf_dense.pretraining.start import start_from
@@ -177,3 +178,14 @@ def test_a_name_of_the_hub_is_as_good_as_a_directory(hub_client: Callable[..., d
         "There is no Sentence-Transformers model someone/bert, on the Hub or in its cache"
     )
     assert found["plain"] == "cls"
+
+
+def test_a_pooling_without_prompts_stays_so(tmp_path: Path) -> None:
+    model = SentenceTransformer(str(write_embedder(tmp_path / "base")), device="cpu")
+    model[1].include_prompt = False
+    model.save_pretrained(str(tmp_path / "embedder"), create_model_card=False)
+    own = asdict(embedder_settings(tmp_path / "embedder"))
+    assert own["include_prompt"] is False
+    checkpoint = write_checkpoint(tmp_path / "retromae", bottleneck="mean", retriever=own)
+    out = export_sentence_transformer(checkpoint, tmp_path / "out")
+    assert not SentenceTransformer(str(out), device="cpu")[1].include_prompt

@@ -16,6 +16,7 @@ from hf_dense.hub.loading import load_retriever
 from hf_dense.search import dense
 from hf_dense.search.cluster import encoding_on, is_on_cluster
 from hf_dense.search.dense import Vectors, encode_corpus
+from hf_dense.search.index import build_index
 
 
 def joined(vectors: Vectors) -> Any:
@@ -72,4 +73,4 @@ def test_hybrid_vectors_are_encoded_on_one_machine(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("hf_dense.search.cluster.start_ray", lambda address: None)
     model, collection = write_hybrid(tmp_path, 4, 3), write_dataset(tmp_path / "collection")
     with encoding_on("auto"), pytest.raises(InputError, match="Hybrid vectors are encoded on one machine"):
-        main(["search", str(model), "abcd", "--corpus", str(collection)])
+        build_index(model, collection, tmp_path / "index")

@@ -17,7 +17,7 @@ from hf_dense.storage import output as output_module
 from hf_dense.storage.fingerprints import fingerprint_path
 from hf_dense.storage.manifest import MANIFEST, Manifest
 from hf_dense.storage.output import Output
-from hf_dense.storage.places import LOCK, Source
+from hf_dense.storage.places import LOCK, Source, check_place
 
 
 def make(path: Path, text: str = "a", kind: str = "corpus", overwrite: bool = False, pieces: bool = False) -> bool:
@@ -488,3 +488,43 @@ def test_what_differs_is_said_by_its_name(tmp_path: Path) -> None:
         made_of("me/two", "2")
     with pytest.raises(InputError, match=r"another model \(me/one, whose content has changed\)"):
         made_of("me/one", "2")
+
+
+def test_a_source_may_have_a_longer_name_than_a_path() -> None:
+    names = ", ".join(f"package {number}" for number in range(100))
+    check_place(Path("out"), {"packages": Source(names, "aa")})
+
+
+def test_what_was_deleted_of_an_output_is_made_again(tmp_path: Path) -> None:
+    make(tmp_path / "out")
+    before = contents(tmp_path / "out")
+    (tmp_path / "out" / "deep" / "text").unlink()
+    assert make(tmp_path / "out")
+    assert contents(tmp_path / "out").keys() == before.keys()
+    assert not make(tmp_path / "out")
+
+
+def test_an_output_that_lacks_a_file_and_holds_another_is_left_alone(tmp_path: Path) -> None:
+    make(tmp_path / "out")
+    (tmp_path / "out" / "deep" / "text").rename(tmp_path / "out" / "thesis")
+    with pytest.raises(InputError, match="out lacks deep/text, and cannot be made again: thesis is not as hf_dense"):
+        make(tmp_path / "out")
+    assert (tmp_path / "out" / "thesis").read_text() == "a"
+
+
+def test_complete_work_goes_on_where_its_result_was_deleted_but_not_for_a_checkpoint(tmp_path: Path) -> None:
+    def work() -> bool:
+        with Output(tmp_path / "out").occupy("training", {}, claims=["result", "checkpoint-*"]) as work:
+            if not work.done:
+                (work.path / "checkpoint-1").mkdir(exist_ok=True)
+                for name in ("result", "checkpoint-1/weights"):
+                    (work.path / name).write_text("a")
+                work.complete()
+            return work.done
+
+    assert not work()
+    (tmp_path / "out" / "checkpoint-1" / "weights").unlink()
+    assert work()
+    (tmp_path / "out" / "result").unlink()
+    assert not work()
+    assert (tmp_path / "out" / "result").read_text() == "a"

@@ -259,3 +259,99 @@ def test_asciidoc_goes_through_pandoc(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", "")
     assert "pandoc" in KINDS[".adoc"].lacks()
     asciidoc.reads_asciidoc.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("<body><form><h1>T</h1><p>Whole page.</p><input></form></body>", "Whole page."),
+        ("<h1>T</h1><p>a<form action=x><input><p>The text goes on here.", "a\n\nThe text goes on here."),
+        ("<article><header><h1>T</h1><p>Abstract.</p></header><p>Body.</p></article>", "Abstract.\n\nBody."),
+        ("<header><p>Site</p></header><main><h1>T</h1><p>Body.</p></main><aside>More</aside>", "Body."),
+        ("<header><p>Site</p></header><h1>T</h1><p>Body.</p><aside>A remark.</aside>", "Body.\n\nA remark."),
+        ("<main><h1>T</h1><p>Body.</p><aside><nav>menu</nav>A remark.</aside></main>", "Body.\n\nA remark."),
+        ("<h1>T</h1><p>Body.</p><select><option>one</option></select><button>Send</button>", "Body."),
+    ],
+)
+def test_what_a_page_is_about_is_told_from_the_site(tmp_path: Path, content: str, text: str) -> None:
+    (tmp_path / "a.html").write_text(content)
+    page = read_page(tmp_path / "a.html")
+    assert (page.title, [section.text for section in page.sections]) == ("T", [text]) or page.sections[
+        0
+    ].text == f"T.\n\n{text}"
+
+
+def test_a_remark_in_markdown_is_read() -> None:
+    assert markdown("# T\n\n<aside>\nA remark.\n</aside>\n\nEnd.").sections[0].text == "A remark.\n\nEnd."
+
+
+WORD = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+
+
+def word_document(path: Path, *parts: str) -> list[str]:
+    """The texts that are read of a document with these parts in its body."""
+    from docx.oxml import parse_xml
+
+    document = docx.Document()
+    for part in parts:
+        document.element.body.insert(len(document.element.body) - 1, parse_xml(part.replace(">", f" {WORD}>", 1)))
+    document.save(str(path))
+    return [text for section in read_page(path).sections for text in section.text.split("\n\n")]
+
+
+def run(text: str) -> str:
+    return f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+def test_word_documents_are_read_as_if_all_changes_were_accepted(tmp_path: Path) -> None:
+    assert word_document(
+        tmp_path / "a.docx",
+        f"<w:p>{run('The limit is ')}<w:ins>{run('five')}</w:ins><w:del><w:r><w:delText>six</w:delText></w:r></w:del>"
+        f"{run(' euros.')}</w:p>",
+        f"<w:sdt><w:sdtContent><w:p>{run('A field of its own.')}</w:p></w:sdtContent></w:sdt>",
+        f"<w:p>{run('Client: ')}<w:sdt><w:sdtContent>{run('ACME')}</w:sdtContent></w:sdt></w:p>",
+        f"<w:p>{run('Two')}<w:r><w:br/><w:t>lines</w:t><w:noBreakHyphen/></w:r></w:p>",
+        f"<w:p>{run('Beside it')}<w:r><w:pict><w:txbxContent><w:p>{run('a box.')}</w:p></w:txbxContent></w:pict></w:r>"
+        "</w:p>",
+    ) == ["The limit is five euros.", "A field of its own.", "Client: ACME", "Two lines-", "Beside it", "a box."]
+
+
+def cell(text: str, more: str = "") -> str:
+    return f"<w:tc><w:tcPr>{more}</w:tcPr><w:p>{run(text)}</w:p></w:tc>"
+
+
+def test_tables_of_word_have_a_text_in_each_place_of_a_cell(tmp_path: Path) -> None:
+    wide, begins, goes_on = '<w:gridSpan w:val="2"/>', '<w:vMerge w:val="restart"/>', "<w:vMerge/>"
+    inner = f"<w:tbl><w:tr>{cell('Key')}{cell('k')}</w:tr></w:tbl>"
+    rows = [
+        cell("A") + cell("B") + cell("C"),
+        cell("high", begins) + cell("wide", wide),
+        cell("", goes_on) + cell("b") + f"<w:tc>{inner}<w:p/></w:tc>",
+    ]
+    table = "<w:tbl>" + "".join(f"<w:tr>{row}</w:tr>" for row in rows) + "</w:tbl>"
+    assert word_document(tmp_path / "a.docx", table) == ["A: high; B: wide; C: wide.", "A: high; B: b; C: Key; k."]
+
+
+def test_a_damaged_word_document_is_unreadable(tmp_path: Path) -> None:
+    write_docx(tmp_path / "a.docx")
+    content = bytearray((tmp_path / "a.docx").read_bytes())
+    at = content.index(b"word/document.xml") + 60
+    content[at : at + 40] = bytes(40)
+    (tmp_path / "a.docx").write_bytes(content)
+    with pytest.raises(UnreadableError):
+        read_page(tmp_path / "a.docx")
+
+
+def test_whatever_a_library_raises_a_file_is_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pypdf
+
+    class LackingError(Exception):
+        """As pypdf raises where a file is encrypted and the package for that is not installed."""
+
+    def refuse(*given: Any, **named: Any) -> Any:
+        raise LackingError
+
+    monkeypatch.setattr(pypdf, "PdfReader", refuse)
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4")
+    with pytest.raises(UnreadableError):
+        read_page(tmp_path / "a.pdf")

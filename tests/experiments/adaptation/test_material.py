@@ -125,3 +125,38 @@ def test_too_few_queries_to_tell_anything_are_refused(tmp_path: Path, monkeypatc
     with pytest.raises(InputError, match="Only 7 queries are there for test, and 10 are the least that tell anything"):
         prepare(str(write_documents(tmp_path / "docs")), None, 128, 0, Output(tmp_path / "out"))
     assert not (tmp_path / "out" / "collection").exists()
+
+
+def test_a_whole_collection_needs_queries_with_something_relevant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(material, "_LEAST", {"dev": 5, "test": 10})
+    collection = write_dataset(tmp_path / "own")
+    judgements = (collection / "qrels" / "test.tsv").read_text()
+    (collection / "qrels" / "dev.tsv").write_text(judgements.replace("\t1\n", "\t0\n"))
+    with pytest.raises(InputError, match="Only 0 queries are there for dev, and 5 are the least"):
+        prepare(str(collection), None, 128, 0, Output(tmp_path / "out"))
+    (collection / "qrels" / "dev.tsv").write_text(judgements)
+    found = prepare(str(collection), None, 128, 0, Output(tmp_path / "out"))
+    assert found.counts == {"passages": 60, "train": 20, "dev": 20, "test": 20}
+
+
+def test_the_splits_of_a_collection_stay_however_few_its_queries_are(tmp_path: Path) -> None:
+    collection = write_dataset(tmp_path / "own", passages=60, queries=40)
+    given = load_qrels(collection, "test")
+    found = prepare(str(collection), None, 128, 0, Output(tmp_path / "out"))
+    assert found.made == ()
+    assert load_qrels(found.collection, "test") == given
+
+
+def test_many_labels_of_few_documents_are_divided_by_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(material, "_FEW", 30)
+    docs, pairs = write_documents(tmp_path / "docs"), tmp_path / "judged.jsonl"
+    prepare(str(docs), None, 128, 0, Output(tmp_path / "first"))
+    text = load_corpus(tmp_path / "first" / "passages")["text"][0]
+    rows = [{"query": f"what is number {number}?", "positive": text} for number in range(60)]
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = prepare(str(docs), str(pairs), 128, 0, Output(tmp_path / "out"))
+    assert found.made == ()
+    assert sum(found.counts[split] for split in SPLITS) == 60
+    assert all(found.counts[split] > 1 for split in SPLITS)

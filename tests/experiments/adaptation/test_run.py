@@ -59,6 +59,24 @@ def test_from_random_weights_there_is_no_base(
     assert names(found)[:3] == ["BM25", "fine-tuned", "RetroMAE, fine-tuned"]
     assert "against BM25" in found.table
     assert SentenceTransformer(str(found.retriever)).similarity_fn_name == "cosine"
+    manifest = Manifest.load(tmp_path / "out" / "pretrained" / "retromae")
+    assert manifest is not None
+    assert found.facts["verdict"]["minutes"] == pytest.approx(manifest.facts["seconds"] / 60)
+
+
+@pytest.mark.slow
+def test_what_was_deleted_is_made_again(collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan_for(monkeypatch)
+    options = AdaptOptions(str(collection), str(tmp_path / "out"), keep="none", length=16)
+    found = adapt(options)
+    weights = (found.retriever / "model.safetensors").read_bytes()
+    for gone in ("report.html", "results.json", "retriever/model.safetensors"):
+        (tmp_path / "out" / gone).unlink()
+        again = adapt(options)
+        assert (tmp_path / "out" / gone).is_file()
+        assert again.verdict == found.verdict
+    assert (found.retriever / "model.safetensors").read_bytes() == weights
+    assert len(SearchIndex.load(found.retriever / "index")) == 60
 
 
 @pytest.mark.slow
