@@ -42,7 +42,8 @@ VARIANTS = [Variant("no pre-training"), Variant("DupMAE", method="dupmae")]  # t
 
 
 def demo_settings(collection: Path) -> Settings:
-    return Settings(collection=str(collection), pretraining=PRETRAINING, finetuning=FINETUNING)
+    pretraining, finetuning = {**PRETRAINING, "max_steps": 5000}, {**FINETUNING, "max_steps": 500}  # what time allows
+    return Settings(collection=str(collection), pretraining=pretraining, finetuning=finetuning)
 
 
 def main() -> None:
@@ -67,7 +68,8 @@ def main() -> None:
         work.complete()
     index, queries = fused.index, len(results[0].retrieval.per_query["mrr@10"])
     print(f"\n{queries} unseen queries over {len(index):,} passages\n\n{format_table(results)}\n")
-    for result, baseline in [(result, "no_pretraining") for result in results[2:-1]] + [(fused.both, "bm25")]:
+    pretrained = [(result, baseline) for result in results[2:-1] for baseline in baselines]
+    for result, baseline in [*pretrained, (fused.both, "bm25")]:
         found = comparisons[baseline][result.name]
         print(
             f"{result.name} against {baselines[baseline].name}: MRR@10 {found.difference:+.4f} "
