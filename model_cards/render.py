@@ -19,16 +19,16 @@ _COLLECTION: Final = ("collection", "dataset")  # as results call it, and as old
 
 def render_cards() -> dict[str, str]:
     """The files of this directory that are made, by name."""
-    return {"template.md": CARD_TEMPLATE, "demo_retromae.md": _demo(), "evidence_retromae.md": _evidence()}
+    return {"template.md": CARD_TEMPLATE, "demo_dupmae.md": _demo(), "evidence_retromae.md": _evidence()}
 
 
 def _demo() -> str:
     found = _read("demo_results.json")
-    [retromae] = [result for result in found["results"] if result["name"] == "RetroMAE"]
-    seconds = retromae["seconds"]
+    [dupmae] = [result for result in found["results"] if result["name"] == "DupMAE"]
+    seconds = dupmae["seconds"]
     cost = f"It took {seconds['pretraining']:.0f} s of pre-training and {seconds['finetuning']:.0f} s of fine-tuning."
-    results = [("python_docs", found["settings"]["split"], retromae["metrics"])]
-    return _render("demo_retromae", "make demo", found, results, found["against_no_pretraining"]["RetroMAE"], cost)
+    results = [("python_docs", found["settings"]["split"], dupmae["metrics"])]
+    return _render("demo_dupmae", "make demo", found, results, found["against_no_pretraining"]["DupMAE"], cost)
 
 
 def _evidence() -> str:
@@ -43,9 +43,10 @@ def _evidence() -> str:
 def _render(
     name: str, command: str, found: dict[str, Any], results: list[Measured], test: dict[str, float], remark: str
 ) -> str:
-    """The card of a RetroMAE model from what a comparison wrote, and its test against no pre-training."""
+    """The card of a model, whose name ends in its method, from what a comparison wrote and its test against none."""
     settings = {key: value for key, value in found["settings"].items() if key not in (*_COLLECTION, "seed", "split")}
     [collection] = [found["settings"][key] for key in _COLLECTION if key in found["settings"]]
+    method = name.rpartition("_")[2]
     seeds = {"seeds": found["seeds"]} if "seeds" in found else {"seed": found["seed"]}
     difference = (
         f"MRR@10 {test['difference']:+.4f} against the same encoder without pre-training (95 % interval "
@@ -54,7 +55,7 @@ def _render(
     manifest = Manifest(
         "pre-training and fine-tuning",
         COMPLETE,
-        {"method": "retromae", **settings, **seeds, "content of the collection": found["data"]["content_hash"]},
+        {"method": method, **settings, **seeds, "content of the collection": found["data"]["content_hash"]},
         {"collection": collection},
         command=command,
         seed=seeds.get("seed"),

@@ -26,6 +26,7 @@ def evaluate(
     batch_size: int | None = None,
     precision: str | None = None,
     max_length: int | None = None,
+    ray: str | None = None,
     no_bm25: bool = False,
     overwrite: bool = False,
 ) -> Evaluation:
@@ -42,6 +43,7 @@ def evaluate(
         batch_size: texts encoded at once.
         precision: that models compute in: `fp32`, `bf16` or `fp16`.
         max_length: longest text of retrievers in tokens; None is their own.
+        ray: address of a Ray cluster whose machines encode passages.
         no_bm25: leaves BM25 out.
         overwrite: whether what was made from other inputs or settings is replaced.
 
@@ -53,11 +55,13 @@ def evaluate(
     """
     options = {name: value for name, value in locals().items() if name not in ("models", "tasks", "rerank")}
     from hf_dense.commands.evaluate import measure
+    from hf_dense.commands.output import encoding_of
     from hf_dense.evaluation.benchmark import FACTS_FILE
 
     named = {"tasks": [os.fspath(task) for task in as_list(tasks)], "rerank": _named(rerank)}
     arguments = read_call("evaluate", _named(models), {**named, **options})
-    table = measure(arguments)
+    with encoding_of(arguments):
+        table = measure(arguments)
     facts = json.loads((arguments.out / FACTS_FILE).read_text(encoding="utf-8"))["models"]
     return Evaluation(arguments.out, "evaluations", {name: of["tasks"] for name, of in facts.items()}, table)
 

@@ -186,6 +186,7 @@ def mine(
     precision: str | None = None,
     max_length: int | None = None,
     batch_size: int | None = None,
+    ray: str | None = None,
     overwrite: bool = False,
     license: str | None = None,
 ) -> Result:
@@ -205,6 +206,7 @@ def mine(
         precision: that models compute in: `fp32`, `bf16` or `fp16`.
         max_length: longest text of the retriever in tokens.
         batch_size: texts encoded at once.
+        ray: address of a Ray cluster whose machines encode passages.
         overwrite: whether what was made from other inputs or settings is replaced.
         license: of the texts, for the card.
 
@@ -218,7 +220,9 @@ def mine(
 def _run_data(verb: str, positional: Sequence[Place], options: dict[str, Any]) -> Result:
     """What a verb of `hf-dense data` writes."""
     from hf_dense.commands.data import DATA_VERBS
+    from hf_dense.commands.output import encoding_of
 
     arguments = read_call(f"data {verb}", positional, options)
-    DATA_VERBS[verb].run(arguments)
+    with encoding_of(arguments):
+        DATA_VERBS[verb].run(arguments)
     return Result.of(arguments.out)

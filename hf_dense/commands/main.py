@@ -7,11 +7,11 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Final, NoReturn, Protocol, cast
 
+from hf_dense.commands.output import encoding_of
 from hf_dense.errors import InputError, one_line, run_main
 from hf_dense.storage.files import says_full
 from hf_dense.storage.training_values import check_seed
@@ -84,7 +84,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
         notice_offline()
     try:
-        with _encoding(arguments):
+        with encoding_of(arguments):
             load_verb(arguments.verb).run(arguments)
     except Exception as error:  # of what is not the output: temporary files, the caches of libraries
         if says_full(error):
@@ -92,15 +92,6 @@ def _run(arguments: argparse.Namespace) -> None:
                 "There is no room left to write all of it; free some disk space and start again."
             ) from error
         raise
-
-
-def _encoding(arguments: argparse.Namespace) -> AbstractContextManager[None]:
-    """Where a verb encodes passages."""
-    if getattr(arguments, "ray", None) is None:
-        return nullcontext()
-    from hf_dense.search.cluster import encoding_on
-
-    return encoding_on(arguments.ray)
 
 
 def build_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--weight", type=float, metavar="W", help="write this one, without measuring")
     parser.add_argument("--batch_size", type=int, default=64, help="texts encoded at once (default: 64)")
-    add_output_arguments(parser)
+    add_output_arguments(parser, license_of="the model")
 
 
 def run(arguments: argparse.Namespace) -> None:

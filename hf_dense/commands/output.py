@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,15 @@ def add_encoding_arguments(parser: argparse.ArgumentParser, *, kept: bool = Fals
     parser.add_argument(
         "--batch_size", type=positive, default=64, help="texts, or pairs, encoded at once (default: 64)"
     )
+
+
+def encoding_of(arguments: argparse.Namespace) -> AbstractContextManager[None]:
+    """Where a verb encodes passages: on the cluster that `--ray` names, or here."""
+    if getattr(arguments, "ray", None) is None:
+        return nullcontext()
+    from hf_dense.search.cluster import encoding_on
+
+    return encoding_on(arguments.ray)
 
 
 def positive(word: str) -> int:

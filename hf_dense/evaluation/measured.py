@@ -30,8 +30,8 @@ def measured_of(model: str | Path, evaluations: str | Path) -> list[Measured]:
         InputError: nothing to load, no evaluation there, or all are of other models.
     """
     own = own_evaluations(model, evaluations)
-    measured = {_name(path, manifest): RetrievalResult.load(path) for path, manifest in own.items()}
-    return [(name, result.split, result.metrics) for name, result in measured.items()]
+    measured = [(_name(path, manifest), RetrievalResult.load(path)) for path, manifest in own.items()]
+    return [(name, result.split, result.metrics) for name, result in measured]
 
 
 def own_evaluations(model: str | Path, evaluations: str | os.PathLike[str]) -> dict[Path, Manifest]:

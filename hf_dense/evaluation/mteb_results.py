@@ -16,6 +16,7 @@ from hf_dense.errors import InputError, as_sentence
 from hf_dense.evaluation.measured import own_evaluations
 from hf_dense.evaluation.retrieval import SCORES_FILE
 from hf_dense.hub.fingerprints import retriever_fingerprint
+from hf_dense.hub.lineage import licence_of
 from hf_dense.hub.precision import Reading
 from hf_dense.search.candidates import load_ranker
 from hf_dense.storage.manifest import Manifest
@@ -79,7 +80,7 @@ def describe(model: str | Path, name: str, revision: str, trained_on: Sequence[s
     if isinstance(loaded, CrossEncoder):
         raise InputError(f"{model} is a cross-encoder; MTEB's results of retrieval are those of retrievers.")
     manifest = Manifest.load(Path(model))
-    licence = manifest.licence if manifest is not None else None
+    licence = licence_of(manifest)[0] if manifest is not None else None
     known: dict[str, Any] = {
         "name": name,
         "revision": revision,

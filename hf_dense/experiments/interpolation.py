@@ -15,14 +15,14 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
-from hf_dense.hub.fingerprints import encoder_fingerprint
+from hf_dense.hub.fingerprints import encoder_fingerprint, making_of
 from hf_dense.hub.hybrid_head import HybridHead
-from hf_dense.hub.lineage import lineage_of
+from hf_dense.hub.lineage import joined, lineage_of
 from hf_dense.hub.loading import load_encoder, load_retriever, load_tokenizer
-from hf_dense.hub.retriever_settings import settings_of
 from hf_dense.hub.towers import two_encoders
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.storage.fingerprints import fingerprint_tokenizer
+from hf_dense.storage.manifest import difference
 from hf_dense.storage.places import Source
 
 State = Mapping[str, Tensor]
@@ -70,12 +70,9 @@ class Between:
         )
         return self._model
 
-    def lineage(self) -> list[dict[str, Any]]:
-        """The steps that made the models, those of the base first."""
-        steps = lineage_of(self.base)
-        for model in filter(None, (self.start, self.tuned)):
-            steps += [step for step in lineage_of(model) if step not in steps]
-        return steps
+    def lineage(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """The steps that made the models, those of the base first, and their licences; see `joined`."""
+        return joined(*map(lineage_of, filter(None, (self.base, self.start, self.tuned))))
 
     def _weights_of_tuned(self) -> State:
         tuned = load_retriever(self.tuned)
@@ -83,10 +80,10 @@ class Between:
             raise InputError(f"{self.tuned} has two encoders; only retrievers of one are merged.")
         self.sources["tuned"] = retriever_source(tuned, self.tuned)
         self._check_alike(self.tuned, tuned.transformers_model, tuned.tokenizer)
-        if changes := settings_of(self._model).changes(settings_of(tuned)):
+        if other := difference(making_of(self._model), making_of(tuned)):
             raise InputError(
-                f"{self.tuned} has {changes[0]}, which is that of {self.base}; merge models that make vectors in the "
-                "same way, or, with --delta START, what training changed in an encoder."
+                f"{self.tuned} makes its vectors otherwise than {self.base}: it has {other}; merge models that make "
+                "them in the same way, or, with --delta START, what training changed in an encoder."
             )
         return self._check_shapes(self.tuned, tuned.float().state_dict())
 

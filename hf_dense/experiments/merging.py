@@ -140,8 +140,13 @@ def _write_model(between: Between, weight: float, out: Output, facts: dict[str, 
     settings = {"weight": weight, "max_length": model.max_seq_length}
     with out.stage("retriever", settings, between.sources) as work:
         if not work.done:
-            work.facts |= {"lineage": between.lineage(), **facts}
+            steps, licences = between.lineage()
+            work.facts |= {"lineage": steps, **facts}
             work.facts["remarks"] = [f"Its weights are {between}, with w = {weight:g}.", *facts.get("remarks", [])]
+            if len(licences) > 1:
+                work.facts["remarks"].append(
+                    f"The models that it is made of have several licences: {', '.join(licences)}."
+                )
             model.save_pretrained(str(work.result), create_model_card=False)
             write_model_card(work.result, replace(work.manifest, facts=work.facts), name=str(out.path))
 

@@ -7,16 +7,26 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from sentence_transformers import CrossEncoder
+import numpy as np
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from transformers import AutoModelForSequenceClassification
 
 from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.fingerprints import encoder_fingerprint, parts_fingerprint, retriever_fingerprint
 from hf_dense.hub.lineage import lineage_of
-from hf_dense.hub.loading import is_cross_encoder, load_config, load_encoder, load_tokenizer, plain_loading
+from hf_dense.hub.loading import (
+    check_weights,
+    is_cross_encoder,
+    load_config,
+    load_encoder,
+    load_retriever,
+    load_tokenizer,
+    plain_loading,
+)
 from hf_dense.hub.retriever_settings import (
     PoolingMode,
     RetrieverSettings,
@@ -32,6 +42,9 @@ from hf_dense.storage.process_group import is_main_process
 from hf_dense.storage.staged import Staged
 
 logger = logging.getLogger(__name__)
+
+_TRIED: Final = ("Some WORDS in Upper and lower case", "a longer text, " * 200)
+_TOLERANCE: Final = 1e-4
 
 
 def export_sentence_transformer(
@@ -80,9 +93,26 @@ def export_sentence_transformer(
     def write(work: Staged) -> None:
         work.facts["remarks"] = [chosen.in_words()]
         retriever.save_pretrained(str(work.result), create_model_card=False)
+        _check_written(retriever, work.result, checkpoint)
 
     fingerprint, settings = parts_fingerprint(retriever), asdict(chosen)
     return write_export(out, "retriever", checkpoint, fingerprint, write, settings)
+
+
+def _check_written(retriever: SentenceTransformer, written: Path, checkpoint: str | Path) -> None:
+    """Raise `InputError` where what is written makes other vectors: not all that a model may be set to is saved."""
+    again = load_retriever(str(written)).to(retriever.device).eval()
+    retriever.eval()
+    for encode, other in (
+        (retriever.encode_query, again.encode_query),
+        (retriever.encode_document, again.encode_document),
+    ):
+        before, after = (one(list(_TRIED), show_progress_bar=False) for one in (encode, other))
+        if before.shape != after.shape or np.abs(before - after).max() > _TOLERANCE * max(1.0, np.abs(before).max()):
+            raise InputError(
+                f"{checkpoint} makes its vectors by settings that Sentence-Transformers does not save (do_lower_case "
+                "is one); what is written would make others."
+            )
 
 
 def export_encoder(checkpoint: str | Path, out: str | os.PathLike[str] | Output) -> Path:
@@ -139,6 +169,7 @@ def export_cross_encoder(
         raise InputError(f"{checkpoint} has no head that scores pairs; train a re-ranker from it first.")
     with plain_loading("a cross-encoder", checkpoint):
         model = CrossEncoder(model_folder(checkpoint), device="cpu")
+        check_weights(checkpoint, AutoModelForSequenceClassification)
     if max_length is None:
         check_vocabulary(tokenizer, model.config, checkpoint)
     else:

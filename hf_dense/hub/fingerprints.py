@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any, Final, TypeGuard
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -10,10 +11,12 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from hf_dense.hub.retriever_settings import settings_of
 from hf_dense.hub.towers import parts_of, two_encoders
 from hf_dense.storage.fingerprints import fingerprint_tokenizer, fingerprint_values, fingerprint_weights
 
 _BY_THE_WAY: Final = {"_name_or_path", "architectures", "auto_map", "dtype", "transformers_version"}
+_OF_TRAINING: Final = ("dropout", "initializer", "use_cache", "gradient", "tie_word")  # in names of settings
 
 
 def encoder_fingerprint(encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
@@ -42,6 +45,16 @@ def parts_fingerprint(model: SentenceTransformer) -> str:
             config.pop(setting, None)
     facts = {fact: getattr(model, fact, None) for fact in ("default_prompt_name", "truncate_dim")}
     return fingerprint_values({**_parts(model), "modules": modules, **facts})
+
+
+def making_of(model: SentenceTransformer) -> dict[str, Any]:
+    """How a retriever makes vectors, beside its weights: settings, modules and the encoder's configuration, by name."""
+    settings = {**asdict(settings_of(model)), "prompts": {role: text for role, text in model.prompts.items() if text}}
+    modules = {f"module {at} ({kind})": config for at, (kind, config) in enumerate(_modules(model))}
+    facts = {fact: getattr(model, fact, None) for fact in ("default_prompt_name", "truncate_dim")}
+    encoder = _configuration(model.transformers_model)
+    read = {name: value for name, value in encoder.items() if not any(word in name for word in _OF_TRAINING)}
+    return {**settings, **modules, **facts, "encoder": read}
 
 
 def _parts(model: SentenceTransformer | CrossEncoder) -> dict[str, Any]:

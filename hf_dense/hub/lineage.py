@@ -12,12 +12,12 @@ from huggingface_hub import hf_hub_download, metadata_load
 from yaml import YAMLError
 
 from hf_dense.data.hub_names import divided
-from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.manifest import UNSAID, Manifest
 from hf_dense.storage.provenance import commit_in_words, hardware_in_words
 
 FROM_HUB: Final = "model of the Hub"  # the kind of the step before the first of ours
 FOREIGN: Final = "directory of somebody else's"  # the same
-_UNNAMED: Final = (None, "other", "unknown")  # licences that are none
+_UNNAMED: Final = (None, UNSAID, "unknown")  # licences that are none
 _STARTS: Final = ("checkpoint", "encoder", "backbone", "model", "retriever", "reranker", "base")
 
 
@@ -86,12 +86,22 @@ def lineage_of(model: str | Path) -> list[dict[str, Any]]:
     """
     directory = Path(model)
     if not directory.is_dir():
-        return [asdict(Step(FROM_HUB, start=str(model), licence=_licence_of(divided(str(model))[0])))]
+        return [asdict(Step(FROM_HUB, start=str(model), licence=_licence_of(str(model))))]
     manifest = _manifest_of(directory)
     if manifest is None:
         return [asdict(Step(FOREIGN, start=str(model), licence=_licence_of(directory / "README.md")))]
     steps = [*_steps_before(manifest), Step.of(manifest, _steps_of_training(directory))]
     return [asdict(step) for step in steps]
+
+
+def joined(*lineages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The steps of models that are merged, each once, and their licences.
+
+    Where there are several licences, the steps name none, so that what comes of them inherits none.
+    """
+    steps = [dict(step) for step in {json.dumps(step): step for lineage in lineages for step in lineage}.values()]
+    licences = sorted({str(step["licence"]) for step in steps if step.get("licence") not in _UNNAMED})
+    return [{**step, "licence": None} if len(licences) > 1 else step for step in steps], licences
 
 
 def licence_of(manifest: Manifest) -> tuple[str, str | None]:
@@ -107,7 +117,7 @@ def licence_of(manifest: Manifest) -> tuple[str, str | None]:
     for step in reversed(before):
         if step.licence not in _UNNAMED:
             return str(step.licence), step.start if step.kind in (FROM_HUB, FOREIGN) else step.kind
-    return "other", None
+    return UNSAID, None
 
 
 def steps_of(manifest: Manifest) -> list[Step]:
@@ -131,7 +141,8 @@ def _step_of(record: Mapping[str, Any]) -> Step:
 def _licence_of(card: str | Path) -> str | None:
     """The licence that a card names: a file, or the card of a model of the Hub."""
     try:
-        path = card if isinstance(card, Path) else hf_hub_download(card, "README.md")
+        name, revision = divided(str(card))
+        path = card if isinstance(card, Path) else hf_hub_download(name, "README.md", revision=revision)
         licence = (metadata_load(path) or {}).get("license")
     except (OSError, ValueError, YAMLError):  # no card, or none that can be read
         return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.util import is_sentence_transformer_model, load_file_path
@@ -40,7 +41,9 @@ def load_encoder(checkpoint: str | Path) -> PreTrainedModel:
     check_one_encoder(checkpoint, "one is wanted here")
     _check_directory(checkpoint)
     with plain_loading("an encoder", checkpoint):
-        model = AutoModel.from_pretrained(model_folder(checkpoint), trust_remote_code=False)
+        place = model_folder(checkpoint)
+        model, loaded = AutoModel.from_pretrained(place, trust_remote_code=False, output_loading_info=True)
+        _check_whole(loaded, checkpoint)
     encoder: PreTrainedModel = getattr(model, "backbone", model)
     if not type(encoder).__module__.startswith("transformers."):
         raise InputError(
@@ -108,6 +111,8 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
     check_makes_vectors(model)
     with plain_loading("a retriever", model):
         retriever = SentenceTransformer(model_folder(model), trust_remote_code=False)
+        for folder in _encoder_folders(model_folder(model)):
+            check_weights(model, subfolder=folder)
     check_dropout(retriever, model)
     with plain_loading("a retriever", model):
         _check_vocabulary(retriever.tokenizer, model)
@@ -118,6 +123,53 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
             f"Cannot load a retriever from {model}: its vectors have {len(vector)} dimensions, not {said!r}."
         )
     return retriever
+
+
+def check_weights(model: str | Path, kind: Any = AutoModel, **place: Any) -> None:
+    """Pass when a model of transformers has all its weights; it would be given others at random, and next to no word.
+
+    Args:
+        model: directory or Hub id.
+        kind: the class that loads it.
+        place: `subfolder` and the like.
+
+    Raises:
+        InputError: some are not there.
+    """
+    with plain_loading("a model", model):  # without data: on this device there is none
+        options = {"device_map": "meta", "output_loading_info": True, "trust_remote_code": False}
+        _, loaded = kind.from_pretrained(model_folder(model), **options, **place)
+        _check_whole(loaded, model, pooled=kind is not AutoModel)
+
+
+def _check_whole(loaded: Mapping[str, Any], origin: str | Path, pooled: bool = False) -> None:
+    """Raise `InputError` where a load has made up weights, but for a pooler's that is not read."""
+    lacking = sorted(name for name in loaded["missing_keys"] if pooled or "pooler" not in name.split("."))
+    if lacking:
+        unknown = sorted(loaded["unexpected_keys"])
+        also = f"; it has {unknown[0]}, which is none of it" if unknown else ""
+        raise InputError(f"{origin} lacks {len(lacking)} of its encoder's weights, such as {lacking[0]}{also}.")
+
+
+def _encoder_folders(model: str) -> list[str]:
+    """The folders of a retriever's encoders inside of it."""
+    found = []
+    for module in _read_json(model, "modules.json"):
+        name = str(module["type"]).rpartition(".")[2]
+        if name == "Transformer":
+            found.append(str(module["path"]))
+        elif name == "Router":
+            types = _read_json(model, f"{module['path']}/router_config.json".lstrip("/"))["types"]
+            inner = [part for part, kind in types.items() if str(kind).endswith(".Transformer")]
+            found += [f"{module['path']}/{part}".lstrip("/") for part in inner]
+    return found
+
+
+def _read_json(model: str, name: str) -> Any:
+    file = load_file_path(model, name)
+    if file is None:
+        raise InputError(f"{model} has no {name}.")
+    return json.loads(Path(file).read_text(encoding="utf-8"))
 
 
 def check_makes_vectors(model: str | Path) -> None:

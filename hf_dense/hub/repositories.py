@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, RepoFile, constants
 from huggingface_hub.errors import (
     HfHubHTTPError,
     HFValidationError,
@@ -93,7 +93,7 @@ class Repository:
     def _write(self, place: dict[str, Any], manifest: Manifest, files: Mapping[str, Path | bytes], message: str) -> str:
         """See `write`; done twice, it is as done once."""
         api = HfApi(token=self.token)
-        stale = self._ours(api, place, manifest) - files.keys()
+        stale = self._ours(api, place, manifest, files) - files.keys()
         address = api.create_repo(**place, private=self.private, exist_ok=True)
         if self.revision is not None:
             api.create_branch(**place, branch=self.revision, exist_ok=True)
@@ -104,17 +104,21 @@ class Repository:
         api.create_commit(**place, operations=operations, commit_message=message, revision=self.revision)
         return str(address)
 
-    def _ours(self, api: HfApi, place: dict[str, Any], manifest: Manifest) -> set[str]:
-        """The files there that we published; raises where there are others."""
+    def _ours(self, api: HfApi, place: dict[str, Any], manifest: Manifest, files: Iterable[str]) -> set[str]:
+        """The files there that we published, by their manifests; raises where one that is not ours would go."""
         there, revision = self._files(api, place)
-        if not there - _OF_THE_HUB:
+        if not there.keys() - _OF_THE_HUB:
             return set()
-        known = None
-        if MANIFEST in there:
-            known = Manifest.load(Path(api.hf_hub_download(**place, filename=MANIFEST, revision=revision)).parent)
+        known, listed = None, dict[str, int]()
+        for path in (path for path in there if path.rpartition("/")[2] == MANIFEST):
+            found = Manifest.load(Path(api.hf_hub_download(**place, filename=path, revision=revision)).parent)
+            known = found if path == MANIFEST else known
+            folder = path.removesuffix(MANIFEST)
+            listed |= {f"{folder}{name}": size for name, size in (found.files if found else {}).items()}
+            listed[path] = there[path]
         if known is None:
             raise InputError(
-                f"The repository {place['repo_id']} holds {min(there - _OF_THE_HUB)!r}, which hf_dense did not "
+                f"The repository {place['repo_id']} holds {min(there.keys() - _OF_THE_HUB)!r}, which hf_dense did not "
                 "publish; name another one."
             )
         if known.kind != manifest.kind:
@@ -122,18 +126,25 @@ class Repository:
                 f"The repository {place['repo_id']} holds another kind of output ({known.kind}, not {manifest.kind}); "
                 "name another one."
             )
-        return {path for path in there if path in known.files}
+        for path in sorted(there.keys() & {*files, *listed}):
+            if there[path] != listed.get(path):
+                raise InputError(
+                    f"The repository {place['repo_id']} holds {path!r}, which is not as hf_dense published it; move it "
+                    "away there, or name another repository."
+                )
+        return there.keys() & listed.keys()
 
-    def _files(self, api: HfApi, place: dict[str, Any]) -> tuple[set[str], str | None]:
-        """The paths of all files, and the revision that has them; none where there is no repository."""
+    def _files(self, api: HfApi, place: dict[str, Any]) -> tuple[dict[str, int], str | None]:
+        """The bytes of all files by their paths, and the revision that has them; none where there is no repository."""
         for revision in dict.fromkeys([self.revision, None]):  # a branch that is not there begins as the main one
             try:
-                return set(api.list_repo_files(**place, revision=revision)), revision
+                tree = api.list_repo_tree(**place, revision=revision, recursive=True)
+                return {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}, revision
             except RevisionNotFoundError:
                 continue
             except RepositoryNotFoundError:
                 break
-        return set(), None
+        return {}, None
 
     @contextmanager
     def _sentences(self) -> Iterator[None]:

@@ -186,7 +186,7 @@ def embedder_settings(model: str | Path) -> RetrieverSettings:
         model: directory or Hub id of a Sentence-Transformers model.
 
     Raises:
-        InputError: nothing to load, or it has parts that an encoder alone would lose.
+        InputError: nothing to load, or it has parts or settings that an encoder alone would lose.
     """
     loaded = load_retriever(model)
     kinds = [type(module) for module in loaded]
@@ -196,4 +196,20 @@ def embedder_settings(model: str | Path) -> RetrieverSettings:
             f"{model} makes its vectors by more than pooling and a norm ({', '.join(others) or 'in another order'}), "
             "which pre-training would lose; start from the encoder that it was made of, or fine-tune it as it is."
         )
+    unkept = {name: value for name, value in _unkept(loaded).items() if value}
+    if unkept:
+        name, value = next(iter(unkept.items()))
+        raise InputError(
+            f"{model} has {name} {value!r}, which pre-training would lose; save it without, or fine-tune it as it is."
+        )
     return settings_of(loaded)
+
+
+def _unkept(model: SentenceTransformer) -> dict[str, Any]:
+    """What a retriever may say of itself beside its settings, which no checkpoint keeps."""
+    return {
+        "truncate_dim": model.truncate_dim,
+        "default_prompt_name": model.default_prompt_name,
+        "document_length": getattr(model[0], "document_length", None),
+        "do_lower_case": getattr(model[0], "do_lower_case", None),
+    }

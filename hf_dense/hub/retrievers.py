@@ -105,15 +105,21 @@ def check_fit(
     if max_length < 2:
         raise InputError(f"max_length is {max_length}; it must be at least 2 tokens.")
     with as_sentence(f"The tokenizer of {checkpoint} cannot be used"):
-        first = tokenizer("a")["input_ids"][:1]
-    if pooling == "cls" and first != [tokenizer.cls_token_id]:
-        raise InputError(f"The tokenizer of {checkpoint} does not put [CLS] first; cls pooling needs it.")
+        tokenizer("a")
+    if pooling == "cls":
+        _check_cls(tokenizer, checkpoint)
     check_vocabulary(tokenizer, config, checkpoint)
     longest = max_length
     if config.model_type in FAMILIES:
         longest = FAMILIES[config.model_type].shape(config).positions
     if max_length > longest:
         raise InputError(f"max_length is {max_length} tokens; the encoder of {checkpoint} takes at most {longest}.")
+
+
+def _check_cls(tokenizer: PreTrainedTokenizerBase, checkpoint: str | Path) -> None:
+    """Raise `InputError` where the first state of a text is not that of [CLS]."""
+    if tokenizer("a")["input_ids"][:1] != [tokenizer.cls_token_id]:
+        raise InputError(f"The tokenizer of {checkpoint} does not put [CLS] first; cls pooling needs it.")
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, checkpoint: str | Path) -> None:
@@ -140,6 +146,8 @@ def assemble(
     if length is None:
         raise InputError(f"{model} does not say how long its texts are; name it: hf-dense export --max_length N.")
     check_fit(tokenizer, encoder.config, model, length, pooling)
+    if tokenizer.padding_side != "right":
+        tokenizer.padding_side = "right"  # else positions, and the first state, depend on the texts beside it
     with tempfile.TemporaryDirectory() as scratch:
         transformer = as_module(encoder, tokenizer, Path(scratch), length)
     width = transformer.get_embedding_dimension()
@@ -165,6 +173,8 @@ def _change(retriever: SentenceTransformer, own: RetrieverSettings, given: Retri
         at = next((at for at, module in enumerate(retriever) if isinstance(module, Pooling)), None)
         if at is None:
             raise InputError(f"{name} has no pooling that could be another; leave the choice of pooling out.")
+        if given.pooling == "cls":
+            _check_cls(retriever.tokenizer, name)
         width = retriever[at].embedding_dimension
         retriever[at] = Pooling(width, given.pooling, include_prompt=retriever[at].include_prompt)
     if given.normalize and not own.normalize:

@@ -10,7 +10,7 @@ from transformers.utils import logging
 
 from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
-from hf_dense.hub.loading import is_retriever
+from hf_dense.hub.loading import check_weights, is_retriever
 from hf_dense.hub.retriever_settings import embedder_settings
 from hf_dense.methods import METHODS, Method
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, merge
@@ -52,6 +52,7 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
         if new:
             logger.warning(f"Newly initialised, not taken from {name_or_path}: {', '.join(new)}.")
         return model
+    check_weights(name_or_path)
     if is_retriever(name_or_path):
         changes = _of_embedder(name_or_path, changes)
     return method.pretraining.from_backbone(name_or_path, **changes)

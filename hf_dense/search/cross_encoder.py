@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder, CrossEncoderModelCardData
 from torch import nn
 from tqdm.auto import tqdm
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
 from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
-from hf_dense.hub.loading import check_dropout, classifies, load_tokenizer, plain_loading
+from hf_dense.hub.loading import check_dropout, check_weights, classifies, load_tokenizer, plain_loading
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
 
 _PIECE: Final = 100  # queries
@@ -65,6 +65,7 @@ def _load(base: str, new_head: bool) -> CrossEncoder:
         if headed and config.num_labels != 1:
             raise InputError(f"The head of {base} gives {config.num_labels} scores to a pair; a re-ranker gives one.")
         reranker: CrossEncoder = CrossEncoder(place, num_labels=1, model_card_data=card, trust_remote_code=False)
+        check_weights(base, AutoModelForSequenceClassification if headed else AutoModel)
         check_dropout(reranker, base)
         reranker.predict([("a", "a")], show_progress_bar=False)  # its tokens may be none of its encoder
     return reranker

@@ -19,6 +19,7 @@ MANIFEST: Final = "hf_dense.json"
 OWN_PREFIX: Final = ".hf_dense"  # of the names of locks and of files that are being written
 
 RUNNING, COMPLETE = "running", "complete"
+UNSAID: Final = "other"  # the licence of what nobody gave one
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Manifest:
     files: dict[str, int] = field(default_factory=dict)
     claims: tuple[str, ...] = ()
     command: str = ""
-    licence: str = "other"
+    licence: str = UNSAID
     seed: int | None = None
     run: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from typing import Final
 from filelock import FileLock, Timeout
 
 from hf_dense.errors import InputError
-from hf_dense.storage.manifest import COMPLETE, OWN_PREFIX, Manifest, difference, foreign_file
+from hf_dense.storage.manifest import COMPLETE, OWN_PREFIX, UNSAID, Manifest, difference, foreign_file
 
 NEW, DONE, RESUMED = "new", "done", "resumed"
 LOCK: Final = f"{OWN_PREFIX}.lock"
@@ -66,6 +66,8 @@ def state_of(path: Path, wanted: Manifest, overwrite: bool) -> str:
             f"{path} holds another kind of output ({found.kind}, not {wanted.kind}); name another directory."
         )
     other = difference(found.made_from, wanted.made_from, (found.sources, wanted.sources))
+    if other is None and wanted.licence not in (UNSAID, found.licence):
+        other = f"another licence ({found.licence}, now {wanted.licence})"
     if other is None:
         return DONE if found.state == COMPLETE else RESUMED
     if not overwrite:

@@ -208,17 +208,17 @@ def changed(name: str, file: str, **values: object) -> Callable[[Path], None]:
         (
             changed("cosine", "config_sentence_transformers.json", similarity_fn_name="cosine"),
             ("base", "cosine"),
-            "cosine has similarity cosine in place of dot, which is that of .*base; merge",
+            r"cosine makes its vectors otherwise than .*base: it has another similarity \(dot, now cosine\); merge",
         ),
         (
             changed("mean", "1_Pooling/config.json", pooling_mode="mean"),
             ("base", "mean"),
-            "mean has pooling mean in place of cls",
+            r"it has another pooling \(cls, now mean\)",
         ),
         (
             changed("asked", "config_sentence_transformers.json", prompts={"query": "ask: ", "document": ""}),
             ("base", "asked"),
-            "asked has query prompt 'ask: ' in place of ''",
+            r"it has another query \(none, now ask: \)",
         ),
         (
             changed("longer", "sentence_bert_config.json", max_seq_length=16),

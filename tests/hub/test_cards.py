@@ -209,12 +209,12 @@ def leaves(value: Any) -> list[Any]:
     return [value] if inner is None else [leaf for item in inner for leaf in leaves(item)]
 
 
-@pytest.mark.parametrize("name", ["demo", "evidence"])
-def test_figures_of_committed_cards_are_in_the_results(name: str, rendered: dict[str, str]) -> None:
+@pytest.mark.parametrize(("name", "method"), [("demo", "dupmae"), ("evidence", "retromae")])
+def test_figures_of_committed_cards_are_in_the_results(name: str, method: str, rendered: dict[str, str]) -> None:
     text = (CARDS.parent / "docs" / f"{name}_results.json").read_text(encoding="utf-8")
     values = [value for value in leaves(json.loads(text)) if isinstance(value, float)]
     written = {form.format(value) for value in values for form in ("{}", "{:.4f}", "{:.0f}")}
-    card = rendered[f"{name}_retromae.md"]
+    card = rendered[f"{name}_{method}.md"]
     figures = re.findall(r"\d+\.\d+(?:e-\d+)?", card)
     assert len(figures) > 12
     for figure in figures:

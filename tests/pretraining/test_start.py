@@ -93,7 +93,7 @@ def test_a_ready_embedder_keeps_its_settings_from_start_to_start(tmp_path: Path,
     model = start("cotmae", embedder)
     prompts = {"query": "ask ", "document": ""}
     expected = {"pooling": pooling, "normalize": True, "similarity": "cosine", "prompts": prompts, "max_length": 20}
-    expected["query_length"] = None
+    expected |= {"query_length": None, "include_prompt": None}
     assert (model.config.bottleneck, model.config.retriever) == (pooling, expected)
     model.save_pretrained(tmp_path / "cotmae")
     for method in ("cotmae", "retromae"):
