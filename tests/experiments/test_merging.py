@@ -21,6 +21,8 @@ from hf_dense.experiments import merging
 from hf_dense.experiments.interpolation import Between
 from hf_dense.experiments.keeping import Kept
 from hf_dense.experiments.merging import Point, choose, merge_at, merge_best, read_table
+from hf_dense.hub.export import export_sentence_transformer
+from hf_dense.hub.lineage import licence_of
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
@@ -225,6 +227,16 @@ def changed(name: str, file: str, **values: object) -> Callable[[Path], None]:
             ("base", "longer"),
             "or, with --delta START",
         ),
+        (
+            changed("relu", "config.json", hidden_act="relu"),
+            ("base", "relu"),
+            r"it has another hidden_act \(gelu, now relu\)",
+        ),
+        (
+            changed("unasked", "1_Pooling/config.json", include_prompt=False),
+            ("base", "unasked"),
+            r"it has another include_prompt \(none, now False\)",
+        ),
         (None, ("base", "nowhere/at/all"), "There is no model directory .*nowhere/at/all"),
         (lambda root: write_hybrid(root, 4, 8), ("hybrid", "tuned"), "hybrid gives hybrid vectors; only"),
     ],
@@ -256,3 +268,19 @@ def test_a_later_training_is_in_the_lineage_once(models: Path, tmp_path: Path) -
     manifest = Manifest.load(second)
     assert manifest is not None
     assert exports(manifest) == [str(models / "base-encoder"), str(models / "tuned-encoder"), str(models / "base")]
+
+
+def test_a_licence_of_several_is_none(models: Path, tmp_path: Path) -> None:
+    for name, licence in (("base", "mit"), ("third", "cc-by-nc-4.0")):
+        shutil.copytree(models / name, tmp_path / name)
+        (tmp_path / name / "hf_dense.json").unlink()
+        (tmp_path / name / "README.md").write_text(f"---\nlicense: {licence}\n---\n")
+    merged = merge_at(Between(str(tmp_path / "base"), str(tmp_path / "third")), 0.5, Output(tmp_path / "out"))
+    manifest = Manifest.load(merged)
+    assert manifest is not None
+    assert licence_of(manifest) == ("other", None)
+    assert "several licences: cc-by-nc-4.0, mit" in (merged / "README.md").read_text()
+    export_sentence_transformer(merged, tmp_path / "again")
+    again = Manifest.load(tmp_path / "again")
+    assert again is not None
+    assert licence_of(again) == ("other", None)

@@ -15,12 +15,13 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from tiny_backbones import BACKBONES
-from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder, write_retriever
+from tiny_retriever import tiny_config, tiny_tokenizer, write_embedder, write_encoder, write_retriever
 from transformers import AutoModel, BertModel, BertTokenizer
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.retriever_settings import embedder_settings
 from hf_dense.storage.manifest import COMPLETE, Manifest
 from hf_dense.storage.output import Output
 
@@ -276,3 +277,28 @@ def test_the_tokenizer_is_the_checkpoints_own(checkpoint: Path, tmp_path: Path) 
     tokenizer = BertTokenizer.from_pretrained(exported)
     assert tokenizer("abc")["input_ids"] == tiny_tokenizer()("abc")["input_ids"]
     assert tokenizer.unk_token_id not in tokenizer("abc")["input_ids"]
+
+
+def test_what_is_not_saved_is_not_exported(tmp_path: Path) -> None:
+    embedder = write_embedder(tmp_path / "embedder")
+    settings = json.loads((embedder / "sentence_bert_config.json").read_text())
+    (embedder / "sentence_bert_config.json").write_text(json.dumps({**settings, "do_lower_case": True}))
+    BertTokenizer(vocab=tiny_tokenizer().get_vocab(), do_lower_case=False).save_pretrained(embedder)
+    with pytest.raises(InputError, match="makes its vectors by settings that Sentence-Transformers does not save"):
+        export_sentence_transformer(embedder, tmp_path / "out")
+    with pytest.raises(InputError, match="has do_lower_case True, which pre-training would lose"):
+        embedder_settings(embedder)
+    assert not (tmp_path / "out").exists()
+
+
+def test_cls_is_where_it_is_pooled(tmp_path: Path) -> None:
+    embedder = write_embedder(tmp_path / "embedder")
+    without_cls(embedder)
+    with pytest.raises(InputError, match=r"does not put \[CLS\] first; cls pooling needs it"):
+        export_sentence_transformer(embedder, tmp_path / "out", pooling="cls")
+    encoder = write_encoder(tmp_path / "encoder")
+    settings = json.loads((encoder / "tokenizer_config.json").read_text())
+    (encoder / "tokenizer_config.json").write_text(json.dumps({**settings, "padding_side": "left"}))
+    model = load_retriever(export_sentence_transformer(encoder, tmp_path / "right", max_length=16))
+    alone, beside = (model.encode_document(texts)[0] for texts in (["abc"], ["abc", "a longer text"]))
+    np.testing.assert_allclose(alone, beside, atol=1e-5)

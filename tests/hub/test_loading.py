@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from tiny_retriever import tiny_config, tiny_tokenizer, write_retriever
+from tiny_retriever import tiny_config, tiny_tokenizer, write_embedder, write_encoder, write_retriever
 from transformers import BertForSequenceClassification
 
 from hf_dense.errors import InputError
-from hf_dense.hub.loading import is_cross_encoder, load_retriever
+from hf_dense.hub.export import export_cross_encoder
+from hf_dense.hub.loading import is_cross_encoder, load_encoder, load_retriever
 from hf_dense.hub.retrievers import build_retriever
+from hf_dense.hub.towers import untie
+from hf_dense.methods import METHODS
+from hf_dense.pretraining.start import start_from
 from hf_dense.search.cross_encoder import load_reranker
 
 
@@ -62,3 +69,55 @@ def test_a_cross_encoder_is_no_retriever(tmp_path: Path) -> None:
             build_retriever(tmp_path / name)
     with pytest.raises(InputError, match="makes no vectors"):
         load_retriever(tmp_path / "saved")
+
+
+def rename_weights(model: Path, change: Callable[[str], str | None]) -> Path:
+    """Weights under other names; those without one are left out."""
+    state = load_file(model / "model.safetensors")
+    kept = {new: tensor for name, tensor in state.items() if (new := change(name)) is not None}
+    save_file(kept, model / "model.safetensors", metadata={"format": "pt"})
+    return model
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda name: f"_orig_mod.{name}", r"lacks 37 of .*, such as embeddings.*; it has _orig_mod.embeddings"),
+        (
+            lambda name: None if "layer.1." in name else name,
+            r"lacks 16 of its encoder's weights, such as encoder.layer.1",
+        ),
+    ],
+    ids=["compiled", "a layer"],
+)
+def test_weights_that_lack_are_not_made_up(tmp_path: Path, change: Callable[[str], str | None], said: str) -> None:
+    embedder = rename_weights(write_embedder(tmp_path / "embedder"), change)
+    encoder = rename_weights(write_encoder(tmp_path / "plain"), change)
+    with pytest.raises(InputError, match=said):
+        load_retriever(embedder)
+    with pytest.raises(InputError, match=said):
+        load_encoder(encoder)
+    with pytest.raises(InputError, match=said):
+        start_from(METHODS["retromae"], str(encoder), {})
+
+
+def test_a_cross_encoder_has_its_head(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(tmp_path / "teacher")
+    tiny_tokenizer().save_pretrained(tmp_path / "teacher")
+    load_reranker(tmp_path / "teacher")
+    rename_weights(tmp_path / "teacher", lambda name: None if "classifier" in name else name)
+    with pytest.raises(InputError, match=r"lacks 2 of its encoder's weights, such as classifier.bias"):
+        load_reranker(tmp_path / "teacher")
+    with pytest.raises(InputError, match=r"such as classifier\.bias"):
+        export_cross_encoder(tmp_path / "teacher", tmp_path / "out")
+
+
+def test_two_encoders_are_looked_into(tmp_path: Path) -> None:
+    model = untie(load_retriever(write_embedder(tmp_path / "embedder")))
+    model.save_pretrained(str(tmp_path / "two"), create_model_card=False)
+    load_retriever(tmp_path / "two")
+    file = max((tmp_path / "two").rglob("model.safetensors"))
+    rename_weights(file.parent, lambda name: None if "layer.1." in name else name)
+    with pytest.raises(InputError, match=r"such as encoder\.layer\.1"):
+        load_retriever(tmp_path / "two")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ from tiny_retriever import tiny_config, write_dataset, write_embedder, write_enc
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.commands.main import main
 from hf_dense.data.collections import training_pairs
+from hf_dense.evaluation.measured import measured_of
+from hf_dense.evaluation.mteb_results import describe
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
+from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.publish import publish
 from hf_dense.search.fingerprints import model_source
@@ -60,7 +64,7 @@ def write_evaluation(place: Path, model: str | Path, value: float, **more: Any) 
     sources |= {name: Source(str(source), "f2") for name, source in more.pop("sources", {}).items()}
     settings = {"protocol": "passages", "split": "test", **more}
     with Output(place).stage("evaluation", settings, sources) as work:
-        RetrievalResult("x", "test", {"ndcg@10": value}, {}, 1.0).save(work.result)
+        RetrievalResult("x", settings["split"], {"ndcg@10": value}, {}, 1.0).save(work.result)
     return place
 
 
@@ -240,3 +244,50 @@ def test_a_token_that_does_not_say_what_it_may(
     monkeypatch.setenv("HF_TOKEN", "hf_fine")
     with pytest.raises(InputError, match="The token may not write to nobody/mine"):
         publish(write_retriever(tmp_path / "mine"), "nobody/mine")
+
+
+def test_what_was_edited_on_the_hub_is_not_replaced(hub_here: HfApi, tmp_path: Path) -> None:
+    first, second = (
+        export_sentence_transformer(write_embedder(tmp_path / f"base-{seed}", seed=seed), tmp_path / f"out-{seed}")
+        for seed in (0, 1)
+    )
+    publish(first, "someone/mine")
+    hub_here.upload_file(path_or_fileobj=b"mine", path_in_repo="notes.txt", repo_id="someone/mine")
+    publish(second, "someone/mine")
+    assert "notes.txt" in hub_here.list_repo_files("someone/mine"), "it is in nobody's way"
+    hub_here.upload_file(path_or_fileobj=b"# By hand", path_in_repo="README.md", repo_id="someone/mine")
+    with pytest.raises(
+        InputError, match=r"holds 'README\.md', which is not as hf_dense published it; move it away there"
+    ):
+        publish(first, "someone/mine")
+    assert card_of(hub_here, "someone/mine").text == "# By hand"
+
+
+def test_what_is_no_part_of_evaluations_any_more_goes(hub_here: HfApi, tmp_path: Path) -> None:
+    out, model = tmp_path / "out", write_retriever(tmp_path / "mine")
+    with Output(out).occupy("evaluations", {}, claims=["results.md"], again=True) as work:
+        (out / "results.md").write_text("| mine | 0.5 |")
+        work.complete()
+    for name in ("data-dev", "data-test"):
+        write_evaluation(out / "mine" / name, model, 0.5, split=name.removeprefix("data-"))
+    assert measured_of(model, out) == [("data", split, {"ndcg@10": 0.5}) for split in ("dev", "test")]
+    publish(out, "someone/figures")
+    assert hub_here.file_exists("someone/figures", "mine/data-dev/result.json", repo_type="dataset")
+    shutil.rmtree(out / "mine" / "data-dev")
+    publish(out, "someone/figures")
+    there = hub_here.list_repo_files("someone/figures", repo_type="dataset")
+    assert [name for name in there if "data-dev" in name] == []
+    assert "mine/data-test/result.json" in there
+
+
+def test_a_licence_that_is_given_later_is_not_passed_over(hub_here: HfApi, tmp_path: Path) -> None:
+    embedder, out = write_embedder(tmp_path / "base"), tmp_path / "out"
+    export_sentence_transformer(embedder, out)
+    with pytest.raises(InputError, match=r"was made from another licence \(other, now cc-by-nc-4.0\)"):
+        export_sentence_transformer(embedder, Output(out, licence="cc-by-nc-4.0"))
+    export_sentence_transformer(embedder, Output(out, overwrite=True, licence="cc-by-nc-4.0"))
+    publish(out, "someone/licensed")
+    assert card_of(hub_here, "someone/licensed").data.license == "cc-by-nc-4.0"
+    assert describe(out, "someone/licensed", "1").license == "cc-by-nc-4.0"
+    export_sentence_transformer(out, tmp_path / "again")
+    assert describe(tmp_path / "again", "someone/again", "1").license == "cc-by-nc-4.0", "of what it was made of"
