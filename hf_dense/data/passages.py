@@ -202,12 +202,13 @@ def read_positions(corpus: Dataset) -> NDArray[np.int64]:
     """(passages,) the places of passages in their documents, 0 where none is said.
 
     Raises:
-        InputError: one is no whole number.
+        InputError: one is no whole number, or a greater one than is written.
     """
     try:
         return np.asarray(
             corpus.select_columns(["position"])
             .with_format("arrow")[:]["position"]
+            .cast(pa.int32())  # as they are written
             .cast(pa.int64())
             .fill_null(0)
             .to_numpy()

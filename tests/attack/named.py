@@ -309,6 +309,12 @@ NAMED: Final = {
         "refused",
         "no whole number",
     ),
+    "a position of more than four bytes": Named(
+        lambda room: _rows(room / "corpus.jsonl", lambda rows: [{**row, "position": 2**31} for row in rows]),
+        "data queries @corpus.jsonl --from headings --out @out",
+        "refused",
+        "no whole number: Integer value 2147483648 not in range",
+    ),
     "a host that is no name": Named(_nothing, "serve @served --port 0 --host \x00", "refused", "name another --port"),
     "an encoder that is to write queries": Named(
         _nothing, "data generate @collection --model @retriever --out @out", "refused", "which writes no text"
