@@ -254,9 +254,9 @@ def _write_tables(folder: Occupied, failed: Mapping[str, str]) -> None:
     write_text(folder.path / TABLE_FILE, summarise(found) + "".join(f"- {line}\n" for line in said))
     values = {name: means(results) for name, results in found.items()}
     first = next(iter(values.values()), {})
-    shown = [task for task in first if all(task in measured for measured in values.values())]
+    shown = [main for main in first if all(main in measured for measured in values.values())]
     if shown:
-        rows = [{"name": name, **{task: values[name][task] for task in shown}} for name in values]
+        rows = [{"name": name, **{main[0]: values[name][main] for main in shown}} for name in values]
         plot_metrics(rows, folder.path / PLOT_FILE)
     else:
         (folder.path / PLOT_FILE).unlink(missing_ok=True)

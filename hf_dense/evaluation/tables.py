@@ -21,7 +21,7 @@ _BY_PROTOCOL: Final = (
     ("ndcg@10",),  # passages
 )  # the first all of which were measured; of answers, all
 
-_Column = tuple[str, str]  # task and metric
+_Column = tuple[str, str, str]  # task, metric, and the main metric of the protocol, which tells protocols apart
 
 
 def format_results(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
@@ -36,11 +36,11 @@ def format_results(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
     for name, values in ours.items():
         rows.append([name, *(f"{values[column]:.4f}" if column in values else "not measured" for column in columns)])
     for published in load_published():
-        known = [published["values"].get(data_set(task), {}).get(metric) for task, metric in columns]
+        known = [published["values"].get(data_set(task), {}).get(metric) for task, metric, _ in columns]
         if any(value is not None for value in known):
             label = f"{published['name']} (published: {published['source']})"
             rows.append([label, *("-" if value is None else f"{value:.3f}" for value in known)])
-    head = ["", *(f"{task} {title(metric)}" for task, metric in columns)]
+    head = ["", *(f"{task} {title(metric)}" for task, metric, _ in columns)]
     return markdown_table(head, rows, numbers=range(1, len(head)))
 
 
@@ -84,21 +84,23 @@ def summarise(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
 
 def beir(results: Mapping[str, RetrievalResult]) -> tuple[dict[str, float], list[str]]:
     """nDCG@10 of the data sets of BEIR that were measured, and those that were not."""
-    found = {data_set(task): value for (task, metric), value in _columns(results).items() if metric == "ndcg@10"}
+    found = {data_set(task): value for (task, metric, _), value in _columns(results).items() if metric == "ndcg@10"}
     return {name: found[name] for name in BEIR if name in found}, [name for name in BEIR if name not in found]
 
 
 def compare_models(found: Mapping[str, Mapping[str, RetrievalResult]]) -> list[str]:
     """A line for each task and each model after the first: how its main metric differs from that of the one before.
 
-    Differences are those of paired randomisation, with 95 % intervals.
+    Differences are those of paired randomisation, with 95 % intervals. What was measured by two protocols differs in
+    more than the models, and is left out.
     """
     lines = []
     for (first, before), (second, after) in pairwise(found.items()):
         for task in before.keys() & after.keys():
             metric = main_metric(task, after[task])
             values = [results[task].per_query.get(metric, {}) for results in (after, before)]
-            if values[0].keys() == values[1].keys() and len(values[0]) > 1:
+            alike = metric == main_metric(task, before[task]) and values[0].keys() == values[1].keys()
+            if alike and len(values[0]) > 1:
                 test = compare_paired(*values)
                 interval = f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})"
                 what = f"{task} {title(metric)}, {second} - {first}"
@@ -106,12 +108,9 @@ def compare_models(found: Mapping[str, Mapping[str, RetrievalResult]]) -> list[s
     return sorted(lines)
 
 
-def means(results: Mapping[str, RetrievalResult]) -> dict[str, float]:
-    """The main metric of every task; the mean of CQADupStack's forums in their place, when all are there."""
-    values: dict[str, float] = {}
-    for (task, _), value in _columns(results).items():
-        values.setdefault(task, value)
-    return values
+def means(results: Mapping[str, RetrievalResult]) -> dict[tuple[str, str], float]:
+    """By task and metric, the main one; the mean of CQADupStack's forums in their place, when all are there."""
+    return {(task, main): value for (task, metric, main), value in _columns(results).items() if metric == main}
 
 
 def main_metric(task: str, result: RetrievalResult) -> str:
@@ -128,11 +127,14 @@ def _shown(task: str, result: RetrievalResult) -> Sequence[str]:
 def _columns(results: Mapping[str, RetrievalResult]) -> dict[_Column, float]:
     """What tables show of the tasks; the mean of CQADupStack's forums in their place, when all are there."""
     values = {
-        (task, metric): result.metrics[metric] for task, result in results.items() for metric in _shown(task, result)
+        (task, metric, shown[0]): result.metrics[metric]
+        for task, result in results.items()
+        for shown in [_shown(task, result)]
+        for metric in shown
     }
-    forums = [(forum, "ndcg@10") for forum in GROUPS[CQADUPSTACK]]
+    forums = [(forum, "ndcg@10", "ndcg@10") for forum in GROUPS[CQADUPSTACK]]
     if {*forums} <= values.keys():
-        values[CQADUPSTACK, "ndcg@10"] = sum(values.pop(forum) for forum in forums) / len(forums)
+        values[CQADUPSTACK, "ndcg@10", "ndcg@10"] = sum(values.pop(forum) for forum in forums) / len(forums)
     return values
 
 

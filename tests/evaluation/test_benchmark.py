@@ -116,6 +116,25 @@ def test_the_table_keeps_the_rows_of_earlier_calls(models: dict[str, str | Path]
         evaluate_tasks(models, [data], out)
 
 
+def test_rows_of_two_protocols_are_not_compared(models: dict[str, str | Path], tmp_path: Path) -> None:
+    data, out = write_dataset(tmp_path / "data"), tmp_path / "out"
+    with (data / "qrels" / "test.tsv").open("a") as stream:
+        stream.write("".join(f"q{row}\tp7\t0\n" for row in range(20) if row != 7))
+    evaluate_tasks({"first": models["mine"], "second": models["mine"]}, [str(data)], out)
+    assert "nDCG@10, second - first" in (out / "results.md").read_text()
+    assert (out / "results.png").is_file()
+    evaluate_tasks({"given": models["mine"]}, [str(data)], out, protocol="candidates")
+    evaluate_tasks({"whole": models["mine"]}, [str(data)], out, protocol="documents")
+    evaluate_tasks({"found": models["mine"]}, [str(data)], out)
+    table = (out / "results.md").read_text()
+    assert [line for line in table.splitlines() if " - " in line and "p = " in line] == [
+        line for line in table.splitlines() if "second - first" in line
+    ]
+    assert not (out / "results.png").exists()
+    row = next(line for line in table.splitlines() if line.startswith("| given |"))
+    assert row.count("not measured") == 2, "nDCG@10 of given candidates has a column of its own"
+
+
 def test_rows_that_were_read_in_other_ways_are_told_apart(models: dict[str, str | Path], tmp_path: Path) -> None:
     task, (name, model) = str(write_dataset(tmp_path / "task")), next(iter(models.items()))
     evaluate_tasks({name: model}, [task], tmp_path / "out")
