@@ -36,7 +36,7 @@ def format_results(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
     for name, values in ours.items():
         rows.append([name, *(f"{values[column]:.4f}" if column in values else "not measured" for column in columns)])
     for published in load_published():
-        known = [published["values"].get(data_set(task), {}).get(metric) for task, metric, _ in columns]
+        known = [_published(published["values"].get(data_set(task), {}), *rest) for task, *rest in columns]
         if any(value is not None for value in known):
             label = f"{published['name']} (published: {published['source']})"
             rows.append([label, *("-" if value is None else f"{value:.3f}" for value in known)])
@@ -83,8 +83,8 @@ def summarise(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
 
 
 def beir(results: Mapping[str, RetrievalResult]) -> tuple[dict[str, float], list[str]]:
-    """nDCG@10 of the data sets of BEIR that were measured, and those that were not."""
-    found = {data_set(task): value for (task, metric, _), value in _columns(results).items() if metric == "ndcg@10"}
+    """nDCG@10 of the data sets of BEIR whose passages were found, and those of which that was not measured."""
+    found = {data_set(task): value for (task, _, main), value in _columns(results).items() if main == "ndcg@10"}
     return {name: found[name] for name in BEIR if name in found}, [name for name in BEIR if name not in found]
 
 
@@ -136,6 +136,11 @@ def _columns(results: Mapping[str, RetrievalResult]) -> dict[_Column, float]:
     if {*forums} <= values.keys():
         values[CQADUPSTACK, "ndcg@10", "ndcg@10"] = sum(values.pop(forum) for forum in forums) / len(forums)
     return values
+
+
+def _published(values: Mapping[str, float], metric: str, main: str) -> float | None:
+    """A figure that a paper has of a data set, where it was measured by that protocol: its main metric is the first."""
+    return values.get(metric) if main in [*values][:1] else None
 
 
 def load_published() -> list[dict[str, Any]]:

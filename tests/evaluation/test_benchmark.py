@@ -339,6 +339,21 @@ def test_published_rows_stand_beside_the_metrics_that_they_report(
     assert "published" not in format_results({"mine": {f"other-{label}": measured}})
 
 
+@pytest.mark.parametrize(
+    ("label", "metrics"),
+    [
+        ("nq-test", ("auc", "mrr", "ndcg@5", "ndcg@10")),
+        ("nq-test", ("mrr@100", "recall@100", "ndcg@10")),
+        ("mind-dev", ("ndcg@10", "mrr@10", "recall@100")),
+    ],
+)
+def test_what_another_protocol_measured_stands_beside_no_published_row(label: str, metrics: tuple[str, ...]) -> None:
+    written = summarise({"mine": {label: RetrievalResult("mine", "test", dict.fromkeys(metrics, 0.5), {}, 1.0)}})
+    assert "| mine |" in written
+    assert "published" not in written
+    assert "BEIR" not in written
+
+
 def test_glue_beside_what_papers_published() -> None:
     metrics = {"cola/matthews_correlation": 0.5, "stsb/pearson": 0.7, "stsb/spearmanr": 0.6, "other/f1": 0.4}
     table = format_glue(RetrievalResult("mine", "validation", metrics, {}, 1.0))
