@@ -275,7 +275,7 @@ def _collect(folder: Occupied) -> tuple[Results, list[str]]:
                 continue
             if manifest.made_from["collection"] != collection:
                 said.append(f"{name} on {title} was measured on another collection; measure it again")
-            elif _is_of_other_rankings(manifest):
+            elif _is_of_other_rankings(manifest, folder.path, title):
                 said.append(f"{name} on {title} was measured on other first passages; measure it again")
             else:
                 result, whole = RetrievalResult.load(place), found.get(cut.get(name, name), {}).get(title)
@@ -288,11 +288,11 @@ def _collect(folder: Occupied) -> tuple[Results, list[str]]:
     return found, said
 
 
-def _is_of_other_rankings(manifest: Manifest) -> bool:
-    """Whether the first stage of a re-ranking was measured anew since."""
+def _is_of_other_rankings(manifest: Manifest, folder: Path, title: str) -> bool:
+    """Whether the first stage of a re-ranking, in the same folder wherever that was then, was measured anew since."""
     if "first stage" not in manifest.sources:
         return False
-    rankings = Path(manifest.sources["first stage"]) / RANKINGS_FILE
+    rankings = folder / Path(manifest.sources["first stage"]).parent.name / title / RANKINGS_FILE
     return rankings.is_file() and fingerprint_path(rankings) != manifest.made_from["first stage"]
 
 

@@ -186,6 +186,16 @@ def test_rows_of_other_first_passages_are_left_out(models: dict[str, str | Path]
     assert "mine + other on data-test was measured on other first passages" in (out / "results.md").read_text()
 
 
+def test_first_passages_are_looked_for_where_the_folder_is_now(models: dict[str, str | Path], tmp_path: Path) -> None:
+    data, out, other = str(write_dataset(tmp_path / "data")), tmp_path / "out", write_retriever(tmp_path / "o", seed=5)
+    evaluate_tasks({"mine": models["mine"]}, [data], out, rerankers={"other": other})
+    out = out.rename(tmp_path / "renamed")
+    evaluate_tasks({"bm25": "bm25"}, [data], out)
+    assert "other first passages" not in (out / "results.md").read_text()
+    evaluate_tasks({"mine": other}, [data], Output(out, overwrite=True))
+    assert "mine + other on data-test was measured on other first passages" in (out / "results.md").read_text()
+
+
 def test_a_model_that_fails_stops_no_other(
     models: dict[str, str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
