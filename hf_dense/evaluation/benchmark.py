@@ -18,10 +18,10 @@ from hf_dense.evaluation.documents import Documents
 from hf_dense.evaluation.plots import plot_metrics
 from hf_dense.evaluation.reranking import RERANK_DEPTH, FirstPassages
 from hf_dense.evaluation.result import RANKINGS_FILE, RANKS_KEPT, RESULT_FILE, RetrievalResult
-from hf_dense.evaluation.retrieval import Passages
+from hf_dense.evaluation.retrieval import IDENTICAL_IDS, Passages
 from hf_dense.evaluation.runner import AS_IT_IS, KIND, Protocol, run_protocol
 from hf_dense.evaluation.tables import beir, means, summarise
-from hf_dense.evaluation.tasks import expand, label, local_task, public_task
+from hf_dense.evaluation.tasks import drops_queries, expand, label, local_task, public_task
 from hf_dense.hub.dimensions import check_dimensions
 from hf_dense.hub.precision import Reading
 from hf_dense.search.candidates import load_ranker
@@ -277,6 +277,8 @@ def _collect(folder: Occupied) -> tuple[Results, list[str]]:
                 said.append(f"{name} on {title} was measured on another collection; measure it again")
             elif _is_of_other_rankings(manifest, folder.path, title):
                 said.append(f"{name} on {title} was measured on other first passages; measure it again")
+            elif _has_own_hits(manifest, title):
+                said.append(f"{name} on {title} was measured with queries among their own hits; measure it again")
             else:
                 result, whole = RetrievalResult.load(place), found.get(cut.get(name, name), {}).get(title)
                 if whole and not is_cut_of(result, whole):
@@ -294,6 +296,13 @@ def _is_of_other_rankings(manifest: Manifest, folder: Path, title: str) -> bool:
         return False
     rankings = folder / Path(manifest.sources["first stage"]).parent.name / title / RANKINGS_FILE
     return rankings.is_file() and fingerprint_path(rankings) != manifest.made_from["first stage"]
+
+
+def _has_own_hits(manifest: Manifest, title: str) -> bool:
+    """Whether queries were left among the passages found, or ordered anew, where they are dropped now."""
+    made = manifest.made_from
+    finds_passages = made.get("protocol") in (Passages.name, FirstPassages.name) and "of" not in made
+    return finds_passages and IDENTICAL_IDS not in made and drops_queries(title)
 
 
 def _facts(found: Results, failed: Mapping[str, str]) -> dict[str, Any]:

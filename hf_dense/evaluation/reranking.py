@@ -15,7 +15,7 @@ from hf_dense.errors import InputError
 from hf_dense.evaluation.answers import Answers
 from hf_dense.evaluation.documents import Documents
 from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult, load_rankings
-from hf_dense.evaluation.retrieval import Passages
+from hf_dense.evaluation.retrieval import IDENTICAL_IDS, Passages
 from hf_dense.evaluation.runner import Found, Protocol, Rankings, run_protocol
 from hf_dense.search.candidates import candidate_texts, rank_candidates
 from hf_dense.storage.fingerprints import fingerprint_path
@@ -37,7 +37,8 @@ class FirstPassages(Protocol):
         depth: passages or documents of a query that are ordered anew.
 
     Raises:
-        InputError: no evaluation there, one by another protocol, or of another collection.
+        InputError: no evaluation there, one by another protocol, of another collection, or with queries among their
+            own hits where they are dropped now.
     """
 
     name = "re-ranking"
@@ -55,6 +56,8 @@ class FirstPassages(Protocol):
                 f"{first_stage} is an evaluation of something else: it was measured on another collection than "
                 f"{collection.name}."
             )
+        if manifest.made_from.get(IDENTICAL_IDS) != searched.settings.get(IDENTICAL_IDS):
+            raise InputError(f"{first_stage} has queries among their own hits; measure it again with --overwrite.")
         ranked = {query: [*found] for query, found in load_rankings(first_stage).items()}
         self.searched = searched
         self.first = {query: found[:depth] for query, found in ranked.items()}
@@ -64,6 +67,7 @@ class FirstPassages(Protocol):
         sources = {**searched.sources, "first stage": Source(str(first_stage), fingerprint_path(rankings))}
         asked = {query: searched.queries[query] for query in next(iter(before.per_query.values()))}
         more = {} if searched.name == Passages.name else {"of": searched.name}
+        more |= {name: value for name, value in searched.settings.items() if name == IDENTICAL_IDS}
         super().__init__(before.split, sources, asked, len(self.texts), depth=depth, below="follows", **more)
 
     def rank(self, model: Any, folder: Path, batch_size: int) -> Found:

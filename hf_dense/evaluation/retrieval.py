@@ -28,6 +28,7 @@ from hf_dense.evaluation.runner import (
     relevant,
     run_protocol,
 )
+from hf_dense.evaluation.tasks import drops_queries
 from hf_dense.hub.precision import Reading
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_values
 from hf_dense.storage.output import Output
@@ -35,6 +36,7 @@ from hf_dense.storage.places import Source
 
 _SUBSET: Final = "default"  # of a local task
 SCORES_FILE: Final = "scores.json"
+IDENTICAL_IDS: Final = "identical_ids"  # setting of local tasks that drop hits with the id of their query
 _BM25: Final = "mteb/baseline-bm25s"
 
 
@@ -45,6 +47,7 @@ class Passages(Protocol):
         task: of MTEB, with its data loaded.
         split: of the judgements; queries with a relevant passage count.
         sources: the data; the rows that the task has loaded by default.
+        settings: what else the figures depend on.
 
     Raises:
         InputError: the task has several parts.
@@ -52,7 +55,9 @@ class Passages(Protocol):
 
     name = "passages"
 
-    def __init__(self, task: AbsTaskRetrieval, split: str, sources: Mapping[str, Source] | None = None) -> None:
+    def __init__(
+        self, task: AbsTaskRetrieval, split: str, sources: Mapping[str, Source] | None = None, **settings: Any
+    ) -> None:
         subset, *more = task.dataset
         if more:
             raise InputError(
@@ -66,12 +71,17 @@ class Passages(Protocol):
         self.qrels = {query: grades for query, grades in judged if any(grade > 0 for grade in grades.values())}
         asked = dict(zip(data["queries"]["id"], data["queries"]["text"], strict=True))
         known = sources or {"collection": Source(task.metadata.name, _fingerprint_data(data))}
-        super().__init__(split, known, asked, len(self.corpus))
+        super().__init__(split, known, asked, len(self.corpus), **settings)
 
     @classmethod
     def load(cls, collection: str | os.PathLike[str], split: str) -> Self:
-        """Of a collection, published form or BEIR folder; a passage's text is title + " " + text."""
-        return cls(build_task(collection, split), split, collection_source(collection))
+        """Of a collection, published form or BEIR folder; a passage's text is title + " " + text.
+
+        Where its directory is called like a data set of MTEB's that drops a hit with the id of its query, so does this.
+        """
+        task = build_task(collection, split)
+        settings = {IDENTICAL_IDS: "dropped"} if task.ignore_identical_ids else {}
+        return cls(task, split, collection_source(collection), **settings)
 
     def rank(self, model: Any, folder: Path, batch_size: int) -> Found:
         """The first 1,000 passages of each query."""
@@ -124,6 +134,7 @@ def build_task(collection: str | os.PathLike[str], split: str) -> AbsTaskRetriev
     asked_texts(relevant(qrels), queries, set(corpus["id"][:]), collection)
     queries = queries.select([row for row, query in enumerate(queries["id"]) if query in qrels])
     task = _LocalRetrieval(split)
+    task.ignore_identical_ids = drops_queries(f"{Path(collection).resolve().name}-{split}")
     task.dataset = {
         _SUBSET: {split: {"corpus": corpus, "queries": queries, "relevant_docs": qrels, "top_ranked": None}}
     }

@@ -48,6 +48,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "web": ("MSMARCO", "TRECDL2019", "TRECDL2020"),
     CQADUPSTACK: tuple(f"CQADupstack{forum}Retrieval" for forum in _FORUMS),
 }
+_OF_MTEB: Final = (*GROUPS["beir"], *GROUPS["web"])
 NOT_PUBLIC: Final = ("BioASQ", "Signal-1M", "TREC-NEWS", "Robust04")
 BEIR: Final = (*GROUPS["beir"], *NOT_PUBLIC)  # all 18
 _SPLITS: Final = {"MSMARCO": "dev", "MSMARCO-documents": "dev", "MIND": "dev"}  # that papers report; else test
@@ -116,6 +117,18 @@ def data_set(label: str) -> str:
     known = {_plain(name): name for name in (*BEIR, *GROUPS["web"], *_SPLITS)} | _FOLDERS
     name = known.get(_plain(directory), "")
     return name if name and split == _SPLITS.get(name, "test") else label
+
+
+def drops_queries(label: str) -> bool:
+    """Whether a directory is called like a data set in which MTEB drops a hit with the id of its own query.
+
+    >>> [drops_queries(label) for label in ("arguana-test", "scifact-test", "mine-test")]
+    [True, False, False]
+    """
+    name = data_set(label)
+    if name == label or name not in _OF_MTEB:
+        return False
+    return bool(getattr(mteb.get_task(name), "ignore_identical_ids", False))  # a group has none
 
 
 def _plain(name: str) -> str:

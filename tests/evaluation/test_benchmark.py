@@ -11,11 +11,12 @@ from tiny_retriever import write_dataset, write_retriever
 
 from hf_dense.commands.main import main
 from hf_dense.errors import InputError
-from hf_dense.evaluation import benchmark
+from hf_dense.evaluation import benchmark, retrieval
 from hf_dense.evaluation import tasks as task_names
 from hf_dense.evaluation.benchmark import evaluate_tasks
 from hf_dense.evaluation.measures import title
-from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.reranking import FirstPassages
+from hf_dense.evaluation.result import RetrievalResult, load_rankings
 from hf_dense.evaluation.retrieval import build_task
 from hf_dense.evaluation.tables import format_glue, format_results, load_published, summarise
 from hf_dense.evaluation.tasks import BEIR, CQADUPSTACK, GROUPS, expand
@@ -194,6 +195,33 @@ def test_first_passages_are_looked_for_where_the_folder_is_now(models: dict[str,
     assert "other first passages" not in (out / "results.md").read_text()
     evaluate_tasks({"mine": other}, [data], Output(out, overwrite=True))
     assert "mine + other on data-test was measured on other first passages" in (out / "results.md").read_text()
+
+
+def test_a_folder_called_like_a_data_set_drops_what_mteb_drops(
+    models: dict[str, str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queries of ArguAna are passages too, and no hits of theirs."""
+    for name in ("arguana", "mine"):
+        data = write_dataset(tmp_path / name)
+        asked = (data / "queries.jsonl").read_text()
+        with (data / "corpus.jsonl").open("a") as stream:
+            stream.write(asked.replace('"text"', '"title": "", "text"'))
+    given, out = [str(tmp_path / name) for name in ("arguana", "mine")], tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr(retrieval, "drops_queries", lambda label: False)
+        evaluate_tasks(models, given[:1], out, rerankers={"again": models["mine"]})
+    table = (out / "results.md").read_text()
+    for row in ("mine", "bm25", "mine + again", "bm25 + again"):
+        assert f"{row} on arguana-test was measured with queries among their own hits" in table
+    with pytest.raises(InputError, match=r"another identical_ids \(none, now dropped\)"):
+        evaluate_tasks(models, given, out)
+    with pytest.raises(InputError, match="has queries among their own hits; measure it again"):
+        FirstPassages(out / "mine" / "arguana-test", retrieval.Passages.load(given[0], "test"))
+    evaluate_tasks(models, given, Output(out, overwrite=True), rerankers={"again": models["mine"]})
+    for row in ("mine", "bm25", "mine + again"):
+        assert all(query not in found for query, found in load_rankings(out / row / "arguana-test").items())
+        assert all(query in found for query, found in load_rankings(out / row / "mine-test").items())
+    assert "own hits" not in (out / "results.md").read_text()
 
 
 def test_a_model_that_fails_stops_no_other(
