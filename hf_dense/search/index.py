@@ -54,7 +54,8 @@ class Hit:
     """One passage found, higher scores are better.
 
     Args:
-        score: the model's similarity; where words have a weight, the sum of `hf_dense.search.fusion.fuse`.
+        score: the model's similarity; where words have a weight, the sum of `hf_dense.search.fusion.fuse`, and 0 or
+            less of a passage that was not among the first of either.
     """
 
     score: float
@@ -129,7 +130,8 @@ class SearchIndex:
             queries: the questions.
             top_k: passages wanted for each.
             weight: 1 for the model's similarity alone, 0 for BM25 alone; between them the first 100 passages of each
-                are scored by the weighted sum of both (`hf_dense.search.fusion.fuse`). None: as the index has it.
+                are scored by the weighted sum of both (`hf_dense.search.fusion.fuse`), and what else is wanted follows
+                by similarity. None: as the index has it.
             batch_size: questions encoded at once.
 
         Returns:
@@ -144,12 +146,12 @@ class SearchIndex:
         if not queries:
             return []
         top_k = min(top_k, len(self.passages))
-        depth = top_k if weight in (0, 1) else max(top_k, DEPTH)
+        depth, words = max(top_k, DEPTH) if weight < 1 else top_k, DEPTH if weight else top_k
         nothing: list[dict[str, float]] = [{}] * len(queries)
         with self._unreplaced():
             dense = self._nearest(queries, depth, batch_size) if weight else nothing
-            lexical = _scores(*self._words.search(list(queries), depth), least=0) if weight < 1 else nothing
-        both = [fuse(*scores, weight) for scores in zip(dense, lexical, strict=True)] if weight < 1 else dense
+            lexical = _scores(*self._words.search(list(queries), words), least=0) if weight < 1 else nothing
+        both = [_fused(*scores, weight) for scores in zip(dense, lexical, strict=True)] if weight < 1 else dense
         return self._hits([dict(islice(scores.items(), top_k)) for scores in both])
 
     def add(self, passages: Dataset) -> SearchIndex:
@@ -245,3 +247,13 @@ def _scores(scores: Floats, rows: Indices, least: float = -np.inf) -> list[dict[
         {str(row): score for score, row in zip(*pair, strict=True) if row >= 0 and score > least}
         for pair in zip(scores.tolist(), rows.tolist(), strict=True)
     ]
+
+
+def _fused(dense: Mapping[str, float], lexical: Mapping[str, float], weight: float) -> dict[str, float]:
+    """The first `DEPTH` passages of the dense search fused with those of the lexical one; below them the other dense
+    hits, whose similarities, scaled as those of the first are, come to 0 or less.
+    """
+    first = dict(islice(dense.items(), DEPTH))
+    fused, least = fuse(first, lexical, weight), min(first.values(), default=0.0)
+    width = max(first.values(), default=0.0) - least or 1.0
+    return fused | {row: weight * (score - least) / width for row, score in dense.items() if row not in fused}

@@ -262,6 +262,21 @@ def test_words_and_vectors_are_fused(corpus: Dataset, tmp_path: Path, monkeypatc
     assert index.search("of the", weight=0) == index.search("zzzz", weight=0) == []
 
 
+def test_more_hits_begin_with_those_of_fewer(corpus: Dataset, tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    index = SearchIndex.load(build_index(model, corpus, tmp_path / "index"), model)
+    similar = [hit.id for hit in index.search(corpus[150]["title"], 200, weight=1)]
+    question = f"{corpus[150]['title']} {corpus[int(similar[-1][1:])]['title']}"
+    similar = [hit.id for hit in index.search(question, 200, weight=1)]
+    few, all_ = index.search(question, 50, weight=0.5), index.search(question, 200, weight=0.5)
+    assert all_[:50] == few
+    assert {hit.id for hit in all_} == {*similar}
+    assert [hit.score for hit in all_] == sorted((hit.score for hit in all_), reverse=True)
+    deeper = [hit.id for hit in all_ if hit.score < 0]
+    assert deeper == [name for name in similar if name in deeper]
+    assert 95 < len(deeper) < 101
+
+
 @pytest.mark.parametrize("weight", [0, 0.3, 1])
 def test_many_questions_are_answered_as_each_of_them(weight: float, corpus: Dataset, tmp_path: Path) -> None:
     model = load_retriever(write_retriever(tmp_path / "model"))
