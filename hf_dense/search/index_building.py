@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from datasets import Dataset
 from numpy.typing import NDArray
-from pyarrow import parquet
+from pyarrow import compute, parquet
 from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.collections import load_corpus
@@ -96,9 +97,9 @@ def build_index(
         The directory of the index.
 
     Raises:
-        InputError: nothing to load, an empty corpus, a column absent, a setting that is none, hybrid vectors and a kind
-            other than `exact`, or `out` is not ours or holds the index of another model or corpus, or with other
-            settings.
+        InputError: nothing to load, an empty corpus, a column or an id absent, an id of two passages, a setting that is
+            none, hybrid vectors and a kind other than `exact`, or `out` is not ours or holds the index of another model
+            or corpus, or with other settings.
     """
     output = Output.of(out)
     if not output.overwrite:
@@ -202,17 +203,31 @@ def _plan(
 
 
 def plain_passages(corpus: Dataset) -> Dataset:
-    """Id, title and text of the passages.
+    """Id, title and text of the passages; a title or a text that is absent is "".
 
     Raises:
-        InputError: a column is absent, or there are no passages.
+        InputError: a column is absent, there are no passages, or two have the same id or one has none.
     """
     missing = [column for column in COLUMNS if column not in corpus.column_names]
     if missing:
         raise InputError(f"The corpus has no column {missing[0]!r}; it has {', '.join(corpus.column_names)}.")
     if len(corpus) == 0:
         raise InputError("The corpus has no passages.")
-    return corpus.select_columns(list(COLUMNS))
+    passages = corpus.select_columns(list(COLUMNS))
+    table = passages.with_format("arrow")[:]
+    _check_ids(table.column("id"))
+    if not any(table.column(name).null_count for name in COLUMNS):
+        return passages
+    return Dataset(pa.table({name: table.column(name).cast(pa.string()).fill_null("") for name in COLUMNS}))
+
+
+def _check_ids(ids: pa.ChunkedArray) -> None:
+    """Raise `InputError` unless every passage has an id of its own."""
+    if ids.null_count:
+        raise InputError("A passage has no id; every passage needs its own.")
+    if compute.count_distinct(ids).as_py() < len(ids):
+        twice = next(one["values"] for one in compute.value_counts(ids).to_pylist() if one["counts"] > 1)
+        raise InputError(f"The id {twice!r} is that of more than one passage; every passage needs its own.")
 
 
 def _settings(path: Path, wanted: _Wanted) -> dict[str, Any]:

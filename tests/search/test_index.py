@@ -67,7 +67,12 @@ def test_index_may_live_elsewhere_and_top_k_may_exceed_it(corpus: Dataset, tmp_p
 
 def test_bad_input_is_one_sentence_and_leaves_nothing(corpus: Dataset, tmp_path: Path) -> None:
     model = write_retriever(tmp_path / "model")
-    for bad, message in ((corpus.remove_columns("text"), "no column 'text'"), (corpus.select([]), "no passages")):
+    for bad, message in (
+        (corpus.remove_columns("text"), "no column 'text'"),
+        (corpus.select([]), "no passages"),
+        (concatenate_datasets([corpus, corpus.select([3])]), "The id 'p3' is that of more than one passage"),
+        (corpus.map(lambda row: {"id": None if row["id"] == "p3" else row["id"]}), "A passage has no id"),
+    ):
         with pytest.raises(InputError, match=message):
             build_index(model, bad, tmp_path / "index")
     assert not (tmp_path / "index").exists()
@@ -401,6 +406,27 @@ def test_passages_are_added_and_removed(corpus: Dataset, tmp_path: Path) -> None
         fewer.remove(["p3"])
     with pytest.raises(InputError, match="has no passages"):
         fewer.remove(fewer.passages["id"][:])
+
+
+def test_passages_that_are_added_have_ids_of_their_own(corpus: Dataset, tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    index = SearchIndex.load(build_index(model, corpus.select(range(9)), tmp_path / "index"), model)
+    for ids, message in ((["a", "a"], "The id 'a' is that of more than one"), (["a", None], "A passage has no id")):
+        with pytest.raises(InputError, match=message):
+            index.add(Dataset.from_dict({"id": ids, "title": ["", ""], "text": ["abc", "def"]}))
+    assert len(index.search("abc", 20)) == 9
+
+
+@pytest.mark.parametrize("absent", ["title", "text"])
+def test_a_title_or_a_text_that_is_absent_is_empty(absent: str, corpus: Dataset, tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    given = {"id": ["1", "2"], "title": ["abc", "none"], "text": ["def", "nothing"]}
+    without, empty = (Dataset.from_dict({**given, absent: [what, what]}) for what in (None, ""))
+    index = SearchIndex.load(build_index(model, without, tmp_path / "without"), model)
+    assert found(index) == found(SearchIndex.load(build_index(model, empty, tmp_path / "empty"), model))
+    assert all(getattr(hit, absent) == "" for hit in index.search("abc"))
+    more = index.add(Dataset.from_dict({"id": ["3"], "title": ["x"], "text": ["y"], absent: [None]}))
+    assert more.passages[absent] == ["", "", ""]
 
 
 def test_an_index_that_vanished_says_so(corpus: Dataset, tmp_path: Path) -> None:
