@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import bm25s
 import numpy as np
@@ -22,6 +22,7 @@ from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.hub.loading import is_retriever, load_retriever
 from hf_dense.hub.retriever_settings import RetrieverSettings
 from hf_dense.hub.retrievers import build_retriever
+from hf_dense.storage.manifest import Manifest, difference
 
 CONTEXT_COLUMNS: Final = (*CONTEXTS, "queries")
 _ALIKE: Final = 0.95  # share of the random pairs that a pair must surpass to count as correlated
@@ -228,12 +229,13 @@ def curves(
 
     Raises:
         InputError: a curve with fewer than two points or with two of one x, no result or no such metric in a directory,
-            or results over different queries, or over fewer than two.
+            or results over different queries, or over fewer than two, or of different collections, protocols or splits.
 
     Source: MASTER, figure 3; SimLM, figure 3.
     """
     points = []
     asked: set[str] = set()
+    first: Manifest | None = None
     for name, places in results.items():
         if len({x for x, _ in places}) < max(len(places), 2):
             raise InputError(f"The curve {name!r} needs at least two results, each at an x of its own.")
@@ -245,10 +247,19 @@ def curves(
             asked = asked or set(scores)
             if set(scores) != asked or len(scores) < 2:
                 raise InputError(f"{directory} does not cover the queries of the other results, or only one.")
+            manifest = Manifest.load(directory) or Manifest("", "")
+            first = first or manifest
+            if other := difference(_measured_on(first), _measured_on(manifest), (first.sources, manifest.sources)):
+                raise InputError(f"{directory} was measured with {other}; give results that are alike in that.")
             points.append(curve_point(name, x, scores, seed))
     if not points:
         raise InputError("There is no curve to draw; give at least two results.")
     return points
+
+
+def _measured_on(manifest: Manifest) -> dict[str, Any]:
+    """What all evaluations on a curve have in common."""
+    return {name: manifest.made_from.get(name) for name in ("collection", "protocol", "split")}
 
 
 def curve_point(curve: str, x: float, scores: Mapping[str, float], seed: int = 0) -> CurvePoint:

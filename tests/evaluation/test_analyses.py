@@ -24,7 +24,7 @@ from hf_dense.evaluation.positions import load_with_decoders, similarity_by_posi
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.methods import get_method
 from hf_dense.modeling.bottleneck_layout import FlatRows
-from hf_dense.storage.manifest import MANIFEST
+from hf_dense.storage.manifest import MANIFEST, Manifest
 
 EAST, NORTH, NORTH_EAST = (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)
 
@@ -245,6 +245,20 @@ def test_results_that_make_no_curve_are_refused(tmp_path: Path) -> None:
         curves({"ours": [(1.0, one), (2.0, tmp_path)]})
     with pytest.raises(InputError, match="no curve"):
         curves({})
+
+
+@pytest.mark.parametrize("name", ["collection", "protocol", "split"])
+def test_a_curve_is_of_one_collection_protocol_and_split(name: str, tmp_path: Path) -> None:
+    places = [(float(x), write_result(tmp_path / str(x), [0.0, 1.0])) for x in range(3)]
+    made = {"collection": "a", "protocol": "passages", "split": "dev", "model": "m"}
+    for x, place in places:
+        Manifest("evaluation", "complete", {**made, "model": str(x)}, {"collection": "mine"}).save(place)
+    assert len(curves({"ours": places})) == 3
+    Manifest("evaluation", "complete", {**made, name: "other"}, {"collection": "theirs"}).save(places[2][1])
+    with pytest.raises(InputError, match=f"/2 was measured with another {name} "):
+        curves({"ours": places})
+    with pytest.raises(InputError, match=f"was measured with another {name} "):
+        curves({"ours": places[:2], "theirs": places[1:]})
 
 
 def analyse(*arguments: object) -> None:
