@@ -103,7 +103,7 @@ def _check(arguments: argparse.Namespace, place: Path) -> None:
     """Raise `InputError` where the options cannot be followed, before anything is loaded."""
     asked = [] if arguments.question is None else [arguments.question]
     check_questions(asked, arguments.top_k, 1 if arguments.weight is None else arguments.weight)
-    building = {"--update": arguments.update, "--kind": arguments.kind, "--max_length": arguments.max_length}
+    building = {f"--{name}": getattr(arguments, name) for name in ("update", "overwrite", "kind", "max_length")}
     if arguments.corpus is None and any(building.values()):
         option = next(name for name, given in building.items() if given)
         raise InputError(f"{option} is for building an index; name what it holds with --corpus CORPUS.")

@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 __all__ = ["Hit", "SearchIndex", "Update", "build_index", "update_index"]
 
-_BROKEN: Final = "The index in {} cannot be read, so build it again with --overwrite"
+_BROKEN: Final = "The index in {} cannot be read, so build it again with --corpus CORPUS --overwrite"
 DEPTH: Final = 100  # passages of the dense and of the lexical search that are fused
 
 

@@ -213,6 +213,7 @@ def test_options_that_do_not_go_together(model: Path, corpus: Path, tmp_path: Pa
     asked.write_text("abc\n")
     for words, message in (
         (("--update",), "--update is for building an index"),
+        (("abc", "--overwrite"), "--overwrite is for building an index; name what it holds with --corpus CORPUS"),
         (("--kind", "int8"), "--kind is for building an index"),
         (("--update", "--corpus", corpus), "no index in .* to update"),
         (("--queries", asked, "--corpus", corpus), "need both"),

@@ -438,6 +438,14 @@ def test_an_index_that_vanished_says_so(corpus: Dataset, tmp_path: Path) -> None
     assert found(SearchIndex.load(tmp_path / "elsewhere", model))
 
 
+def test_an_index_that_is_broken_says_how_it_is_built_again(corpus: Dataset, tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    path = build_index(model, corpus, tmp_path / "index")
+    (path / "passages.parquet").write_bytes(b"cut")
+    with pytest.raises(InputError, match="cannot be read, so build it again with --corpus CORPUS --overwrite"):
+        SearchIndex.load(path, model)
+
+
 def test_an_index_of_an_earlier_version_is_built_again(corpus: Dataset, tmp_path: Path) -> None:
     model, path = load_retriever(write_retriever(tmp_path / "model")), tmp_path / "index"
     with Output(path).stage("index", {}) as work:
