@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -143,10 +144,16 @@ def share(entries: Sequence[Entry], fraction: float, seed: int) -> list[Entry]:
     """
     if not 0 < fraction <= 1:
         raise InputError(f"The fraction of training queries is {fraction}; give one above 0 and at most 1.")
-    kept = [entry for entry in entries if zlib.crc32(f"{seed}:{entry.id}".encode()) < fraction * 2**32]
+    kept = [entry for entry in entries if even_draw(f"{seed}:{entry.id}") < fraction]
     if not kept:
         raise InputError(f"The fraction {fraction} of {len(entries)} training queries leaves none.")
     return kept
+
+
+def even_draw(key: str) -> float:
+    """From 0 to 1, evenly, and the same for a key; the draws of keys that differ are independent."""
+    digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
 
 
 def fingerprint_entries(entries: Iterable[Entry]) -> str:

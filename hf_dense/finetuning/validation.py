@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -12,7 +11,7 @@ from sentence_transformers.cross_encoder.evaluation import CrossEncoderReranking
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
 from hf_dense.errors import InputError
-from hf_dense.finetuning.lists import Entry, PassageLists, share
+from hf_dense.finetuning.lists import Entry, PassageLists, even_draw, share
 from hf_dense.finetuning.negatives import DEPTH
 
 _NAME: Final = "validation"
@@ -26,7 +25,7 @@ class QueryShares:
 
     Args:
         fraction: share of the queries that is used (few-shot training).
-        validation: share of the queries that is held out.
+        validation: share of these that is held out.
         seed: of the shares.
     """
 
@@ -40,8 +39,7 @@ class QueryShares:
         Raises:
             InputError: the fraction leaves none.
         """
-        kept = share(entries, self.fraction, self.seed) if self.fraction < 1 else entries
-        return [entry for entry in kept if not self._is_held_out(entry)]
+        return [entry for entry in self._used(entries) if not self._is_held_out(entry)]
 
     def held_out(self, entries: Sequence[Entry]) -> list[Entry]:
         """Those that are held out.
@@ -49,14 +47,17 @@ class QueryShares:
         Raises:
             InputError: there are none.
         """
-        found = [entry for entry in entries if self._is_held_out(entry)]
+        found = [entry for entry in self._used(entries) if self._is_held_out(entry)]
         if not found:
             raise InputError(f"The share validation {self.validation} of the training queries holds none; raise it.")
         return found
 
+    def _used(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        return share(entries, self.fraction, self.seed) if self.fraction < 1 else entries
+
     def _is_held_out(self, entry: Entry) -> bool:
         """By a draw that depends on nothing but seed and query."""
-        return zlib.crc32(f"tuning:{self.seed}:{entry.id}".encode()) < self.validation * 2**32
+        return even_draw(f"tuning:{self.seed}:{entry.id}") < self.validation
 
 
 def search_metric(similarity: str) -> str:
