@@ -20,7 +20,7 @@ from hf_dense.data.queries.generating import Generating
 from hf_dense.data.queries.headings import HeadingQueries
 from hf_dense.data.queries.neighbours import NeighbourQueries
 from hf_dense.data.queries.passages import Changes, Document, Passages, Query
-from hf_dense.data.queries.sentences import SentenceQueries, word_frequency
+from hf_dense.data.queries.sentences import SentenceQueries, count_corpus
 from hf_dense.data.queries.writers import Writer, open_writer, queries_of
 from hf_dense.data.splits import Shares, parse_shares
 from hf_dense.data.supervision import write_collection
@@ -33,10 +33,11 @@ from hf_dense.storage.staged import Staged
 
 _ABOUT: Final = {
     "neighbours": "a passage asks for those before and after it, and is not in the corpus",
-    "headings": "the title of a document, or the heading of a section that few documents have, asks for the passages "
+    "headings": "a title that no other document has, or the heading of a section that few have, asks for the passages "
     "under it (the first is judged 2, the others 1); titles that are part of a query, and sentences that repeat one, "
     "are taken out of their passages",
-    "sentences": "a sentence with a word that few passages have asks for its passage, out of which it is taken",
+    "sentences": "a sentence that no other passage has, with a word that few have, asks for its passage, out of which "
+    "it is taken",
     "generated": "a language model wrote it about its passage",
 }  # in the order in which they are made: each reads what the ones before have left
 KINDS: Final = tuple(_ABOUT)
@@ -134,7 +135,7 @@ def _makers(kinds: Sequence[str], passages: Passages, seed: int) -> list[Kind]:
     makers: dict[str, Callable[[], Kind]] = {
         "neighbours": lambda: NeighbourQueries(seed),
         "headings": lambda: HeadingQueries(passages),
-        "sentences": lambda: SentenceQueries(word_frequency(passages.rows), len(passages), seed),
+        "sentences": lambda: SentenceQueries(count_corpus(passages.rows), seed),
     }
     return [make() for kind, make in makers.items() if kind in kinds]
 

@@ -33,8 +33,10 @@ _BEST: Final = 2  # grade of the first passage under a heading; that of the othe
 class HeadingQueries:
     """Makes a query of each title, and of each heading of a section that few documents have.
 
-    The query may not be read off its passages: the title is taken out of them where it is part of a query, and so are
-    sentences that repeat the query. A heading whose passages would lose too much makes none.
+    A title that several documents have makes none, and a heading that they have is put behind the title: the passages
+    of the others would answer it as well. The query may not be read off its passages: the title is taken out of them
+    where it is part of a query, and so are sentences that repeat the query. A heading whose passages would lose too
+    much makes none.
 
     Args:
         passages: by whose headings it is known which are common.
@@ -50,18 +52,30 @@ class HeadingQueries:
         if not chosen:
             return []
         title = clean_heading(document.title)
-        made = [self._make(document, title, document.title, document.left)] if self._says_something(title) else []
+        asks = self._is_alone(title) and self._says_something(title)
+        made = [self._make(document, title, document.title, document.left)] if asks else []
         for section in dict.fromkeys(document.sections[at] for at in chosen):
             written = section.split(SEPARATOR)[-1]
             heading = clean_heading(written)
             if self._says_something(heading):
                 within = (section, section + SEPARATOR)
                 under = [at for at in document.left if f"{document.sections[at]}{SEPARATOR}".startswith(within[1])]
-                made.append(self._make(document, _with_title(heading, title), written, under))
+                made.append(self._make(document, self._query(heading, title), written, under))
         return [query for query in made if query]
 
     def _says_something(self, heading: str) -> bool:
         return letter_share(heading) >= _LETTERS and self.frequency[heading.casefold()] <= self.most
+
+    def _is_alone(self, heading: str) -> bool:
+        """Whether one document alone has it."""
+        return self.frequency[heading.casefold()] == 1
+
+    def _query(self, heading: str, title: str) -> str:
+        """A heading, behind the title where it does not ask for its section alone; "" where both do not."""
+        if self._is_alone(heading) and (len(heading.split()) >= _ALONE or not title):
+            return heading
+        alone = title and (self._is_alone(heading) or self._is_alone(title))
+        return f"{title}: {heading}" if alone else ""
 
     def _make(self, document: Document, text: str, heading: str, under: Sequence[int]) -> Query | None:
         """The query for passages under a heading, what repeats it taken out of them; None where too much repeats it."""
@@ -114,11 +128,6 @@ def without(text: str, heading: str) -> str:
         return text
     text = beheaded(text, heading)
     return " ".join(sentence for sentence in split_sentences(text) if key not in sentence.casefold())
-
-
-def _with_title(heading: str, title: str) -> str:
-    alone = len(heading.split()) >= _ALONE or not title
-    return heading if alone else f"{title}: {heading}"
 
 
 def _document_frequency(passages: Passages) -> Counter[str]:

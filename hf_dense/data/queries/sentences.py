@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 import re
+from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import regex  # type: ignore[import-untyped]
 from datasets import Dataset
 from tqdm.auto import tqdm
@@ -38,21 +41,36 @@ _DEPENDENT: Final = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class Counted:
+    """What stands in how many passages of a corpus.
+
+    Args:
+        passages: how many there are.
+        words: in how many each word of three letters and more stands, whatever its case.
+        repeated: hashes of the sentences that stand in several.
+    """
+
+    passages: int
+    words: Mapping[str, int]
+    repeated: Set[int]
+
+
 class SentenceQueries:
     """Makes a query of a sentence of each passage: one that holds a rare word, taken out of the passage.
 
     Source: Lee et al., 2019, section 4. Deviations: the sentence is always taken out (there in 90 % of the passages);
-    it is drawn from those that hold a word that few passages have, and that read by themselves (English).
+    it is drawn from those that stand in no other passage, that hold a word that few passages have, and that read by
+    themselves (English).
 
     Args:
-        frequency: in how many passages each word stands, see `word_frequency`.
-        passages: of the corpus.
+        counted: what the corpus holds, see `count_corpus`.
         seed: of the draws.
     """
 
-    def __init__(self, frequency: Mapping[str, int], passages: int, seed: int) -> None:
-        self.frequency = frequency
-        self.most = max(_RARE_ANYWAY, int(passages * _RARE))
+    def __init__(self, counted: Counted, seed: int) -> None:
+        self.counted = counted
+        self.most = max(_RARE_ANYWAY, int(counted.passages * _RARE))
         self.seed = seed
 
     def make(self, document: Document) -> list[Query]:
@@ -75,6 +93,7 @@ class SentenceQueries:
             alone = sum(sentences[place] in text for text in document.texts) == 1
             if (
                 alone
+                and hash(sentences[place]) not in self.counted.repeated
                 and count_words(rest) >= MIN_WORDS
                 and sentences[place] not in rest
                 and self._asks(sentences[place])
@@ -89,17 +108,19 @@ class SentenceQueries:
             and letter_share(sentence) >= _LETTERS
             and bool(_ENDED.search(sentence))
             and not _DEPENDENT.search(sentence)
-            and any(_TWICE <= self.frequency.get(word, 0) <= self.most for word in words)
+            and any(_TWICE <= self.counted.words.get(word, 0) <= self.most for word in words)
         )
 
 
-def word_frequency(corpus: Dataset) -> Counter[str]:
-    """In how many texts of a corpus each word of three letters and more stands, whatever its case."""
-    found: Counter[str] = Counter()
+def count_corpus(corpus: Dataset) -> Counted:
+    """Count the words and the sentences of a corpus."""
+    words, hashes = Counter[str](), array("q")
     texts = corpus.select_columns(["text"])
     with tqdm(total=len(corpus), desc="Counting words", unit=" passages") as bar:
         for batch in texts.iter(1_000):
             for text in batch["text"]:
-                found.update({word.casefold() for word in _WORD.findall(text or "")})
+                words.update({word.casefold() for word in _WORD.findall(text or "")})
+                hashes.extend({hash(sentence) for sentence in split_sentences(" ".join((text or "").split()))})
             bar.update(len(batch["text"]))
-    return found
+    found, counts = np.unique(np.frombuffer(hashes, dtype=np.int64), return_counts=True)
+    return Counted(len(corpus), words, frozenset(found[counts > 1].tolist()))

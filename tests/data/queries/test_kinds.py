@@ -13,7 +13,7 @@ from hf_dense.data.queries.headings import HeadingQueries, clean_heading, withou
 from hf_dense.data.queries.neighbours import NeighbourQueries
 from hf_dense.data.queries.passages import Document, Passages, Query
 from hf_dense.data.queries.prompts import query_of
-from hf_dense.data.queries.sentences import SentenceQueries
+from hf_dense.data.queries.sentences import Counted, SentenceQueries, count_corpus
 from hf_dense.errors import InputError
 
 FILLER = "Nothing of what stands here says it again in the same words."
@@ -60,6 +60,20 @@ def test_headings_that_many_documents_have_make_no_queries(tmp_path: Path) -> No
     made = headings(tmp_path, *documents)
     assert [[query.text for query in queries] for queries in made] == [[f"Section of its own {at}x"] for at in range(3)]
     assert not documents[0].untitled, "its title is no part of the query"
+
+
+def test_a_title_or_heading_of_two_documents_is_no_query_of_one(tmp_path: Path) -> None:
+    two = [document([FILLER, f"{FILLER} More."], ["", f"Only in {name} here"], "Whooping cough", name) for name in "ab"]
+    shared = [document([FILLER], ["What causes it"], f"Illness of {name}", name) for name in ("Graves", "Crohn")]
+    made = headings(tmp_path, *two, *shared)
+    assert [[query.text for query in queries] for queries in made] == [
+        ["Only in a here"],
+        ["Only in b here"],
+        ["Illness of Graves", "Illness of Graves: What causes it"],
+        ["Illness of Crohn", "Illness of Crohn: What causes it"],
+    ]
+    both = [document([FILLER], ["What causes it"], "Whooping cough", name) for name in "ab"]
+    assert headings(tmp_path, *both) == [[], []]
 
 
 def test_what_repeats_a_heading_is_taken_out(tmp_path: Path) -> None:
@@ -125,7 +139,7 @@ def test_headings_are_cleaned(heading: str, typed: str) -> None:
 def sentences(texts: Sequence[str], rare: Sequence[str] = ("zebras",)) -> tuple[list[Query], Document]:
     one = document(texts, title="On animals")
     frequency = dict.fromkeys(rare, 2) | {"common": 500, "quagga": 1}
-    return SentenceQueries(frequency, 1000, 0).make(one), one
+    return SentenceQueries(Counted(1000, frequency, frozenset()), 0).make(one), one
 
 
 def test_a_sentence_with_a_rare_word_leaves_its_passage() -> None:
@@ -156,6 +170,16 @@ def test_passages_without_a_sentence_that_asks(text: str) -> None:
 def test_a_sentence_that_overlapping_passages_share_makes_no_query() -> None:
     shared = "In the evening zebras come to the water."
     assert sentences([f"{FILLER} {shared}", f"{shared} {FILLER}"])[0] == []
+
+
+def test_a_sentence_that_stands_in_another_document_makes_no_query(tmp_path: Path) -> None:
+    shared, own = "In the evening zebras come to the water.", "In the morning zebras leave the water."
+    texts = [f"{FILLER} {shared}", f"{own}\n{shared} {FILLER}"]
+    documents = [document([text], name=name) for name, text in zip("ab", texts, strict=True)]
+    counted = count_corpus(passages(tmp_path / "corpus.jsonl", documents).rows)
+    assert counted.passages == counted.words["zebras"] == 2
+    made = [SentenceQueries(counted, 0).make(one) for one in documents]
+    assert [[query.text for query in queries] for queries in made] == [[], [own.rstrip(".")]]
 
 
 def test_a_passage_asks_for_those_beside_it_and_leaves() -> None:
