@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +16,6 @@ from hf_dense.data.cards import write_card
 from hf_dense.data.corpus import load_passages
 from hf_dense.data.passages import (
     CountTokens,
-    build_passages,
     check_length,
     in_order,
     pretoken_counter,
@@ -42,9 +43,9 @@ def add_contexts(
     """A corpus with four more columns, each another span of the passage's document.
 
     `neighbour`: the next passage, or the one before for the last (MASTER, and CoT-MAE's plain form). `near`: the next
-    or the one before, drawn. `random`: another one, at most 100 passages away. `overlap`: the passage's last sentences
-    and those that follow it, up to `length`; for the last passage its first ones and those before. The last three are
-    CoT-MAE's released contexts.
+    or the one before, drawn. `random`: another one, at most 100 passages away. `overlap`: the passage's last sentences,
+    at most half of `length`, or a part of its only one, and those that follow it, up to `length`; for the last passage
+    its first ones and those before. The last three are CoT-MAE's released contexts.
 
     Args:
         corpus: columns `text`, `document` and `position`; others are kept.
@@ -147,7 +148,7 @@ def _write(work: Staged, rows: Dataset, longest: str) -> None:
             "neighbour": "the next passage, or the one before for the last",
             "near": "the next or the one before, drawn",
             "random": f"another passage of the document, at most {_REACH} passages away",
-            "overlap": f"the passage's last sentences and those that follow, up to {longest}",
+            "overlap": f"the passage's end, at most half of this, and what follows it, up to {longest}",
         },
         rows=len(rows),
         configs={"corpus": "corpus/*.parquet"},
@@ -181,12 +182,22 @@ def _overlap(
     sentences: Sequence[Sequence[str]], at: int, generator: random.Random, length: int, count_tokens: CountTokens
 ) -> str:
     """A span that begins inside passage `at` and goes on behind it; the other way round for the last passage."""
-    own = sentences[at]
-    shared = generator.randint(1, max(1, len(own) // 2))
-    if at + 1 < len(sentences):
-        span = [*own[-shared:], *(sentence for later in sentences[at + 1 : at + 3] for sentence in later)]
-        return build_passages([span], length, count_tokens)[0][0]
-    span = [*(sentence for earlier in sentences[max(0, at - 2) : at] for sentence in earlier), *own[:shared]]
-    backwards = build_passages([list(reversed(span))], length, count_tokens)[0][0]
-    kept = len(split_sentences(backwards))
-    return " ".join(span[-max(1, kept) :])
+    last = at + 1 == len(sentences)
+    own = sentences[at] if len(sentences[at]) > 1 else sentences[at][0].split()
+    beside = [*chain(*(sentences[max(0, at - 2) : at] if last else sentences[at + 1 : at + 3]))]
+    drawn = generator.randint(1, max(1, len(own) // 2))
+    shared = _within(own[:drawn] if last else own[-drawn:], length // 2, count_tokens, ending=not last)
+    more = _within(beside, length - count_tokens([shared])[0], count_tokens, ending=last)
+    return f"{more} {shared}" if last else f"{shared} {more}"
+
+
+def _within(sentences: Sequence[str], most: int, count_tokens: CountTokens, ending: bool) -> str:
+    """The first sentences, or the last, that have at most so many tokens; words or characters of one that has more."""
+    nearest = -1 if ending else 0
+    words = sentences[nearest].split()
+    for parts, space in ((sentences, " "), (words, " "), (words[nearest], "")):
+        ordered = parts[::-1] if ending else parts
+        kept = bisect_right([*accumulate(count_tokens([*ordered]))], most)
+        if kept:
+            return space.join(parts[-kept:] if ending else parts[:kept])
+    return ""

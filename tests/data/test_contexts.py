@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,28 @@ def test_every_context_is_what_its_name_says() -> None:
         shared = overlap.count(own)
         assert 1 <= shared <= 2
     assert len({texts.index(text) - at for at, text in enumerate(found["random"])}) > 50
+
+
+@pytest.mark.parametrize(
+    ("texts", "length"),
+    [
+        (passages(5, sentences=1), 24),
+        (["a b c d e f g h i j k l."] * 2 + [" ".join("mnopqrstuvwxyz") + "."] * 2, 8),
+        ([f"{'x' * 40}{at}, {'y' * 40}{at}, {'z' * 40}{at}." for at in range(3)], 4),
+        (["One. " + "very " * 60 + "long.", "very " * 60 + "long. Two."], 10),
+        (["Wenige " * 3 + "Worte.", "语" * 30, "文" * 30], 5),
+    ],
+)
+def test_an_overlap_leaves_its_passage_and_keeps_its_length(texts: list[str], length: int) -> None:
+    def count(given: Sequence[str]) -> list[int]:
+        return [sum(len(word) // 5 + 1 for word in text.split()) for text in given]
+
+    for counter in (COUNT, count):
+        for at, overlap in enumerate(document_contexts(texts, "key", length, counter)["overlap"]):
+            assert 2 <= counter([overlap])[0] <= length
+            assert overlap not in texts[at]
+            words = overlap.split()
+            assert words[-1 if at == len(texts) - 1 else 0] in texts[at]
 
 
 def test_rows_come_back_in_order_with_their_other_columns() -> None:
