@@ -32,7 +32,8 @@ from hf_dense.storage.process_group import is_main_process
 from hf_dense.storage.staged import Staged
 
 _ABOUT: Final = {
-    "neighbours": "a passage asks for those before and after it, and is not in the corpus",
+    "neighbours": "a passage asks for those before and after it, and is not in the corpus (beside other kinds, in a "
+    "quarter of the documents)",
     "headings": "a title that no other document has, or the heading of a section that few have, asks for the passages "
     "under it (the first is judged 2, the others 1); titles that are part of a query, and sentences that repeat one, "
     "are taken out of their passages",
@@ -133,7 +134,7 @@ class _Made:
 def _makers(kinds: Sequence[str], passages: Passages, seed: int) -> list[Kind]:
     """What makes queries without a model, in the order of `KINDS`."""
     makers: dict[str, Callable[[], Kind]] = {
-        "neighbours": lambda: NeighbourQueries(seed),
+        "neighbours": lambda: NeighbourQueries(seed, others=len(set(kinds)) > 1),
         "headings": lambda: HeadingQueries(passages),
         "sentences": lambda: SentenceQueries(count_corpus(passages.rows), seed),
     }
@@ -153,7 +154,15 @@ def _make(passages: Passages, chosen: NDArray[np.bool_], makers: Sequence[Kind])
 
 
 def _generate(made: _Made, writer: Writer, pieces: Path) -> None:
-    """Let a model write about the passages as the other kinds have left them, and about their titles."""
+    """Let a model write about the passages as the other kinds have left them, and about their titles.
+
+    Raises:
+        InputError: they have left none.
+    """
+    if not made.chosen:
+        raise InputError(
+            "Neighbours are made of all passages that were chosen, and none is left to a model; raise limit."
+        )
     shown = ((document.title or writer.untitled, document.texts[at]) for document, at in made.chosen)
     titles, texts = zip(*shown, strict=True)
     written = writer.write(Dataset.from_dict({"title": titles, "text": texts}), pieces)

@@ -9,7 +9,7 @@ from typing import Final
 from hf_dense.data.queries.passages import Document, Query
 from hf_dense.data.sentences import split_sentences
 
-_ONE_IN: Final = 4  # passages of a document that become queries, where there are as many
+_ONE_IN: Final = 4  # passages of a document that become queries, where there are as many; documents that have any
 
 
 class NeighbourQueries:
@@ -20,13 +20,17 @@ class NeighbourQueries:
 
     Args:
         seed: of the draws.
+        others: whether other kinds make queries too: then a drawn quarter of the documents alone loses passages, as
+            few may be chosen of each, and the others need them.
     """
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, others: bool = False) -> None:
+        self.seed, self.others = seed, others
 
     def make(self, document: Document) -> list[Query]:
         """The queries among the passages that were chosen."""
+        if self.others and random.Random(f"others:{self.seed}:{document.name}").randrange(_ONE_IN):
+            return []
         order, made = document.left, list[Query]()
         random.Random(f"{self.seed}:{document.name}").shuffle(order)
         for at in order:

@@ -127,6 +127,16 @@ def test_the_seed_decides(corpus: str, tmp_path: Path) -> None:
     assert len({name.split(":")[1].split("#")[0] for name in made["a"]}) == 12, "of all documents"
 
 
+def test_neighbours_of_few_passages_leave_some_to_each_kind(server: ChatServer, corpus: str, tmp_path: Path) -> None:
+    kinds = ["neighbours", "headings", "sentences", "generated"]
+    made = queries(build_queries(corpus, tmp_path / "out", kinds, limit=12, generating=asked(server)))
+    assert {name.split(":")[0] for name in made} == {*kinds}
+    alone = tmp_path / "alone.jsonl"
+    alone.write_text("".join(Path(corpus).read_text().splitlines(keepends=True)[:6]))
+    with pytest.raises(InputError, match="all passages that were chosen, and none is left to a model; raise limit"):
+        build_queries(str(alone), tmp_path / "one", kinds, limit=1, seed=0, generating=asked(server))
+
+
 def test_a_corpus_without_documents_and_titles(tmp_path: Path) -> None:
     rows = [
         {"_id": at, "text": f"Zebras number {at} drink water in the evening. {'And so it goes on here. ' * at}"}

@@ -196,6 +196,15 @@ def test_a_passage_asks_for_those_beside_it_and_leaves() -> None:
     assert NeighbourQueries(0).make(document([f"{FILLER} More.", FILLER])) == [], "they overlap"
 
 
+def test_neighbours_leave_the_chosen_passages_of_most_documents_to_other_kinds() -> None:
+    documents = [document([FILLER, f"{at} other words."], name=f"d{at}") for at in range(200)]
+    for one in documents:
+        one.chosen = [True, False]
+    made = [NeighbourQueries(0, others=True).make(one) for one in documents]
+    assert 30 < sum(map(len, made)) < 70
+    assert all(NeighbourQueries(0).make(document([FILLER, f"{at} other words."])) for at in range(9))
+
+
 def test_equal_queries_are_joined_in_a_document_and_dropped_between_documents() -> None:
     collected, one, two = Collected(), document(["a", "b", "c"]), document(["a"], name="e")
     for given, text, relevant in (
