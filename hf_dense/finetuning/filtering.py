@@ -23,7 +23,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from tqdm.auto import tqdm
 
 from hf_dense.data.cards import write_card
-from hf_dense.data.collections import judged_splits, load_corpus, load_qrels, query_table
+from hf_dense.data.collections import folder_of, judged_splits, load_corpus, load_qrels, query_table
 from hf_dense.data.corpus import table_files
 from hf_dense.data.schemas import QRELS, TRAINING
 from hf_dense.data.shards import ROWS, ShardWriter
@@ -109,10 +109,11 @@ def filter_collection(
     """
     output, reading, started = Output.of(out), Reading(precision, max_length), time.perf_counter()
     _check(splits, within, by, teacher, batch_size)
+    folder = folder_of(collection)
     verdicts = {split: _verdict(load_judged(collection, split)) for split in splits}
     retrievers = [model if model == BM25 else load_retriever(model) for model in by] if within else []
     cross_encoder = None if teacher is None else load_reranker(teacher)
-    sources = _sources(Path(collection), next(iter(verdicts.values())).judged, retrievers, by)
+    sources = _sources(folder, next(iter(verdicts.values())).judged, retrievers, by)
     settings: dict[str, Any] = {"filtered splits": sorted(splits), "within": within}
     retrievers = [model if isinstance(model, str) else reading.apply(model) for model in retrievers]
     settings |= {} if cross_encoder is None and all(model == BM25 for model in retrievers) else reading.settings
@@ -126,7 +127,7 @@ def filter_collection(
             if cross_encoder is not None:
                 _agree(verdicts, cross_encoder, least, work, batch_size)
             if is_main_process():
-                _write(work, Path(collection), verdicts)
+                _write(work, folder, verdicts)
             work.facts["seconds"] = time.perf_counter() - started
     return output.path
 
@@ -153,7 +154,7 @@ def _sources(
     """All that is read but the cross-encoder."""
     sources = {"collection": judged.source}
     if lists := sorted((collection / "negatives").glob("*.parquet")):
-        sources["lists"] = Source(str(collection), fingerprint_files(lists, collection))
+        sources["lists"] = Source(judged.source.name, fingerprint_files(lists, collection))
     for number, (retriever, given) in enumerate(zip(retrievers, by, strict=bool(retrievers)), 1):
         sources[f"retriever {number}"] = model_source(retriever, given)
     return sources

@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from huggingface_hub import HfApi
 from pyarrow import parquet
 from sentence_transformers import CrossEncoder
 from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_retriever
 from transformers import BertForSequenceClassification
 
+from hf_dense.data import hub_names
 from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
@@ -96,6 +98,23 @@ def test_queries_that_miss_their_passage_go_with_their_lists(collection: Path, t
     assert (again / "corpus" / "part-00000.parquet").read_bytes() == (
         out / "corpus" / "part-00000.parquet"
     ).read_bytes()
+
+
+def test_a_collection_of_the_hub_is_filtered_as_its_directory(
+    hub_here: HfApi, collection: Path, tmp_path: Path
+) -> None:
+    hub_names._fetched.cache_clear()
+    hub_here.create_repo("someone/judged", repo_type="dataset", exist_ok=True)
+    hub_here.upload_folder(repo_id="someone/judged", repo_type="dataset", folder_path=collection)
+    found = filter_collection("someone/judged", tmp_path / "found", within=1)
+    expected = filter_collection(collection, tmp_path / "expected", within=1)
+    assert content_hash(found) == content_hash(expected)
+    lists = [parquet.read_table(out / "negatives" / "train.parquet") for out in (found, expected)]
+    assert lists[0] == lists[1]
+    manifest = Manifest.load(found)
+    assert manifest is not None
+    assert manifest.sources["lists"] == manifest.sources["collection"] == "someone/judged"
+    hub_names._fetched.cache_clear()
 
 
 def test_other_splits_are_filtered_when_they_are_named(collection: Path, tmp_path: Path) -> None:
