@@ -27,8 +27,16 @@ _ROLE: Final = re.compile(r":[A-Za-z][\w:.+-]*:`(?P<target>[^`]*)`")
 _LINK: Final = re.compile(r"`([^`<]+?)\s*(?:<[^`>]*>)?`__?")
 _DIRECTIVE: Final = re.compile(r"\.\. (?P<name>[\w:.+-]+)::(?P<argument>[^\n]*)\n?(?P<body>.*)", re.DOTALL)
 _OPTIONS: Final = re.compile(r"\A(?:[ \t]*:[\w-]+:[^\n]*(?:\n|\Z))+")
-_NO_TEXT: Final = {"toctree", "index"}  # what these hold is for the builder
-_OF_CODE: Final = {"doctest", "ipython", "prompt", "testcode", "testoutput"}
+# What these hold is for the builder, names a file, or is no reStructuredText.
+_NO_TEXT: Final = {
+    *("toctree", "index", "highlight", "currentmodule", "py:currentmodule", "default-domain", "tabularcolumns"),
+    *("codeauthor", "sectionauthor", "include", "literalinclude", "image", "raw"),
+}
+_PYTHON_CLASS: Final = re.compile(
+    r"^([ \t]*\.\. )class::(?=[^\n]*[A-Z(])", re.MULTILINE
+)  # which docutils takes for a style
+_NO_ARGUMENT: Final = {"figure", "ifconfig", "only"}  # a file or a condition, before what they hold
+_OF_CODE: Final = {"code", "code-block", "doctest", "ipython", "prompt", "sourcecode", "testcode", "testoutput"}
 
 
 def read_rst(content: str, code: CodeOption) -> Page:
@@ -38,7 +46,7 @@ def read_rst(content: str, code: CodeOption) -> Page:
     >>> page.sections
     (Section(path='', text='See here.'), Section(path='Use', text='Use.\\n\\nRun:\\n\\ngo'))
     """
-    return build_page(_parsed(content, 1), code=code)
+    return build_page(_parsed(_PYTHON_CLASS.sub(r"\1py:class::", content), 1), code=code)
 
 
 def _parsed(content: str, level: int) -> Iterator[Block]:
@@ -75,16 +83,35 @@ def _rows(table: nodes.table) -> Iterator[str]:
     from docutils import nodes
 
     header: list[str] = []
-    for row in table.findall(nodes.row):
-        cells = [_text(cell) for cell in row.children]
-        if isinstance(row.parent, nodes.thead):
-            header = cells
-        else:
-            yield row_sentence(header, cells)
+    for part in (part for group in table.children for part in group.children):
+        if isinstance(part, nodes.thead):
+            *_, header = _grid(part)
+        elif isinstance(part, nodes.tbody):
+            yield from (row_sentence(header, row) for row in _grid(part))
+
+
+def _grid(part: nodes.Element) -> Iterator[list[str]]:
+    """The texts of each row, one in each column; a cell over several rows or columns has its text in each of them."""
+    from docutils import nodes
+
+    reaching: dict[int, tuple[int, str]] = {}  # column -> rows that a cell goes on for, its text
+    for row in part.children:
+        texts = {column: text for column, (_, text) in reaching.items()}
+        reaching = {column: (left - 1, text) for column, (left, text) in reaching.items() if left > 1}
+        column = 0
+        for cell in row.children:
+            assert isinstance(cell, nodes.entry)
+            while column in texts:
+                column += 1
+            for place in range(column, column + 1 + cell.get("morecols", 0)):
+                texts[place] = _text(cell)
+                if cell.get("morerows"):
+                    reaching[place] = cell["morerows"], texts[place]
+        yield [texts[place] for place in sorted(texts)]
 
 
 def _unknown(message: nodes.system_message, level: int) -> Iterator[Block]:
-    """What stands in a directive that docutils does not know: its argument and its body, read as text."""
+    """What stands in a directive that docutils does not know: its argument and its body, if any, read as text."""
     from docutils import nodes
 
     source = next(iter(message.findall(nodes.literal_block)), None)
@@ -94,14 +121,18 @@ def _unknown(message: nodes.system_message, level: int) -> Iterator[Block]:
     body = _OPTIONS.sub("", dedent(found["body"])).strip("\n")
     if found["name"] in _OF_CODE:
         yield Code(body)
-    elif body.strip():
-        yield found["argument"].strip()
+    else:
+        yield "" if found["name"] in _NO_ARGUMENT else _plain(found["argument"])
         yield from _parsed(dedent(body), level)
 
 
 def _text(node: nodes.Node) -> str:
     """The words of a node, without the markup that docutils did not understand."""
-    text = _ROLE.sub(lambda role: _target(role["target"]), " ".join(node.astext().split()))
+    return _plain(node.astext())
+
+
+def _plain(text: str) -> str:
+    text = _ROLE.sub(lambda role: _target(role["target"]), " ".join(text.split()))
     return _LINK.sub(r"\1", text)
 
 

@@ -200,6 +200,53 @@ def test_rst_knows_sphinx_and_reads_no_other_file(tmp_path: Path) -> None:
     assert section.text == "name(argument)\n\nDoes C and a link, not |this|.\n\n3.1\n\nInside of it."
 
 
+def rst(content: str) -> list[str]:
+    reader = KINDS[".rst"].read
+    assert reader is not None
+    return [text for section in reader(content, "keep").sections for text in section.text.split("\n\n")]
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        (".. deprecated:: 3.2 Use :class:`~a.b.C` instead.\n", ["3.2 Use C instead."]),
+        (".. seealso:: The `guide <http://x>`_.\n", ["The guide."]),
+        (".. option:: --encoding NAME\n", ["--encoding NAME"]),
+        (".. class:: Reader(path, *, strict=False)\n   :noindex:\n", ["Reader(path, *, strict=False)"]),
+        (".. class:: Reader(path)\n\n   It reads.\n", ["Reader(path)", "It reads."]),
+        ("One.\n\n.. class:: Reader\n\nTwo.\n\n.. class:: small\n\nThree.\n", ["One.", "Reader", "Two.", "Three."]),
+        (".. versionchanged:: 3.1\n   It reads more.\n", ["3.1", "It reads more."]),
+        ("Words.\n\n.. raw:: html\n\n   <b>bold</b>\n", ["Words."]),
+        ("Words.\n\n.. highlight:: python\n.. literalinclude:: a.py\n.. image:: a.png\n   :new: x\n", ["Words."]),
+        (".. figure:: a.png\n   :new: x\n\n   A caption.\n", ["A caption."]),
+        (".. code-block:: python\n   :linenos:\n\n   x = *a\n", ["x = *a"]),
+    ],
+)
+def test_directives_that_sphinx_knows(content: str, texts: list[str]) -> None:
+    assert rst(content) == texts
+
+
+def test_cells_of_rst_that_span_rows_or_columns_stand_under_their_headings() -> None:
+    table = """\
++-------+-------------+------+
+| Name  | Size        | Note |
+|       +------+------+      |
+|       | Min  | Max  |      |
++=======+======+======+======+
+| one   | 1    | 2    | low  |
+|       +------+------+------+
+|       | 3    | 4    | high |
++-------+------+------+------+
+| two   | any         | odd  |
++-------+-------------+------+
+"""
+    assert rst(table) == [
+        "Name: one; Min: 1; Max: 2; Note: low.",
+        "Name: one; Min: 3; Max: 4; Note: high.",
+        "Name: two; Min: any; Max: any; Note: odd.",
+    ]
+
+
 def test_the_first_heading_is_the_title_where_none_is_its_equal() -> None:
     assert build_page([Heading(2, "A"), "x", Heading(2, "B"), "y"]).title == ""
     assert build_page(["x", Heading(2, "Usage"), "y"]).title == ""
