@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _FRONT: Final = re.compile(r"\A(---|\+\+\+)[ \t]*\n(.*?\n)??(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_MODULES: Final = re.compile(r"(import|export)\s|\{/\*")  # what a paragraph of MDX begins with that is no text
+_MODULE: Final = re.compile(r"(import|export)\s")  # what a paragraph of MDX begins with that is no text
 _MARKS: Final = re.compile(r"^(\[![A-Za-z]+\]|:{3,}.*|!{3}\s.*|\([\w:.-]+\)=$)")  # of admonitions, of targets
 _ADMONITION: Final = re.compile(r"\{(admonition|attention|caution|danger|hint|important|note|seealso|tip|warning)\}")
 _OPTIONS: Final = re.compile(r"\A(?::[\w-]+:.*(?:\n|\Z))+")  # of a block of MyST
@@ -86,14 +86,20 @@ def markdown_blocks(content: str, mdx: bool = False) -> Iterator[Block]:
         elif token.type == "tr_close":
             yield row_sentence(header, row) if header is not None else ""
             header = row if header is None else header
-        elif token.type == "inline" and not (mdx and _MODULES.match(token.content)):
-            text = _text(token.children or ())
+        elif token.type == "inline":
+            text = "" if mdx and _is_code(token, opened) else _text(token.children or ())
             if opened in ("th_open", "td_open"):
                 row.append(text)
             else:
                 yield Heading(level, _ATTRIBUTES.sub("", text)) if level else text
             level = 0
         opened = token.type
+
+
+def _is_code(token: Token, opened: str) -> bool:
+    """Whether words of MDX are a comment, or imports or exports, as a paragraph outside of lists and quotes may be."""
+    paragraph = opened == "paragraph_open" and token.level == 1
+    return token.content.startswith("{/*") or bool(paragraph and _MODULE.match(token.content))
 
 
 def _text(children: Iterable[Token]) -> str:

@@ -200,6 +200,23 @@ def test_rst_knows_sphinx_and_reads_no_other_file(tmp_path: Path) -> None:
     assert section.text == "name(argument)\n\nDoes C and a link, not |this|.\n\n3.1\n\nInside of it."
 
 
+def test_import_and_export_are_words_of_mdx_but_where_a_paragraph_begins(tmp_path: Path) -> None:
+    (tmp_path / "a.mdx").write_text(
+        "import A from './a'\nexport const b = 1\n\n# T\n\n## import files\n\nText.\n\n- export them\n- {/* no */}\n\n"
+        "> import this\n\n| Verb | Does |\n|---|---|\n| export it | writes |\n| {/* x */} | import all |\n"
+    )
+    [section] = read_page(tmp_path / "a.mdx").sections
+    assert section.path == "import files"
+    assert section.text.split("\n\n") == [
+        "import files.",
+        "Text.",
+        "export them",
+        "import this",
+        "Verb: export it; Does: writes.",
+        "Does: import all.",
+    ]
+
+
 def rst(content: str) -> list[str]:
     reader = KINDS[".rst"].read
     assert reader is not None
