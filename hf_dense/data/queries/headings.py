@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 from hf_dense.data.passages import MIN_WORDS, count_words
@@ -14,11 +14,10 @@ from hf_dense.data.sentences import split_sentences
 
 SEPARATOR: Final = " > "  # between the headings of a section
 _NUMBER: Final = re.compile(
-    r"^(?:(?:appendix|chapter|part|section|step)\s+)?(?:\d+(?:\.\d+)+|\d+(?=[.):])|[A-Z](?=[.):]\s)|[IVX]+(?=[.)]\s))"
-    r"(?!\w)[.):]*\s+",
-    re.IGNORECASE,
+    r"^(?:(?:appendix|chapter|part|section|step)\s+)?(?:\d+(?:\.\d+)+[.):]?|\d+[.):])\s+", re.IGNORECASE
 )
-_MARKS: Final = re.compile(r"[`*#¶]+")
+_MARKS: Final = re.compile(r"^[#*`]+\s+|\s+[#*`]+$|\s*¶\s*$")
+_PAIRED: Final = re.compile(r"(`+)\s*(.+?)\s*\1|(?<![\w*])(\*+)(?=\S)(.+?)(?<=\S)\3(?![\w*])")  # around code, words
 _DASHES: Final = "-\N{EN DASH}\N{EM DASH}"
 _EDGES: Final = f" .:;,{_DASHES}"  # of a heading
 _BETWEEN: Final = re.compile(rf"^[ .:;,]*(?:[{_DASHES}] )?")  # a heading and what follows it
@@ -51,16 +50,16 @@ class HeadingQueries:
         chosen = [at for at in document.left if document.chosen[at]]
         if not chosen:
             return []
-        title = clean_heading(document.title)
+        title, numbered = clean_heading(document.title), _numbered(document.sections)
         asks = self._is_alone(title) and self._says_something(title)
-        made = [self._make(document, title, document.title, document.left)] if asks else []
+        made = [self._make(document, title, title, document.title, document.left)] if asks else []
         for section in dict.fromkeys(document.sections[at] for at in chosen):
-            written = section.split(SEPARATOR)[-1]
-            heading = clean_heading(written)
+            heading = _cleaned(section, numbered)[-1]
             if self._says_something(heading):
                 within = (section, section + SEPARATOR)
                 under = [at for at in document.left if f"{document.sections[at]}{SEPARATOR}".startswith(within[1])]
-                made.append(self._make(document, self._query(heading, title), written, under))
+                written = section.split(SEPARATOR)[-1]
+                made.append(self._make(document, self._query(heading, title), heading, written, under))
         return [query for query in made if query]
 
     def _says_something(self, heading: str) -> bool:
@@ -77,11 +76,12 @@ class HeadingQueries:
         alone = title and (self._is_alone(heading) or self._is_alone(title))
         return f"{title}: {heading}" if alone else ""
 
-    def _make(self, document: Document, text: str, heading: str, under: Sequence[int]) -> Query | None:
+    def _make(self, document: Document, text: str, heading: str, written: str, under: Sequence[int]) -> Query | None:
         """The query for passages under a heading, what repeats it taken out of them; None where too much repeats it."""
         if len(text.split()) < _FEWEST:
             return None
-        left = [without(beheaded(document.texts[at], heading), text) for at in under]
+        known = (text.removesuffix(heading) + written, text)
+        left = [without(beheaded(document.texts[at], written, heading), *known) for at in under]
         words = [count_words(found) for found in left]
         if min(words) < MIN_WORDS or sum(words) < (1 - _TAKEN) * sum(count_words(document.texts[at]) for at in under):
             return None
@@ -92,23 +92,23 @@ class HeadingQueries:
         return Query("headings", text, under[0], {at: _BEST if at == under[0] else 1 for at in under})
 
 
-def clean_heading(heading: str) -> str:
-    """A heading as a person would type it: without its number and marks.
+def clean_heading(heading: str, numbered: bool = False) -> str:
+    """A heading as a person would type it: without marks, and without its number where those beside it have one, too.
 
-    >>> clean_heading("3.1 The `map` function:"), clean_heading("A. Proofs"), clean_heading("3 ways to fail")
-    ('The map function', 'Proofs', '3 ways to fail')
+    >>> clean_heading("3.1 The `map` function:", numbered=True), clean_heading("2.5 GHz radios in C#")
+    ('The map function', '2.5 GHz radios in C#')
     """
-    plain = " ".join(_MARKS.sub("", heading).split())
-    return _NUMBER.sub("", plain).strip(_EDGES)
+    plain = _PAIRED.sub(lambda found: found[2] or found[4], _MARKS.sub("", " ".join(heading.split())))
+    return (_NUMBER.sub("", plain) if numbered else plain).strip(_EDGES)
 
 
-def beheaded(text: str, heading: str) -> str:
-    """A text without the heading that it begins with, as it is written or cleaned; but not where a sentence goes on.
+def beheaded(text: str, *headings: str) -> str:
+    """A text without the heading that it begins with, in any form that it has; but not where a sentence goes on.
 
-    >>> beheaded("2. Tabs: Use none.", "2. Tabs"), beheaded("Tabs are bad.", "Tabs")
+    >>> beheaded("2. Tabs: Use none.", "2. Tabs", "Tabs"), beheaded("Tabs are bad.", "Tabs")
     ('Use none.', 'Tabs are bad.')
     """
-    for known in (heading, clean_heading(heading)):
+    for known in headings:
         after = text[len(known) :]
         ended, after = after[:1] in ".:", _BETWEEN.sub("", after)
         new = after[:1].isalnum() and not after[:1].islower()
@@ -117,24 +117,38 @@ def beheaded(text: str, heading: str) -> str:
     return text
 
 
-def without(text: str, heading: str) -> str:
-    """A text without a heading at its beginning, and without the sentences that hold it.
+def without(text: str, *headings: str) -> str:
+    """A text without a heading at its beginning, and without the sentences that hold it, in any form that it has.
 
     >>> without("Tabs or spaces Use spaces. The choice of Tabs or Spaces is old. Be consistent.", "Tabs or spaces")
     'Use spaces. Be consistent.'
     """
-    key = heading.casefold()
-    if key not in text.casefold():
+    keys = [heading.casefold() for heading in headings]
+    if not any(key in text.casefold() for key in keys):
         return text
-    text = beheaded(text, heading)
-    return " ".join(sentence for sentence in split_sentences(text) if key not in sentence.casefold())
+    sentences = split_sentences(beheaded(text, *headings))
+    return " ".join(sentence for sentence in sentences if not any(key in sentence.casefold() for key in keys))
+
+
+def _numbered(sections: Iterable[str]) -> set[int]:
+    """The depths at which several headings of a document begin with a number."""
+    headings = {(depth, heading) for section in sections for depth, heading in enumerate(section.split(SEPARATOR))}
+    found = Counter(depth for depth, heading in headings if _NUMBER.match(clean_heading(heading)))
+    return {depth for depth, count in found.items() if count > 1}
+
+
+def _cleaned(section: str, numbered: Container[int]) -> list[str]:
+    return [clean_heading(heading, depth in numbered) for depth, heading in enumerate(section.split(SEPARATOR))]
 
 
 def _document_frequency(passages: Passages) -> Counter[str]:
     """In how many documents each heading stands, as their title or above a section."""
     described = passages.table.select(["document", "title", "section"])
-    headings: set[tuple[str, str]] = set()
+    headings, sections = set[tuple[str, str]](), defaultdict[str, set[str]](set)
     for row in described.group_by(["document", "title", "section"]).aggregate([]).to_pylist():
-        for heading in (row["title"], *row["section"].split(SEPARATOR)):
-            headings.add((row["document"], clean_heading(heading).casefold()))
+        headings.add((row["document"], clean_heading(row["title"]).casefold()))
+        sections[row["document"]].add(row["section"])
+    for document, found in sections.items():
+        numbered = _numbered(found)
+        headings |= {(document, heading.casefold()) for section in found for heading in _cleaned(section, numbered)}
     return Counter(heading for _, heading in headings)

@@ -40,7 +40,7 @@ def headings(tmp_path: Path, *documents: Document) -> list[list[Query]]:
 
 
 def test_a_title_and_a_heading_ask_for_what_stands_under_them(tmp_path: Path) -> None:
-    sections = ["", "Install", "Install > 1.1 On your own cluster", "Use > Loops"]
+    sections = ["", "Install", "Install > 1.1 On your own cluster", "Use > 2.1 Loops"]
     one = document([f"{number}. {FILLER}" for number in "abcd"], sections, "Parallel printing")
     (made,) = headings(tmp_path, one)
     assert [(query.text, query.relevant) for query in made] == [
@@ -89,10 +89,11 @@ def test_what_repeats_a_heading_is_taken_out(tmp_path: Path) -> None:
 
 
 def test_a_heading_is_taken_from_the_head_of_its_passages(tmp_path: Path) -> None:
-    one = document([f"2. Install. {FILLER}", f"{FILLER} Install."], ["2. Install", "2. Install"], "Parallel printing")
+    texts = [f"2. Install. {FILLER}", f"{FILLER} Install.", f"3. Use. {FILLER}"]
+    one = document(texts, ["2. Install", "2. Install", "3. Use"], "Parallel printing")
     (made,) = headings(tmp_path, one)
-    assert [query.text for query in made] == ["Parallel printing", "Parallel printing: Install"]
-    assert one.texts == [FILLER, f"{FILLER} Install."]
+    assert [query.text.removeprefix("Parallel printing") for query in made] == ["", ": Install", ": Use"]
+    assert one.texts == [FILLER, f"{FILLER} Install.", FILLER]
 
 
 @pytest.mark.parametrize(
@@ -124,16 +125,47 @@ def test_only_sections_with_a_chosen_passage_make_queries(tmp_path: Path) -> Non
         ("3.1 The `map` function:", "The map function"),
         ("2) Loops", "Loops"),
         ("Chapter 4. Whales ¶", "Whales"),
-        ("IV. Results", "Results"),
         ("3 ways to fail", "3 ways to fail"),
         ("I think, therefore", "I think, therefore"),
         ("2.0 was late", "was late"),
         ("C programs", "C programs"),
         ("1984", "1984"),
+        ("C. elegans genome", "C. elegans genome"),
     ],
 )
 def test_headings_are_cleaned(heading: str, typed: str) -> None:
+    assert clean_heading(heading, numbered=True) == typed
+
+
+@pytest.mark.parametrize(
+    ("heading", "typed"),
+    [
+        ("Interop between F# and C#", "Interop between F# and C#"),
+        ("A* search and D* Lite", "A* search and D* Lite"),
+        ("The *args and **kwargs", "The *args and **kwargs"),
+        ("## The **old** ``map`` and `filter` ##", "The old map and filter"),
+        ("2.5 GHz radios", "2.5 GHz radios"),
+    ],
+)
+def test_what_belongs_to_a_heading_stays(heading: str, typed: str) -> None:
     assert clean_heading(heading) == typed
+
+
+def test_numbers_go_where_headings_beside_it_have_one(tmp_path: Path) -> None:
+    sections = ["1. Reading of files", "2. Writing of files", "2. Writing of files > 2.5 GHz radios"]
+    one = document([f"{section.split(' > ')[-1]}. {FILLER}" for section in sections], sections)
+    (made,) = headings(tmp_path, one)
+    assert [query.text for query in made] == ["Reading of files", "Writing of files", "2.5 GHz radios"]
+    assert one.texts == [FILLER] * 3
+
+
+def test_a_heading_is_taken_out_as_it_is_written_and_as_it_is_cleaned(tmp_path: Path) -> None:
+    sections = ["Between `F#` and C#", "The C. elegans genome"]
+    texts = [f"{FILLER * 3} It is between `F#` and C#.", f"{FILLER * 3} We read the C. elegans genome."]
+    one = document(texts, sections)
+    (made,) = headings(tmp_path, one)
+    assert [query.text for query in made] == ["Between F# and C#", "The C. elegans genome"]
+    assert one.texts == [FILLER * 3] * 2
 
 
 def sentences(texts: Sequence[str], rare: Sequence[str] = ("zebras",)) -> tuple[list[Query], Document]:
