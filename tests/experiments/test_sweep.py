@@ -278,7 +278,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no mapping": ({"finetuning": "3"}, "--finetuning must be a mapping"),
     "pre-training": ({"pretraining": {"max_step": 3}}, "max_step"),
     "fine-tuning": ({"finetuning": {"temperature": 0}}, "temperature"),
-    "few pairs": ({"sweep": "fraction", "values": [0.1, 1]}, "fewer than one batch of 4"),
+    "few pairs": ({"sweep": "fraction", "values": [0.05, 1]}, "fewer than one batch of 4"),
     "method's options": ({"method_options": {"depth": 1}}, "depth"),
 }
 
