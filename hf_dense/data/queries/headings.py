@@ -98,8 +98,13 @@ def clean_heading(heading: str, numbered: bool = False) -> str:
     >>> clean_heading("3.1 The `map` function:", numbered=True), clean_heading("2.5 GHz radios in C#")
     ('The map function', '2.5 GHz radios in C#')
     """
-    plain = _PAIRED.sub(lambda found: found[2] or found[4], _MARKS.sub("", " ".join(heading.split())))
+    plain = _unmarked(_MARKS.sub("", " ".join(heading.split())))
     return (_NUMBER.sub("", plain) if numbered else plain).strip(_EDGES)
+
+
+def _unmarked(text: str) -> str:
+    """A text without marks in pairs; what stands in code is as it is written."""
+    return _PAIRED.sub(lambda found: found[2] or _unmarked(found[4]), text)
 
 
 def beheaded(text: str, *headings: str) -> str:

@@ -144,6 +144,7 @@ def test_headings_are_cleaned(heading: str, typed: str) -> None:
         ("A* search and D* Lite", "A* search and D* Lite"),
         ("The *args and **kwargs", "The *args and **kwargs"),
         ("## The **old** ``map`` and `filter` ##", "The old map and filter"),
+        ("**The `*args` of C#**", "The *args of C#"),
         ("2.5 GHz radios", "2.5 GHz radios"),
     ],
 )
