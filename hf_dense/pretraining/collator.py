@@ -20,7 +20,7 @@ from hf_dense.pretraining.masking import (
     Bools,
     Ints,
     draw_keywords,
-    draw_words,
+    draw_tokens,
     fill_hidden,
     fractions,
     noise,
@@ -168,7 +168,7 @@ class ViewCollator:
             assert by_encoder is not None
             return (word >= 0) & ~by_encoder
         rate = view.rate if view.select == "random" else (view.rate - encoder_rate) / (1 - encoder_rate)
-        drawn = draw_words(word, rate, noise(keys, "select"))
+        drawn = draw_tokens(word, rate, noise(keys, "select"))
         return drawn if view.select == "random" or by_encoder is None else drawn | by_encoder
 
     def _read(self, source: str, batch: _Batch) -> list[Text]:

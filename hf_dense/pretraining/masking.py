@@ -216,6 +216,22 @@ def draw_words(word: Ints, rate: float, bits: Bits) -> Bools:
     return fill_budget(word_orders(*word_numbers(word), bits), word_sizes(word), budgets(word, rate))
 
 
+def draw_tokens(word: Ints, rate: float, bits: Bits) -> Bools:
+    """`draw_words`, and single tokens of the rows whose every word exceeds the budget, so that none hides nothing.
+
+    Args:
+        word, rate, bits: as of `draw_words`.
+
+    Returns:
+        (rows, length) True where a token is hidden.
+    """
+    hidden = draw_words(word, rate, bits)
+    none = ~hidden.any(1)
+    single = np.where(word[none] < 0, -1, np.arange(word.shape[1]))
+    hidden[none] = draw_words(single, rate, bits[none])
+    return hidden
+
+
 def draw_words_often(word: Ints, lengths: Ints, rate: float, bits: Bits) -> Bools:
     """`draw_words`, many times for each row.
 

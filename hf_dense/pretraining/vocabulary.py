@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from string import punctuation
+from typing import Final
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from hf_dense.data.tokenizers import vocabulary_size
 from hf_dense.errors import InputError
+
+_UNSPACED: Final = re.compile(  # Thai, Lao, Myanmar, Khmer, Han, Hiragana, Katakana
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u31f0-\u31ff\u3400-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f"
+    "\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff]"
+)
+_CUT: Final = b"\xbf\xbf"  # ends a character of which a token has the first bytes alone
 
 
 @dataclass(frozen=True)
@@ -64,8 +75,9 @@ def continuing(tokens: Sequence[str]) -> list[bool]:
     """Which tokens of a vocabulary continue the word before them.
 
     WordPiece marks those (`##ing`); byte-level BPE (RoBERTa, ModernBERT) and SentencePiece (XLM-RoBERTa) mark the
-    others, with the space before them (`Ġword`, `▁word`). There punctuation is never part of the word it follows. Which
-    mark it is the most tokens say: texts about tokenizers put the others into any vocabulary.
+    others, with the space before them (`Ġword`, `▁word`). There punctuation is never part of the word it follows, and
+    a token of a script without spaces (Chinese, Japanese, Thai, ...) is a word, as a text of it would be one word
+    otherwise. Which mark it is the most tokens say: texts about tokenizers put the others into any vocabulary.
 
     >>> continuing(["play", "##ing", "."])
     [False, True, False]
@@ -75,8 +87,30 @@ def continuing(tokens: Sequence[str]) -> list[bool]:
     [False, True, False]
     >>> continuing(["play", "##ing", "##s", "▁play", "Ġplay"])
     [False, True, True, False, False]
+    >>> continuing(["▁play", "ing", "東京", "、"])
+    [False, True, False, False]
     """
     mark = max(("##", "Ġ", "▁"), key=lambda mark: sum(token.startswith(mark) and token != mark for token in tokens))
     if mark == "##":
         return [token.startswith(mark) for token in tokens]
-    return [not (token.startswith(mark) or set(token) <= set(punctuation + "Ċ")) for token in tokens]
+    plain = set(punctuation + "Ċ")
+    return [not (token.startswith(mark) or set(token) <= plain or _begins(token, mark)) for token in tokens]
+
+
+def _begins(token: str, mark: str) -> bool:
+    """Whether a token begins with a character of a script without spaces, or with punctuation beyond ASCII."""
+    first = _first(token) if mark == "Ġ" else token[:1]
+    return not first.isascii() and bool(_UNSPACED.match(first) or category(first).startswith("P"))
+
+
+def _first(token: str) -> str:
+    """The first character of a token of byte-level BPE, whose characters stand for bytes."""
+    known = _bytes()
+    raw = b"".join(known.get(character, character.encode()) for character in token)
+    return (raw + _CUT).decode(errors="replace")[0]
+
+
+@cache
+def _bytes() -> dict[str, bytes]:
+    """The bytes that the characters of byte-level BPE stand for."""
+    return {character: bytes([code]) for code, character in bytes_to_unicode().items()}

@@ -75,6 +75,14 @@ def test_hidden_tokens_carry_the_labels_and_nothing_else_does() -> None:
         assert 0 < int(scored.sum()) <= max(1, round(0.3 * len(text)))
 
 
+def test_a_passage_that_is_one_word_hides_tokens_up_to_the_budget() -> None:
+    first, rest = np.flatnonzero(~VOCABULARY.continues & ~VOCABULARY.special)[0], np.flatnonzero(VOCABULARY.continues)
+    text = np.array([first, *rest[:9]], dtype=np.int32)
+    view = make_collator("retromae")([{"text": text}])["views"]["encoder"]
+    assert int((view["labels"] != IGNORED).sum()) == 3
+    assert original(view, 0) == text.tolist()
+
+
 def test_retromae_decodes_every_token_of_the_unmasked_text() -> None:
     rows = make_rows()
     view = make_collator("retromae")(rows)["views"]["decoder"]

@@ -12,6 +12,7 @@ from scipy.stats import chisquare
 
 from hf_dense.pretraining.masking import (
     draw_keywords,
+    draw_tokens,
     draw_words,
     draw_words_often,
     fill_budget,
@@ -182,6 +183,23 @@ def test_a_text_without_maskable_tokens_hides_nothing() -> None:
     often = draw_words_often(word, np.array([4, 4]), 0.5, noise(KEYS[:2], "select", 4))
     assert not often[0].any()
     assert (often[1].sum(-1) == 1).all()
+
+
+def test_a_row_whose_words_all_exceed_the_budget_hides_single_tokens_and_no_other_row_does() -> None:
+    word = random_words(64, 40)
+    word[:3] = -1
+    word[0, 1:31], word[1, 1:3] = 0, 0  # a passage that is one word, and a title
+    bits = noise(KEYS, "select")
+    plain, hidden = draw_words(word, 0.3, bits), draw_tokens(word, 0.3, bits)
+    taking = plain.any(1)
+    assert not taking[:3].any()
+    assert (hidden[taking] == plain[taking]).all()
+    assert hidden[:3].sum(1).tolist() == [9, 1, 0]
+    assert not hidden[word < 0].any()
+    wide = np.pad(word, ((0, 0), (0, 25)), constant_values=-1)
+    assert (draw_tokens(wide, 0.3, bits)[:, :40] == hidden).all()
+    many = draw_tokens(np.tile(word[:1], (8000, 1)), 0.3, noise(many_keys(8000), "select"))[:, 1:31]
+    assert np.abs(many.mean(0) - 0.3).max() < 0.025  # standard deviation 0.005
 
 
 def test_every_position_is_hidden_equally_often() -> None:

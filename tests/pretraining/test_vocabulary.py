@@ -11,11 +11,12 @@ import sys
 import pytest
 from tiny_pretraining import random_text
 from tiny_retriever import spaced_tokenizer, tiny_tokenizer
+from tokenizers import pre_tokenizers
 from transformers import BertTokenizer
 
 from hf_dense.data.tokenizers import train_tokenizer
 from hf_dense.errors import InputError
-from hf_dense.pretraining.vocabulary import Vocabulary
+from hf_dense.pretraining.vocabulary import Vocabulary, continuing
 
 TRAIN = """
 import json, sys
@@ -61,6 +62,35 @@ def test_words_are_told_apart_by_their_spaces_too(kind: str, space: str) -> None
     words = "".join(("|" if start else "") + token for token, start in zip(tokens[1:-1], starts[1:-1], strict=True))
     assert words.strip("|") == f"{space}abcd|{space}ef|.|{space}gh".removeprefix("" if kind == "sentences" else space)
     assert starts[0] or vocabulary.special[ids[0]]
+
+
+@pytest.mark.parametrize(
+    "text", ["今天天气很好、我们去公园。", "東京タワーに行きました。", "วันนี้อากาศดีมาก", "ກິນເຂົ້າ", "ខ្ញុំទៅផ្សារ", "မြန်မာစာ"]
+)
+def test_texts_of_scripts_without_spaces_are_many_words(text: str) -> None:
+    pieces = ["▁", "▁the", "▁of", *text, *(text[at : at + 2] for at in range(len(text)))]
+    starts = [not continues for continues in continuing(pieces)]
+    assert all(starts[3:])
+
+
+def test_bytes_of_scripts_without_spaces_are_put_together_first() -> None:
+    alphabet = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    spelled = {
+        text: alphabet.pre_tokenize_str(text)[0][0] for text in ("京都", "京", "。", "\u2019", "é", "가", "ა", "'s")
+    }
+    cut = [spelled["京"][:2], spelled["京"][:1], spelled["京"][1:], spelled["ა"][:1]]
+    found = continuing(["Ġthe", "Ġof", *spelled.values(), *cut])
+    assert found == [False] * 6 + [True] * 4 + [False, False, True, True]
+
+
+@pytest.mark.parametrize("kind", ["bytes", "sentences"])
+def test_ordinary_english_is_cut_into_words_as_before(kind: str) -> None:
+    text = "don't well-known (e.g. U.S.), naïve café; 5.1% of it's \"x\" ... C++"
+    texts = [*random_texts(), *[text] * 50]
+    tokens = list(spaced_tokenizer(texts, kind).get_vocab())
+    mark = "Ġ" if kind == "bytes" else "▁"
+    plain = set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~Ċ")
+    assert continuing(tokens) == [not (token.startswith(mark) or set(token) <= plain) for token in tokens]
 
 
 @pytest.mark.parametrize("role", ["cls", "sep", "mask", "pad"])
