@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import compress
 from typing import Any
 
@@ -46,22 +46,24 @@ def hold_out(corpus: Dataset, fraction: float, seed: int) -> tuple[Dataset, Data
 
     Returns:
         Rows to train on, and held-out rows (None when there are none). Which documents are held out is a function of
-        their names (of the texts where there is no `document` column) and the seed.
+        their names (of the text of a row that names none) and the seed.
     """
-    held = [is_held_out(value, fraction, seed) for value in corpus[held_out_key(corpus.column_names)]]
+    columns = [corpus[name] for name in held_out_keys(corpus.column_names)]
+    held = [is_held_out(values, fraction, seed) for values in zip(*columns, strict=True)]
     rows = [[index for index, out in enumerate(held) if out is side] for side in (False, True)]
     if not rows[1]:
         return corpus, None
     return corpus.select(rows[0]), corpus.select(rows[1])
 
 
-def held_out_key(columns: Iterable[str]) -> str:
-    """The column by which rows are held out together."""
-    return "document" if "document" in columns else "text"
+def held_out_keys(columns: Collection[str]) -> list[str]:
+    """The columns by which rows are held out together: the document, and the text of a row that names none."""
+    return [name for name in ("document", "text") if name in columns]
 
 
-def is_held_out(value: str, fraction: float, seed: int) -> bool:
-    """Whether the rows of a document (or the row of a text) are held out."""
+def is_held_out(values: Iterable[str | None], fraction: float, seed: int) -> bool:
+    """Whether the row with these values of `held_out_keys` is held out."""
+    value = next((value for value in values if value is not None), None)
     return zlib.crc32(f"{seed}:{value}".encode()) < int(fraction * 2**32)
 
 
@@ -122,8 +124,9 @@ def add_sources(corpus: Dataset, sources: list[str], siblings: bool = False) -> 
         return corpus.select_columns(sources)
     if "document" not in corpus.column_names:
         raise InputError("The method draws passages of one document together: give the column document.")
-    numbers: dict[str, int] = {}
-    documents = [numbers.setdefault(name, len(numbers)) for name in corpus["document"]]
+    numbers: dict[Any, int] = {}
+    names = ((row,) if name is None else name for row, name in enumerate(corpus["document"]))  # a null is no name
+    documents = [numbers.setdefault(name, len(numbers)) for name in names]
     return corpus.select_columns(sources).add_column("document", documents)
 
 

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.corpus import held_out_key, is_held_out, missing_source, token_ids
+from hf_dense.pretraining.corpus import held_out_keys, is_held_out, missing_source, token_ids
 from hf_dense.pretraining.sampler import grouped
 
 _HELD_OUT_AMONG = 100_000  # rows at the head of a stream; those held out of them are evaluated on
@@ -59,8 +59,8 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         self.fraction = fraction
         self.seed = seed
         self.group_by_length = group_by_length
-        self.key = held_out_key(first)
-        self.corpus = corpus.select_columns(list({*sources, self.key}))
+        self.keys = held_out_keys(first)
+        self.corpus = corpus.select_columns(list({*sources, *self.keys}))
         self.skip = 0
         self.cut(batch=1, step=1)
 
@@ -81,7 +81,7 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         found = [
             {name: row[name] for name in self.sources}
             for row in self.corpus.take(_HELD_OUT_AMONG)
-            if is_held_out(row[self.key], self.fraction, self.seed)
+            if self._is_held_out(row)
         ]
         return Dataset.from_list(found) if found else None
 
@@ -106,10 +106,13 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
             return rng.permutation(len(pool))
         return grouped(np.array([sum(map(_letters, row.values())) for row in pool]), self.step, rng)
 
+    def _is_held_out(self, row: Row) -> bool:
+        return is_held_out((row[key] for key in self.keys), self.fraction, self.seed)
+
     def _rows(self, epoch: int) -> Iterator[Row]:
         mixed = self.corpus.shuffle(seed=self.seed + epoch, buffer_size=1, max_buffer_input_shards=1)
         for row in mixed:  # with these sizes the files alone are in another order
-            if not is_held_out(row[self.key], self.fraction, self.seed):
+            if not self._is_held_out(row):
                 texts = {name: _usable(row[name]) for name in self.sources}
                 if all(texts.values()):
                     yield texts

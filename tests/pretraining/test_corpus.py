@@ -42,6 +42,22 @@ def test_equal_texts_stay_on_one_side_where_documents_are_unknown() -> None:
     assert not set(train["text"]) & set(held["text"])
 
 
+def test_a_row_without_a_document_is_one_of_its_own() -> None:
+    texts = [f"text {row}" for row in range(200)]
+    corpus = Dataset.from_dict({"text": texts, "document": [None] * 200})
+    named = Dataset.from_dict({"text": texts})
+    train, held = hold_out(corpus, 0.2, seed=0)
+    expected = hold_out(named, 0.2, seed=0)
+    assert held is not None
+    assert expected[1] is not None
+    assert list(train["text"]) == list(expected[0]["text"])
+    assert list(held["text"]) == list(expected[1]["text"])
+    mixed = Dataset.from_dict({"text": texts[:6], "document": ["d", None, "d", None, "e", None]})
+    assert list(add_sources(mixed, ["text"], siblings=True)["document"]) == [0, 1, 0, 2, 3, 4]
+    counted = Dataset.from_dict({"text": texts[:3], "document": [1, None, 1]})
+    assert list(add_sources(counted, ["text"], siblings=True)["document"]) == [0, 1, 0]
+
+
 def test_nothing_is_held_out_at_zero(tmp_path: Path) -> None:
     corpus = read(tmp_path)
     train, held = hold_out(corpus, 0.0, seed=0)

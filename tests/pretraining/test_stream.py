@@ -28,7 +28,7 @@ from hf_dense.data.corpus import load_passages, stream_passages
 from hf_dense.errors import InputError
 from hf_dense.pretraining import stream as stream_module
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.corpus import add_sources, tokenize
+from hf_dense.pretraining.corpus import add_sources, hold_out, tokenize
 from hf_dense.pretraining.pretrain import pretrain
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
 
@@ -112,6 +112,16 @@ def test_documents_are_held_out_whole(tmp_path: Path) -> None:
     assert not {documents[text] for text in trained} & {documents[text] for text in held["text"]}
     assert len(held) + len(trained) >= 112, "but for what does not fill a step"
     assert stream(folder).held_out() is None
+
+
+def test_rows_without_a_document_are_held_out_by_their_texts(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"text": "row {row}", "document": null}}\n' for row in range(200)))
+    held = stream(tmp_path / "rows.jsonl", fraction=0.2).held_out()
+    _, mapped = hold_out(load_passages(str(tmp_path / "rows.jsonl")), 0.2, seed=0)
+    assert held is not None
+    assert mapped is not None
+    assert list(held["text"]) == list(mapped["text"])
+    assert 20 < len(held) < 60
 
 
 def test_a_batch_is_what_the_mapped_corpus_gives(tmp_path: Path) -> None:
