@@ -194,13 +194,13 @@ class ViewCollator:
             return [text[: len(text) // 2] if first else text[len(text) // 2 :] for text in windows]
         end = np.array([self.vocabulary.last], dtype=np.int32)
         if part == "titled":
-            whole = [np.concatenate([row["title"], end, row["text"]]) for row in rows]
+            whole = [_joined((row["title"], row["text"]), end) for row in rows]
         elif part == "query":
             lists = [row["queries"] for row in rows]
             picks = noise(batch.keys, "query") % np.array([len(queries) for queries in lists], dtype=np.uint64)
             whole = [queries[pick] for queries, pick in zip(lists, picks.tolist(), strict=True)]
         elif part == "queries":
-            whole = [np.concatenate([piece for query in row["queries"] for piece in (end, query)][1:]) for row in rows]
+            whole = [_joined(row["queries"], end) for row in rows]
         else:
             whole = [row[part] for row in rows]
         return self._window(whole, batch.keys, part)
@@ -241,6 +241,11 @@ def cut(views: Views, size: int) -> list[Views]:
         {name: {key: tensor[at : at + size] for key, tensor in view.items()} for name, view in views.items()}
         for at in range(0, size_of(views), size)
     ]
+
+
+def _joined(texts: Sequence[Text], end: Text) -> Text:
+    """Texts one after the other, with [SEP] between; empty ones are passed over."""
+    return np.concatenate([piece for text in texts if len(text) for piece in (end, text)][1:])
 
 
 def _labels(view: View, ids: Ints, present: Bools, maskable: Bools, hidden: Bools) -> Ints:

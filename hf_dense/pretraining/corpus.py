@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
@@ -22,6 +22,7 @@ from transformers.utils import logging
 from hf_dense.data.corpus import check_texts
 from hf_dense.data.passages import add_neighbours
 from hf_dense.errors import InputError
+from hf_dense.modeling.configuration_bottleneck import View, parse_source
 
 logger = logging.get_logger("transformers")
 
@@ -32,6 +33,7 @@ _BUILDERS = {
     "continuation": "it holds a text that a language model continued the passage with",
 }
 MIN_TOKENS = 2  # a shorter passage leaves nothing to rebuild
+_TITLED = ("title", "text")  # of the source `titled`
 NOTHING_LEFT = (
     f"every passage is shorter than {MIN_TOKENS} tokens, held out, or (where a method reads neighbours) alone in its "
     "document; give more or longer texts, or hold out less."
@@ -136,15 +138,35 @@ def missing_source(name: str, columns: Iterable[str]) -> InputError:
     return InputError(f"The method needs the column {name!r}; the corpus has: {', '.join(columns)}{advice}.")
 
 
-def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+def joined_columns(views: Mapping[str, View]) -> list[str]:
+    """The columns that views read as a part of `titled` alone."""
+    parts = {part for view in views.values() for source in view.sources for part in parse_source(source)}
+    alone = {column for part in parts - {"titled"} for column in View(sources=(part,)).columns}
+    return [column for column in _TITLED if "titled" in parts and column not in alone]
+
+
+def is_long_enough(row: Mapping[str, Sequence[Any]], joined: Collection[str]) -> bool:
+    """Whether each text of a row, and a title with its text, has what leaves something to rebuild.
+
+    Args:
+        row: by column, token ids from `token_ids`.
+        joined: columns from `joined_columns`, which may have any length.
+    """
+    together = not joined or sum(len(row[name]) for name in _TITLED) >= MIN_TOKENS
+    return together and all(len(ids) for name, ids in row.items() if name not in joined)
+
+
+def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase, joined: Collection[str] = ()) -> Dataset:
     """Token ids of every source, without special tokens, and their total `length`.
 
     Args:
         corpus: text columns, and perhaps the number of each row's `document`.
+        joined: columns from `joined_columns`.
 
     Returns:
         One column of token ids per text column, as NumPy arrays, `length`, and `document` as it came. Rows in which a
-        text has fewer than two tokens are left out, and counted in the log; none may be left.
+        text (or a title with its text) has fewer than two tokens are left out, and counted in the log; none may be
+        left.
     """
     sources = [name for name in corpus.column_names if name != "document"]
     numbers = [name for name in corpus.column_names if name == "document"]
@@ -152,8 +174,12 @@ def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
     several = {name for name in sources if isinstance(corpus.features[name], (List, SequenceFeature, list))}
 
     def encode(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        encoded = {source: token_ids(batch[source], tokenizer, source in several) for source in sources}
-        kept = [all(sizes) for sizes in zip(*encoded.values(), strict=True)]
+        encoded = {
+            source: token_ids(batch[source], tokenizer, source in several, 0 if source in joined else MIN_TOKENS)
+            for source in sources
+        }
+        read = (dict(zip(sources, row, strict=True)) for row in zip(*encoded.values(), strict=True))
+        kept = [is_long_enough(row, joined) for row in read]
         rows = {source: list(compress(column, kept)) for source, column in encoded.items()}
         carried = {name: list(compress(batch[name], kept)) for name in numbers}
         lengths = [sum(map(_size, row)) for row in zip(*rows.values(), strict=True)]
@@ -169,15 +195,17 @@ def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase) -> Dataset:
     return tokenized.with_format("numpy")
 
 
-def token_ids(texts: Sequence[Any], tokenizer: PreTrainedTokenizerBase, several: bool) -> list[Any]:
-    """Token ids of texts, or of lists of texts; empty where a text is too short, or all of a list are."""
+def token_ids(
+    texts: Sequence[Any], tokenizer: PreTrainedTokenizerBase, several: bool, least: int = MIN_TOKENS
+) -> list[Any]:
+    """Token ids of texts, or of lists of texts; empty where a text has fewer than the least, or all of a list have."""
     if not several:
         encoded = tokenizer([text or "" for text in texts], add_special_tokens=False, verbose=False)["input_ids"]
-        return [ids if len(ids) >= MIN_TOKENS else [] for ids in encoded]
-    flat = iter(token_ids([text for group in texts for text in group or []], tokenizer, several=False))
+        return [ids if len(ids) >= least else [] for ids in encoded]
+    flat = iter(token_ids([text for group in texts for text in group or []], tokenizer, False, least))
     return [[ids for ids in (next(flat) for _ in group or []) if ids] for group in texts]
 
 
 def _size(ids: Any) -> int:
     """Number of tokens of a text; their mean, rounded, where there are several texts."""
-    return len(ids) if not isinstance(ids[0], list) else round(sum(map(len, ids)) / len(ids))
+    return len(ids) if not ids or not isinstance(ids[0], list) else round(sum(map(len, ids)) / len(ids))

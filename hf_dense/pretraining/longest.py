@@ -40,7 +40,8 @@ def most_rows(rows: Dataset | PassageStream, siblings: bool) -> int:
 def head_rows(stream: PassageStream, tokenizer: PreTrainedTokenizerBase) -> Dataset:
     """The first rows of a stream as token ids, with their `length`."""
     stream.cut(batch=1, step=1)
-    return tokenize(Dataset.from_list([row for _, batch in islice(stream, _HEAD) for row in batch]), tokenizer)
+    rows = Dataset.from_list([row for _, batch in islice(stream, _HEAD) for row in batch])
+    return tokenize(rows, tokenizer, stream.joined)
 
 
 def _is_text(ids: Any) -> bool:

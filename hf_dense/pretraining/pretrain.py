@@ -33,7 +33,7 @@ from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, first_queries, hold_out, tokenize
+from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, first_queries, hold_out, joined_columns, tokenize
 from hf_dense.pretraining.gap import describe_idle, find_idle
 from hf_dense.pretraining.generator import add_generator
 from hf_dense.pretraining.keywords import Keywords, table_of
@@ -179,13 +179,16 @@ def _start(
     corpus = first_queries(corpus, options.queries_per_passage, config.sources)
     if isinstance(corpus, IterableDataset):
         grouped = _groups_by_length(options, config)
-        rows: Dataset | PassageStream = PassageStream(corpus, config.sources, options.held_out, training.seed, grouped)
+        rows: Dataset | PassageStream = PassageStream(
+            corpus, config.sources, options.held_out, training.seed, grouped, joined_columns(config.views)
+        )
         held = None  # found by reading the head of the stream
     else:
         read, kept_out = hold_out(corpus, options.held_out, training.seed)
         rows = add_sources(read, config.sources, config.siblings)
         held = None if kept_out is None else add_sources(kept_out, config.sources, config.siblings)
-        if not tokenize(rows.select(range(min(len(rows), _HEAD))), tokenizer) and not tokenize(rows, tokenizer):
+        encode = partial(tokenize, tokenizer=tokenizer, joined=joined_columns(config.views))
+        if not encode(rows.select(range(min(len(rows), _HEAD)))) and not encode(rows):
             raise InputError(f"No row of {options.corpus} can be used: {NOTHING_LEFT}")
     keywords = None
     if config.needs_keywords and options.keywords is not None:
@@ -338,13 +341,14 @@ def _trainer(options: PretrainingOptions, training: TrainingArguments, start: _S
 def _tokenized(start: _Start) -> _Start:
     """The same with token ids in place of texts, and with word counts where the method needs them."""
     rows, held, keywords, tokenizer = start.rows, start.held, start.keywords, start.tokenizer
+    encode = partial(tokenize, tokenizer=tokenizer, joined=joined_columns(start.model.config.views))
     if isinstance(rows, PassageStream):
         held = rows.held_out()
     else:
-        rows = tokenize(rows, tokenizer)
+        rows = encode(rows)
         if start.model.config.needs_keywords and keywords is None:
             keywords = Keywords.of(rows["text"], Vocabulary.of(tokenizer))
-    held = tokenize(held, tokenizer) or None if held else None
+    held = encode(held) or None if held else None
     return replace(start, rows=rows, held=held, keywords=keywords)
 
 

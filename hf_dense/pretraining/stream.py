@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import count, islice
 from typing import Any
 
@@ -16,7 +16,15 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.corpus import held_out_keys, is_held_out, missing_source, token_ids
+from hf_dense.pretraining.corpus import (
+    MIN_TOKENS,
+    held_out_keys,
+    is_held_out,
+    is_long_enough,
+    joined_columns,
+    missing_source,
+    token_ids,
+)
 from hf_dense.pretraining.sampler import grouped
 
 _HELD_OUT_AMONG = 100_000  # rows at the head of a stream; those held out of them are evaluated on
@@ -39,6 +47,7 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         fraction: share of the documents held out (see `hold_out`), which the stream passes over.
         seed: seed of the order.
         group_by_length: whether the texts of a step have similar lengths, in characters.
+        joined: columns of any length (see `joined_columns`).
 
     Attributes:
         skip: batches of this process to pass over; set by the trainer when it resumes.
@@ -48,7 +57,13 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
     """
 
     def __init__(
-        self, corpus: Rows, sources: list[str], fraction: float, seed: int, group_by_length: bool = True
+        self,
+        corpus: Rows,
+        sources: list[str],
+        fraction: float,
+        seed: int,
+        group_by_length: bool = True,
+        joined: Collection[str] = (),
     ) -> None:
         first = next(iter(corpus))
         if "queries" in sources and "queries" not in first and "query" in first:
@@ -59,6 +74,7 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         self.fraction = fraction
         self.seed = seed
         self.group_by_length = group_by_length
+        self.joined = joined
         self.keys = held_out_keys(first)
         self.corpus = corpus.select_columns(list({*sources, *self.keys}))
         self.skip = 0
@@ -113,8 +129,10 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         mixed = self.corpus.shuffle(seed=self.seed + epoch, buffer_size=1, max_buffer_input_shards=1)
         for row in mixed:  # with these sizes the files alone are in another order
             if not self._is_held_out(row):
-                texts = {name: _usable(row[name]) for name in self.sources}
-                if all(texts.values()):
+                texts = {
+                    name: (row[name] or "") if name in self.joined else _usable(row[name]) for name in self.sources
+                }
+                if all(text for name, text in texts.items() if name not in self.joined):
                     yield texts
 
 
@@ -129,6 +147,7 @@ class StreamCollator:
     def __init__(self, collator: ViewCollator, tokenizer: PreTrainedTokenizerBase) -> None:
         self.collator = collator
         self.tokenizer = tokenizer
+        self.joined = joined_columns(collator.views)
 
     def __call__(self, batch: tuple[int, list[Row]]) -> dict[str, Any]:
         """The views of a batch of a `PassageStream`."""
@@ -136,10 +155,11 @@ class StreamCollator:
         columns = {}
         for name, first in rows[0].items():
             several = isinstance(first, list)
-            ids = token_ids([row[name] for row in rows], self.tokenizer, several)
+            least = 0 if name in self.joined else MIN_TOKENS
+            ids = token_ids([row[name] for row in rows], self.tokenizer, several, least)
             columns[name] = [_arrays(text) if several else _array(text) for text in ids]
         read = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
-        return self.collator([row for row in read if all(map(len, row.values()))])
+        return self.collator([row for row in read if is_long_enough(row, self.joined)])
 
 
 def _usable(text: Any) -> Any:

@@ -83,6 +83,15 @@ def test_a_passage_that_is_one_word_hides_tokens_up_to_the_budget() -> None:
     assert original(view, 0) == text.tolist()
 
 
+def test_a_text_without_a_title_is_read_alone() -> None:
+    titled = {"view": {"sources": ["titled"]}}
+    collate = make_collator("retromae", encoders={"encoder": titled}, decoders={"decoder": titled})
+    text, title, none = np.array([10, 11], np.int32), np.array([12], np.int32), np.array([])
+    view = collate([{"title": title, "text": text}, {"title": none, "text": text}])["views"]["decoder"]
+    assert [original(view, row) for row in range(2)] == [[12, SEP, 10, 11], [10, 11]]
+    assert view["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 1], [0] * 6]
+
+
 def test_retromae_decodes_every_token_of_the_unmasked_text() -> None:
     rows = make_rows()
     view = make_collator("retromae")(rows)["views"]["decoder"]

@@ -12,7 +12,8 @@ from tiny_retriever import tiny_tokenizer
 
 from hf_dense.data.corpus import load_passages, stream_passages
 from hf_dense.errors import InputError
-from hf_dense.pretraining.corpus import add_sources, first_queries, hold_out, tokenize
+from hf_dense.modeling.bottleneck_declaration import View
+from hf_dense.pretraining.corpus import add_sources, first_queries, hold_out, joined_columns, tokenize
 
 
 def read(path: Path, **changes: Any) -> Dataset:
@@ -119,6 +120,23 @@ def test_rows_with_a_text_shorter_than_two_tokens_are_left_out() -> None:
     rows = tokenize(Dataset.from_dict(texts), tiny_tokenizer())
     assert len(rows) == 1
     assert len(rows[0]["text"]) == 2
+
+
+def test_a_title_is_as_short_as_it_may_be_where_it_stands_before_its_text() -> None:
+    views = {"encoder": View(sources=("titled",)), "decoder": View(sources=("titled",))}
+    texts = {"title": ["a", "", None, "b", ""], "text": ["cd", "ef", "gh", "i", "j"]}
+    rows = tokenize(Dataset.from_dict(texts), tiny_tokenizer(), joined_columns(views))
+    assert [len(row["title"]) for row in rows] == [1, 0, 0, 1]
+    assert [len(row["text"]) for row in rows] == [2, 2, 2, 1]
+    assert rows["length"][:].tolist() == [3, 2, 2, 2]
+
+
+def test_what_is_read_alone_too_has_two_tokens_of_its_own() -> None:
+    views = {"encoder": View(sources=("titled",)), "decoder": View(sources=("first_half",))}
+    texts = {"title": ["a", "b"], "text": ["cd", "e"]}
+    assert joined_columns(views) == ["title"]
+    assert len(tokenize(Dataset.from_dict(texts), tiny_tokenizer(), joined_columns(views))) == 1
+    assert joined_columns({"encoder": View(sources=("title", "text"))}) == []
 
 
 def test_no_row_may_be_left() -> None:

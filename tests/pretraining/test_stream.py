@@ -28,7 +28,7 @@ from hf_dense.data.corpus import load_passages, stream_passages
 from hf_dense.errors import InputError
 from hf_dense.pretraining import stream as stream_module
 from hf_dense.pretraining.collator import ViewCollator
-from hf_dense.pretraining.corpus import add_sources, hold_out, tokenize
+from hf_dense.pretraining.corpus import add_sources, hold_out, joined_columns, tokenize
 from hf_dense.pretraining.pretrain import pretrain
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
 
@@ -134,6 +134,19 @@ def test_a_batch_is_what_the_mapped_corpus_gives(tmp_path: Path) -> None:
     expected = collator([mapped[place[row["text"]]] for row in rows])["views"]
     pairs = zip(views.values(), expected.values(), strict=True)
     assert all(torch.equal(left[key], right[key]) for left, right in pairs for key in left | right)
+
+
+def test_a_title_of_a_stream_has_any_length_where_it_stands_before_its_text(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"text": "ab cd", "title": "a"}\n{"text": "ef gh", "title": null}\n' * 4)
+    titled = {"view": {"sources": ["titled"]}}
+    config = tiny_model("retromae", encoders={"encoder": titled}, decoders={"decoder": titled}).config
+    made = PassageStream(
+        stream_passages(str(tmp_path / "rows.jsonl")), config.sources, 0.0, 0, joined=joined_columns(config.views)
+    )
+    made.cut(batch=8, step=8)
+    collate = StreamCollator(ViewCollator(config, tiny_vocabulary(), 32, seed=0), tiny_tokenizer())
+    view = collate(next(iter(made)))["views"]["decoder"]
+    assert sorted(view["attention_mask"].sum(1).tolist()) == [6] * 4 + [8] * 4
 
 
 @pytest.mark.parametrize(
