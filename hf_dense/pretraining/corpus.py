@@ -145,14 +145,15 @@ def joined_columns(views: Mapping[str, View]) -> list[str]:
     return [column for column in _TITLED if "titled" in parts and column not in alone]
 
 
-def is_long_enough(row: Mapping[str, Sequence[Any]], joined: Collection[str]) -> bool:
+def is_long_enough(row: Mapping[str, Sequence[Any]], joined: Collection[str], least: int = MIN_TOKENS) -> bool:
     """Whether each text of a row, and a title with its text, has what leaves something to rebuild.
 
     Args:
         row: by column, token ids from `token_ids`.
         joined: columns from `joined_columns`, which may have any length.
+        least: tokens of a title and its text together.
     """
-    together = not joined or sum(len(row[name]) for name in _TITLED) >= MIN_TOKENS
+    together = not joined or sum(len(row[name]) for name in _TITLED) >= least
     return together and all(len(ids) for name, ids in row.items() if name not in joined)
 
 

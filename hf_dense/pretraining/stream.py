@@ -13,6 +13,7 @@ from datasets import IterableDataset as Rows
 from numpy.typing import NDArray
 from torch.utils.data import IterableDataset
 from transformers import PreTrainedTokenizerBase
+from transformers.utils import logging
 
 from hf_dense.errors import InputError
 from hf_dense.pretraining.collator import ViewCollator
@@ -28,9 +29,29 @@ from hf_dense.pretraining.corpus import (
 from hf_dense.pretraining.sampler import grouped
 
 _HELD_OUT_AMONG = 100_000  # rows at the head of a stream; those held out of them are evaluated on
-_TWO_WORDS = re.compile(r"\w+\W+\w")
+_TWO = re.compile(r"\S\s*\S")  # characters, without which a text has no two tokens
+
+logger = logging.get_logger("transformers")
 
 Row = dict[str, Any]
+
+
+class _LeftOut:
+    """Counts passages as they are read, and logs once that some are left out."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.told = False
+
+    def count(self, read: int, left_out: int) -> None:
+        """Add so many passages, of which some are left out."""
+        self.read += read
+        if left_out and not self.told:
+            self.told = True
+            logger.warning(
+                f"{left_out:,} of the first {self.read:,} passages of the stream left out: a text of theirs has no two "
+                "tokens; later ones are left out without a word."
+            )
 
 
 class PassageStream(IterableDataset[tuple[int, list[Row]]]):
@@ -75,6 +96,7 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         self.seed = seed
         self.group_by_length = group_by_length
         self.joined = joined
+        self.left_out = _LeftOut()
         self.keys = held_out_keys(first)
         self.corpus = corpus.select_columns(list({*sources, *self.keys}))
         self.skip = 0
@@ -132,7 +154,9 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
                 texts = {
                     name: (row[name] or "") if name in self.joined else _usable(row[name]) for name in self.sources
                 }
-                if all(text for name, text in texts.items() if name not in self.joined):
+                usable = all(text for name, text in texts.items() if name not in self.joined)
+                self.left_out.count(1, not usable)
+                if usable:
                     yield texts
 
 
@@ -142,31 +166,45 @@ class StreamCollator:
     Args:
         collator: of rows of token ids.
         tokenizer: of the texts.
+
+    Raises:
+        InputError: no text of a batch has a token.
     """
 
     def __init__(self, collator: ViewCollator, tokenizer: PreTrainedTokenizerBase) -> None:
         self.collator = collator
         self.tokenizer = tokenizer
         self.joined = joined_columns(collator.views)
+        self.least = 1 if collator.config.contrasts else MIN_TOKENS  # processes gather as many vectors of each
+        self.left_out = _LeftOut()
 
     def __call__(self, batch: tuple[int, list[Row]]) -> dict[str, Any]:
-        """The views of a batch of a `PassageStream`."""
+        """The views of a batch of a `PassageStream`; texts of one token are read where there are no others."""
         self.collator.epoch, rows = batch
+        kept = self._read(rows, self.least)
+        self.left_out.count(len(rows), len(rows) - len(kept))
+        if not (kept := kept or self._read(rows, 1)):
+            raise InputError(
+                f"None of the {len(rows)} texts of a batch has a token; give texts that the tokenizer knows."
+            )
+        return self.collator(kept)
+
+    def _read(self, rows: list[Row], least: int) -> list[dict[str, Any]]:
+        """The rows, as token ids, whose texts have the least number of them."""
         columns = {}
         for name, first in rows[0].items():
             several = isinstance(first, list)
-            least = 0 if name in self.joined else MIN_TOKENS
-            ids = token_ids([row[name] for row in rows], self.tokenizer, several, least)
+            ids = token_ids([row[name] for row in rows], self.tokenizer, several, 0 if name in self.joined else least)
             columns[name] = [_arrays(text) if several else _array(text) for text in ids]
         read = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
-        return self.collator([row for row in read if is_long_enough(row, self.joined)])
+        return [row for row in read if is_long_enough(row, self.joined, least)]
 
 
 def _usable(text: Any) -> Any:
-    """A text of two words or more, or those of a list; otherwise nothing."""
+    """A text of two characters or more, or those of a list; otherwise nothing."""
     if isinstance(text, list):
-        return [part for part in text if _TWO_WORDS.search(part or "")]
-    return text if _TWO_WORDS.search(text or "") else ""
+        return [part for part in text if _TWO.search(part or "")]
+    return text if _TWO.search(text or "") else ""
 
 
 def _letters(text: Any) -> int:

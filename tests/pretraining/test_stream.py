@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from datasets import load_dataset
+from datasets import Dataset, load_dataset
 from test_pretrain import interrupt, saving
 from tiny_pretraining import (
     logged,
@@ -196,11 +196,50 @@ def test_a_tokenizer_is_trained_on_the_head_of_the_stream(tmp_path: Path) -> Non
     assert AutoConfig.from_pretrained(tmp_path / "out").vocab_size == 120
 
 
-def test_texts_of_one_word_and_empty_ones_are_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"text": "one"}\n{"text": "ab cd"}\n{"text": ""}\n{"text": "- ."}\n' * 8)
+def test_texts_of_one_character_and_empty_ones_are_passed_over_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(stream_module.logger, "warning", said.append)
+    (tmp_path / "rows.jsonl").write_text('{"text": "ab cd"}\n{"text": "o"}\n{"text": ""}\n{"text": null}\n' * 8)
     made = PassageStream(stream_passages(str(tmp_path / "rows.jsonl")), ["text"], 0.0, 0)
     made.cut(batch=8, step=8)
     assert read(made, 1) == [(0, ["ab cd"] * 8)]
+    (warning,) = said
+    assert warning.startswith("1 of the first 2 passages of the stream left out: a text of theirs has no two tokens")
+
+
+def test_texts_without_spaces_are_read_where_they_have_two_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(stream_module.logger, "warning", said.append)
+    texts = ["abc", "- .", "东京塔在哪里", "zß", "q!"]  # `zß` is one token, [UNK]
+    rows = [{"text": text, "queries": [text, "a"]} for text in texts] * 2
+    Dataset.from_list(rows).to_json(tmp_path / "rows.jsonl")
+    made = PassageStream(stream_passages(str(tmp_path / "rows.jsonl")), ["text", "queries"], 0.0, 0)
+    made.cut(batch=10, step=10)
+    batch = next(iter(made))
+    assert sorted({row["text"] for row in batch[1]}) == sorted(texts)
+    collate = StreamCollator(
+        ViewCollator(tiny_model("query_cotmae").config, tiny_vocabulary(), 32, seed=0), tiny_tokenizer()
+    )
+    mapped = tokenize(Dataset.from_list(rows), tiny_tokenizer())
+    assert len(collate(batch)["views"]["encoder"]["labels"]) == len(mapped) > 0
+    collate(batch)
+    assert len([line for line in said if "of the stream" in line]) == 1
+
+
+def test_a_batch_of_texts_of_one_token_is_read_all_the_same() -> None:
+    collate = StreamCollator(ViewCollator(tiny_model("retromae").config, tiny_vocabulary(), 32, 0), tiny_tokenizer())
+    view = collate((0, [{"text": "a"}, {"text": ""}]))["views"]["encoder"]
+    assert view["attention_mask"].tolist() == [[1, 1, 1]]
+    with pytest.raises(InputError, match="None of the 2 texts of a batch has a token"):
+        collate((0, [{"text": "\u200b\u200b"}] * 2))
+    config = tiny_model("query_cocondenser").config
+    collate = StreamCollator(ViewCollator(config, tiny_vocabulary(), 32, 0), tiny_tokenizer())
+    view = collate((0, [{"text": "a b", "queries": ["c"]}, {"text": "d", "queries": ["e f"]}]))["views"]["encoder"]
+    assert len(view["labels"]) == 4, "processes contrast as many texts"
 
 
 @pytest.mark.parametrize(
