@@ -48,7 +48,7 @@ def test_a_pretraining_declares_its_method(recipe: str, overlay: str) -> None:
         assert training.gradient_accumulation_steps == 1
 
 
-@pytest.mark.parametrize("recipe", [name for name in PRETRAINING if not name.endswith("_stage2")])
+@pytest.mark.parametrize("recipe", PRETRAINING)
 def test_one_gpu_reads_as_much_per_step_as_the_paper(recipe: str) -> None:
     processes = int(re.findall(r"--num_processes (\d+)", describe(FOLDER / f"{recipe}.yaml")["cost"])[0])
     (_, paper), (_, one) = pretraining(recipe), pretraining(recipe, "one_gpu")
