@@ -180,7 +180,13 @@ def _start(
     if isinstance(corpus, IterableDataset):
         grouped = _groups_by_length(options, config)
         rows: Dataset | PassageStream = PassageStream(
-            corpus, config.sources, options.held_out, training.seed, grouped, joined_columns(config.views)
+            corpus,
+            config.sources,
+            options.held_out,
+            training.seed,
+            grouped,
+            joined_columns(config.views),
+            training.data_seed,
         )
         held = None  # found by reading the head of the stream
     else:
@@ -191,6 +197,8 @@ def _start(
         if not encode(rows.select(range(min(len(rows), _HEAD)))) and not encode(rows):
             raise InputError(f"No row of {options.corpus} can be used: {NOTHING_LEFT}")
     keywords = None
+    if options.keywords is not None and not config.needs_keywords:
+        raise InputError(f"keywords are for methods that hide keywords, and {config.model_type} hides none here.")
     if config.needs_keywords and options.keywords is not None:
         keywords = Keywords.load(options.keywords, vocabulary)
     elif config.needs_keywords and options.streaming:

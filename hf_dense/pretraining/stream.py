@@ -66,9 +66,10 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         corpus: streamed rows.
         sources: text columns to keep.
         fraction: share of the documents held out (see `hold_out`), which the stream passes over.
-        seed: seed of the order.
+        seed: seed of the order, and of what is held out.
         group_by_length: whether the texts of a step have similar lengths, in characters.
         joined: columns of any length (see `joined_columns`).
+        data_seed: seed of the order, where it has one of its own.
 
     Attributes:
         skip: batches of this process to pass over; set by the trainer when it resumes.
@@ -85,6 +86,7 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         seed: int,
         group_by_length: bool = True,
         joined: Collection[str] = (),
+        data_seed: int | None = None,
     ) -> None:
         first = next(iter(corpus))
         if "queries" in sources and "queries" not in first and "query" in first:
@@ -94,6 +96,7 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         self.sources = sources
         self.fraction = fraction
         self.seed = seed
+        self.data_seed = seed if data_seed is None else data_seed
         self.group_by_length = group_by_length
         self.joined = joined
         self.left_out = _LeftOut()
@@ -133,7 +136,7 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
                 if not number:
                     raise InputError(f"The corpus has {len(pool)} texts to train on, and a step reads {self.step}.")
                 return
-            order = self._order(pool, np.random.default_rng([self.seed, epoch, number]))
+            order = self._order(pool, np.random.default_rng([self.data_seed, epoch, number]))
             full = len(pool) // self.step * self.step
             for start in range(0, full, self.batch):
                 yield [pool[at] for at in order[start : start + self.batch]]
@@ -148,7 +151,7 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         return is_held_out((row[key] for key in self.keys), self.fraction, self.seed)
 
     def _rows(self, epoch: int) -> Iterator[Row]:
-        mixed = self.corpus.shuffle(seed=self.seed + epoch, buffer_size=1, max_buffer_input_shards=1)
+        mixed = self.corpus.shuffle(seed=self.data_seed + epoch, buffer_size=1, max_buffer_input_shards=1)
         for row in mixed:  # with these sizes the files alone are in another order
             if not self._is_held_out(row):
                 texts = {

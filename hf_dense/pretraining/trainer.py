@@ -372,6 +372,8 @@ def check_arguments(
         raise InputError("One process would drive several GPUs; start with `accelerate launch`, one process per GPU.")
     if args.dataloader_persistent_workers:
         raise InputError("dataloader_persistent_workers would freeze the masks of the first epoch; leave it off.")
+    if args.label_smoothing_factor:
+        raise InputError("label_smoothing_factor smooths none of the losses here; leave it at 0.")
     if args.train_sampling_strategy != "random":
         raise InputError(
             f"train_sampling_strategy is {args.train_sampling_strategy!r}, but texts are read in random orders here; "

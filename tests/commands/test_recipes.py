@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hf_dense.commands import pretrain
 from hf_dense.commands.main import main
 from hf_dense.commands.options import read_options
 from hf_dense.commands.recipes import FOLDER, STAGES, describe, read_configs
@@ -54,6 +55,34 @@ def test_one_gpu_reads_as_much_per_step_as_the_paper(recipe: str) -> None:
     (_, paper), (_, one) = pretraining(recipe), pretraining(recipe, "one_gpu")
     sizes = [each.per_device_train_batch_size * each.gradient_accumulation_steps for each in (paper, one)]
     assert sizes[0] * processes == sizes[1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "refused"),
+    [
+        ("--config retromae --backbone_config {}", True),
+        ("--config {config} --backbone_config {}", False),
+        ("--config {config} --backbone me/mine --backbone_config {}", True),
+        ("--config retromae --config {config}", True),
+        ("--config {config} --config retromae", False),
+        ("--config {config} --backbone me/mine", False),
+        ("--config retromae --config demo", False),
+        ("--config retromae --config demo --backbone build/condenser_demo", False),
+        ("--config seed_encoder --backbone build/seed_encoder", False),
+    ],
+)
+def test_sizes_beside_a_backbone_are_refused_unless_it_is_named_after_them(
+    flags: str, refused: bool, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("method: retromae\nout: out\nbackbone_config: {hidden_size: 32}\n")
+    parser = argparse.ArgumentParser()
+    pretrain.add_arguments(parser)
+    arguments, rest = parser.parse_known_args([*flags.replace("{config}", str(own)).split(), "--use_cpu", "true"])
+    arguments.rest = [*rest, "--max_steps", "1"]
+    arguments.corpus = str(tmp_path / "nowhere.jsonl")
+    with pytest.raises(InputError, match="of an encoder from scratch" if refused else r"nowhere\.jsonl does not exist"):
+        pretrain.run(arguments)
 
 
 def test_there_is_a_finetuning_for_every_paper_and_dataset() -> None:

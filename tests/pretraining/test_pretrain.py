@@ -525,6 +525,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"probe_keep_best": True}, "probe_keep_best goes by a probe, and there is none"),
     ({"probe_patience": 0}, "probe_patience is 0"),
     ({"queries_per_passage": 5}, "is for methods that read generated queries, and this one reads none"),
+    ({"keywords": "{tmp}/words"}, "keywords are for methods that hide keywords, and retromae hides none here"),
     ({"queries_per_passage": 0}, "queries_per_passage is 0; read at least one query"),
 ]
 

@@ -114,6 +114,26 @@ def test_documents_are_held_out_whole(tmp_path: Path) -> None:
     assert stream(folder).held_out() is None
 
 
+def test_the_order_may_have_a_seed_of_its_own(tmp_path: Path) -> None:
+    rows = stream_passages(str(corpus(tmp_path)))
+    plain, other, again = (PassageStream(rows, ["text"], 0.2, 0, data_seed=seed) for seed in (None, 1, 1))
+    held = [made.held_out() for made in (plain, other)]
+    assert held[0] is not None
+    assert held[1] is not None
+    assert list(held[0]["text"]) == list(held[1]["text"])
+    first, second, third = (read(made, 20) for made in (plain, other, again))
+    assert first != second == third
+
+
+def test_a_stream_reads_the_seed_of_the_data(tmp_path: Path) -> None:
+    folder = corpus(tmp_path)
+    options = tiny_options(folder, corpus=str(folder), streaming=True)
+    for name, data_seed in (("plain", None), ("same", 42), ("other", 1)):
+        pretrain(options, tiny_arguments(tmp_path / name, max_steps=2, data_seed=data_seed))
+    assert same_weights(weights(tmp_path / "plain"), weights(tmp_path / "same"))
+    assert not same_weights(weights(tmp_path / "plain"), weights(tmp_path / "other"))
+
+
 def test_rows_without_a_document_are_held_out_by_their_texts(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("".join(f'{{"text": "row {row}", "document": null}}\n' for row in range(200)))
     held = stream(tmp_path / "rows.jsonl", fraction=0.2).held_out()

@@ -148,6 +148,8 @@ def test_accumulated_steps_read_the_rows_of_one_large_batch(tmp_path: Path) -> N
 
 
 def test_settings_that_would_be_silently_wrong_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="label_smoothing_factor smooths none of the losses"):
+        make_trainer(tmp_path, label_smoothing_factor=0.1)
     with pytest.raises(InputError, match="dataloader_persistent_workers"):
         make_trainer(tmp_path, dataloader_persistent_workers=True, dataloader_num_workers=1)
     with pytest.raises(InputError, match=r"train_sampling_strategy is 'group_by_length'.*--group_by_length"):
