@@ -116,12 +116,16 @@ def add_sources(corpus: Dataset, sources: list[str], siblings: bool = False) -> 
             raise missing_source("neighbour", corpus.column_names)
         corpus = add_neighbours(corpus)
     if "queries" in sources and "queries" not in corpus.column_names and "query" in corpus.column_names:
-        corpus = corpus.add_column("queries", [[query] for query in corpus["query"]])
+        corpus = corpus.add_column("queries", corpus["query"][:])
+    if "queries" in sources and isinstance(corpus.features.get("queries"), Value):  # one of each passage
+        listed = [[query] for query in corpus["queries"]]
+        corpus = corpus.remove_columns("queries").add_column("queries", listed)
     missing = [source for source in sources if source not in corpus.column_names]
     if missing:
         raise missing_source(missing[0], corpus.column_names)
     if len(corpus):  # else columns that were made have no type
-        check_texts(corpus, sources)
+        check_texts(corpus, {"queries"} & set(sources))
+        check_texts(corpus, [source for source in sources if source != "queries"], lists=False)
     if not siblings:
         return corpus.select_columns(sources)
     if "document" not in corpus.column_names:

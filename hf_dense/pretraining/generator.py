@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from transformers import AutoModelForMaskedLM, PreTrainedModel
@@ -9,11 +10,14 @@ from transformers.models.auto import CONFIG_MAPPING
 
 from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError, as_sentence
+from hf_dense.modeling.bottleneck_backbones import FAMILIES
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
 
 
-def add_generator(model: BottleneckForPreTraining, generator: str | dict[str, Any] | None, weight: float) -> None:
+def add_generator(
+    model: BottleneckForPreTraining, generator: str | dict[str, Any] | None, weight: float, max_length: int
+) -> None:
     """Set a model's generator, where its method has one.
 
     Args:
@@ -22,9 +26,10 @@ def add_generator(model: BottleneckForPreTraining, generator: str | dict[str, An
             a configuration to start one at random (`{"model_type": "electra", "hidden_size": 64, ...}`); None keeps
             the one a continued checkpoint came with.
         weight: weight of the generator's own loss; 0 leaves it as it is.
+        max_length: longest text in tokens.
 
     Raises:
-        InputError: the method has no generator, or needs one; or the given one cannot be used.
+        InputError: the method has no generator, or needs one; or the given one cannot be used, or takes shorter texts.
     """
     if not isinstance(model, SimLMForPreTraining):
         if generator is not None or weight:
@@ -43,6 +48,15 @@ def add_generator(model: BottleneckForPreTraining, generator: str | dict[str, An
         chosen = model.generator if generator is None else _load(generator, model.config.vocab_size)
         assert chosen is not None
         model.set_generator(chosen)
+    if (positions := _positions(chosen)) < max_length:
+        raise InputError(f"max_length is {max_length}; the generator takes texts of up to {positions} tokens.")
+
+
+def _positions(generator: PreTrainedModel) -> float:
+    """Longest text in tokens."""
+    config = generator.config
+    family = FAMILIES.get(config.model_type)
+    return getattr(config, "max_position_embeddings", math.inf) if family is None else family.shape(config).positions
 
 
 def _load(generator: str | dict[str, Any], vocab_size: int) -> PreTrainedModel:

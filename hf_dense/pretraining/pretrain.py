@@ -173,9 +173,11 @@ def _start(
     tokenizer = _tokenizer(options, corpus)
     vocabulary = Vocabulary.of(tokenizer)
     model = _model(method, options, tokenizer)
-    add_generator(model, _generator(options.generator), options.generator_weight)
+    add_generator(model, _generator(options.generator), options.generator_weight, options.max_length)
     check_arguments(model, training, options.chunk, options.streaming)
     config = model.config
+    if "text" not in config.sources:
+        raise InputError("No encoder or decoder reads the column 'text'; give one of them a view of it.")
     corpus = first_queries(corpus, options.queries_per_passage, config.sources)
     if isinstance(corpus, IterableDataset):
         grouped = _groups_by_length(options, config)
@@ -370,7 +372,7 @@ def _tokenizer(options: PretrainingOptions, corpus: Dataset | IterableDataset) -
         texts = [row["text"] for row in corpus.take(_TOKENIZER_ROWS)]
     else:
         texts = corpus["text"][:]
-    return train_tokenizer(texts, options.vocab_size, options.max_length)
+    return train_tokenizer([text or "" for text in texts], options.vocab_size, options.max_length)
 
 
 def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTokenizerBase) -> BottleneckForPreTraining:
@@ -395,9 +397,12 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
         raise InputError(f"No encoder can be loaded from {options.backbone!r}.") from error
     except (TypeError, ValueError) as error:
         raise InputError(first_line(error)) from error
-    except Exception as error:  # libraries raise whatever they come to over a broken file
-        if options.backbone is None or isinstance(error, InputError):
+    except Exception as error:  # libraries raise whatever they come to over a broken file, or sizes that are none
+        if isinstance(error, InputError):
             raise
+        if options.backbone is None:
+            said = " ".join(str(error).split()).rstrip(".")
+            raise InputError(f"No encoder can be made of this backbone_config: {said}.") from error
         raise InputError(f"Cannot load an encoder from {options.backbone}: {first_line(error)}") from error
     _check_sizes(model.config, options, tokenizer)
     check_dropout(model, options.backbone)

@@ -75,7 +75,7 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         skip: batches of this process to pass over; set by the trainer when it resumes.
 
     Raises:
-        InputError: a column is missing.
+        InputError: a column is missing, or holds lists of texts where one is read.
     """
 
     def __init__(
@@ -89,10 +89,16 @@ class PassageStream(IterableDataset[tuple[int, list[Row]]]):
         data_seed: int | None = None,
     ) -> None:
         first = next(iter(corpus))
-        if "queries" in sources and "queries" not in first and "query" in first:
-            corpus = corpus.map(lambda row: {"queries": [row["query"]]})
-        elif lacking := [source for source in sources if source not in first]:
+        queries = "queries" if "queries" in first else "query"  # or one of each passage
+        if "queries" in sources and queries in first and not isinstance(first[queries], list):
+            corpus = corpus.map(lambda row: {"queries": _listed(row[queries])})
+            first["queries"] = _listed(first[queries])
+        if lacking := [source for source in sources if source not in first]:
             raise missing_source(lacking[0], list(first))
+        if several := [name for name in sources if name != "queries" and isinstance(first.get(name), list)]:
+            raise InputError(
+                f"The column {several[0]!r} of the corpus holds lists of texts; give one text of each row."
+            )
         self.sources = sources
         self.fraction = fraction
         self.seed = seed
@@ -208,6 +214,11 @@ def _usable(text: Any) -> Any:
     if isinstance(text, list):
         return [part for part in text if _TWO.search(part or "")]
     return text if _TWO.search(text or "") else ""
+
+
+def _listed(text: Any) -> list[Any]:
+    """Several texts as they are, one as a list."""
+    return text if isinstance(text, list) else [text]
 
 
 def _letters(text: Any) -> int:

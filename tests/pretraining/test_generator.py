@@ -153,6 +153,11 @@ def test_a_published_generator_is_read_at_its_revision(tmp_path: Path, monkeypat
         ("simlm", {}, "simlm needs a generator that fills in masks"),
         ("retromae", {"generator": GENERATOR}, "retromae has no generator; only simlm has"),
         ("simlm", {"generator": {**GENERATOR, "vocab_size": 7}}, "The generator has 7 tokens, the encoder"),
+        (
+            "simlm",
+            {"generator": {**GENERATOR, "max_position_embeddings": 20}},
+            "generator takes texts of up to 20 tokens",
+        ),
         ("simlm", {"generator": "./nowhere"}, "No generator can be loaded from './nowhere'"),
         ("simlm", {"generator": {"model_type": "none"}}, "model_type 'none', which transformers does not know"),
     ],

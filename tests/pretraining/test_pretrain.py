@@ -171,6 +171,37 @@ def test_a_tokenizer_is_trained_on_the_corpus_when_none_is_named(tmp_path: Path)
     assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == 120
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_tokenizer_is_trained_on_a_corpus_with_a_row_without_text(tmp_path: Path, streaming: bool) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    with corpus.open("a") as file:
+        file.write('{"text": null, "document": "d0", "position": 9}\n')
+    options = tiny_options(tmp_path, tokenizer=None, vocab_size=120, streaming=streaming)
+    pretrain(options, tiny_arguments(tmp_path / "out", max_steps=1))
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == 120
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_one_query_of_each_passage_may_stand_without_a_list(tmp_path: Path, streaming: bool) -> None:
+    rows = [json.loads(line) for line in write_corpus(tmp_path / "corpus.jsonl").read_text().splitlines()]
+    for name, kind in (("listed", list), ("plain", lambda queries: queries[0])):
+        lines = (json.dumps({**row, "queries": kind(row["queries"][:1])}) + "\n" for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+        corpus = str(tmp_path / f"{name}.jsonl")
+        options = tiny_options(tmp_path, "query_cotmae", corpus=corpus, streaming=streaming)
+        pretrain(options, tiny_arguments(tmp_path / name, max_steps=2))
+    assert same_weights(weights(tmp_path / "listed"), weights(tmp_path / "plain"))
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_several_texts_where_one_is_read_are_refused(tmp_path: Path, streaming: bool) -> None:
+    (tmp_path / "lists.jsonl").write_text('{"text": "a b", "neighbour": ["c d", "e f"]}\n' * 20)
+    options = tiny_options(tmp_path, "cotmae", corpus=str(tmp_path / "lists.jsonl"), streaming=streaming)
+    with pytest.raises(InputError, match=r"The column 'neighbour' of the corpus .*holds [Ll]ist"):
+        pretrain(options, tiny_arguments(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
     for name, seed in (("first", 0), ("again", 0), ("other", 1)):
         pretrain(tiny_options(tmp_path), tiny_arguments(tmp_path / name, max_steps=3, seed=seed))
@@ -504,9 +535,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"backbone": "{tmp}/small"}, "tokenizer has 57 tokens but the backbone's vocab_size is 20"),
     ({"backbone_config": {"hidden_size": 32, "vocab_size": 20}}, "tokenizer has 57 tokens but .* vocab_size is 20"),
     ({"backbone_config": {"hidden_size": 33, "num_attention_heads": 2}}, "hidden size"),
+    ({"backbone_config": {"num_attention_heads": 0}}, "No encoder can be made of this backbone_config: .*zero"),
+    ({"backbone_config": {"hidden_size": "abc"}}, "No encoder can be made of .* 'hidden_size' expected int, got str"),
     ({"backbone_config": {"model_type": "gpt2"}}, "'gpt2' are not supported"),
     ({"backbone_config": "{not json"}, "must be JSON"),
     ({"backbone_config": "[1]"}, "must be a mapping"),
+    (
+        {"encoders": {"encoder": {"view": {"sources": ["b"]}}}, "decoders": {"decoder": {"view": {"sources": ["b"]}}}},
+        "No encoder or decoder reads the column 'text'",
+    ),
     ({"max_length": 3}, "max_length is 3; the backbone takes texts of 4 to 64 tokens"),
     ({"max_length": 65}, "max_length is 65"),
     ({"decoders": {"decoder": {"depth": 1}}}, "'decoder' has no field 'depth'; it has: view, encoder, layers"),
