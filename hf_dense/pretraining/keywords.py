@@ -26,6 +26,7 @@ TABLE: Final = "word_counts.parquet"  # in a directory of word counts
 
 Floats = NDArray[np.float64]
 _ROWS = 2000  # texts counted at once
+_TOKENS = 2**20  # of them, padded to the longest
 _PARTS = 64  # counts joined at once
 
 
@@ -49,7 +50,7 @@ class Keywords:
     def of(cls, texts: Iterable[NDArray[np.int32]], vocabulary: Vocabulary) -> Keywords:
         """Count the words of a corpus of token ids (one array per passage, no special tokens), in one pass."""
         parts: list[Keywords] = []
-        for part in batched(texts, _ROWS):
+        for part in (some for rows in batched(texts, _ROWS) for some in _cut(rows)):
             parts.append(cls(*_count(part, vocabulary), len(part)))
             if len(parts) == _PARTS:
                 parts = [cls.joined(parts)]
@@ -163,6 +164,12 @@ def batched(texts: Iterable[NDArray[np.int32]], size: int) -> Iterator[list[NDAr
         yield part
 
 
+def _cut(texts: Sequence[NDArray[np.int32]]) -> Iterator[Sequence[NDArray[np.int32]]]:
+    """Consecutive texts, as many at a time as are padded to no more than `_TOKENS`."""
+    size = max(1, _TOKENS // max(1, *map(len, texts)))
+    return (texts[at : at + size] for at in range(0, len(texts), size))
+
+
 _LEAST = 1e-6  # a word of every passage still has some weight
 
 
@@ -183,12 +190,12 @@ def spell(
     texts: Sequence[NDArray[np.int32]], vocabulary: Vocabulary, tokenizer: PreTrainedTokenizerBase, known: Set[int]
 ) -> dict[int, str]:
     """The words of some texts by their hashes, those that are not `known`."""
-    ids, word, hashes = _words_of(texts, vocabulary)
     found: dict[int, str] = {}
-    for row in range(len(texts)):
-        for at, code in enumerate(hashes[row, : int(word[row].max(initial=-1)) + 1].tolist()):
-            if code not in known and code not in found:
-                found[code] = str(tokenizer.decode(ids[row][word[row] == at])).strip()
+    for ids, word, hashes in (_words_of(part, vocabulary) for part in _cut(texts)):
+        for row in range(len(ids)):
+            for at, code in enumerate(hashes[row, : int(word[row].max(initial=-1)) + 1].tolist()):
+                if code not in known and code not in found:
+                    found[code] = str(tokenizer.decode(ids[row][word[row] == at])).strip()
     return found
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 from tiny_pretraining import tiny_vocabulary, token_rows
+from tiny_retriever import tiny_tokenizer
 
-from hf_dense.pretraining.keywords import Keywords
+from hf_dense.pretraining import keywords as keywords_module
+from hf_dense.pretraining.keywords import Keywords, spell
 from hf_dense.pretraining.masking import Ints, word_index
 
 VOCABULARY = tiny_vocabulary()
@@ -55,6 +58,38 @@ def test_weights_are_those_of_plain_counting(kind: str) -> None:
             expected = [words.count(word) * math.log(len(TEXTS) / (PASSAGES[word] or 1)) for word in words]
         assert weights[row, : len(words)] == pytest.approx(expected)
         assert not weights[row, len(words) :].any()
+
+
+def test_one_long_text_does_not_pad_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    ids = np.flatnonzero(~VOCABULARY.special).astype(np.int32)
+    texts = [generator.choice(ids, size) for size in (*generator.integers(1, 30, size=300), 5000)]
+    padded_sizes: list[int] = []
+
+    def words_of(*given: Any) -> Any:
+        found = plain(*given)
+        padded_sizes.append(found[0].size)
+        return found
+
+    plain = keywords_module._words_of
+    monkeypatch.setattr(keywords_module, "_words_of", words_of)
+    whole, spelled = Keywords.of(texts, VOCABULARY), spell(texts, VOCABULARY, tiny_tokenizer(), set())
+    monkeypatch.setattr(keywords_module, "_TOKENS", 2**14)
+    padded_sizes.clear()
+    parts = Keywords.of(texts, VOCABULARY)
+    assert spell(texts, VOCABULARY, tiny_tokenizer(), set()) == spelled
+    assert max(padded_sizes) <= 2**14
+    assert parts.total == whole.total == 301
+    for name in ("words", "occurrences", "passages"):
+        assert (getattr(parts, name) == getattr(whole, name)).all()
+
+
+def test_the_tokens_padded_at_once_are_bounded() -> None:
+    texts = [np.zeros(5, np.int32)] * 1999 + [np.zeros(20_000, np.int32)]
+    cut = list(keywords_module._cut(texts))
+    assert sum(map(len, cut)) == 2000
+    assert max(len(part) * max(map(len, part)) for part in cut) <= 2**20
+    assert len(list(keywords_module._cut([np.zeros(512, np.int32)] * 2000))) == 1
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 1000])
