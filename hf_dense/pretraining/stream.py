@@ -49,8 +49,8 @@ class _LeftOut:
         if left_out and not self.told:
             self.told = True
             logger.warning(
-                f"{left_out:,} of the first {self.read:,} passages of the stream left out: a text of theirs has no two "
-                "tokens; later ones are left out without a word."
+                f"{left_out:,} of the first {self.read:,} passages of the stream are left out: a text of theirs has no "
+                "two tokens; later ones are left out without a word."
             )
 
 

@@ -226,7 +226,9 @@ def test_texts_of_one_character_and_empty_ones_are_passed_over_and_counted(
     made.cut(batch=8, step=8)
     assert read(made, 1) == [(0, ["ab cd"] * 8)]
     (warning,) = said
-    assert warning.startswith("1 of the first 2 passages of the stream left out: a text of theirs has no two tokens")
+    assert warning.startswith(
+        "1 of the first 2 passages of the stream are left out: a text of theirs has no two tokens"
+    )
 
 
 def test_texts_without_spaces_are_read_where_they_have_two_tokens(
