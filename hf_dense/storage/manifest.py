@@ -112,9 +112,9 @@ def list_files(directory: Path) -> dict[str, int]:
 
 
 def missing_file(directory: Path) -> str | None:
-    """A file that the manifest of a directory lists and that is gone, one directly in it first; None: all are there."""
+    """A file that the manifest of a directory lists and that is gone; None where all are there."""
     found = Manifest.load(directory)
-    names = [MANIFEST] if found is None else sorted(found.files, key=lambda name: name.count("/"))
+    names = [MANIFEST] if found is None else found.files
     return next((name for name in names if not (directory / name).is_file()), None)
 
 

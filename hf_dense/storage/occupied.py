@@ -18,7 +18,6 @@ from hf_dense.storage.manifest import (
     foreign_file,
     is_claimed,
     list_files,
-    missing_file,
     remove_ours,
 )
 from hf_dense.storage.places import DONE, LOCK, NEW, RESUMED, Lock, state_of
@@ -133,8 +132,6 @@ class Occupied:
         """What is to be done; raises where the directory, or a file that we would write over, is not ours."""
         state = state_of(self.path, self.manifest, self.overwrite)
         found = Manifest.load(self.path)
-        if state == DONE and (gone := missing_file(self.path)) and "/" not in gone:  # checkpoints may be deleted
-            state = RESUMED
         if state == RESUMED and not self.again and (foreign := foreign_file(self.path)):
             raise InputError(f"{foreign} was not written by hf_dense; move it away, so that the work can go on.")
         if self.again and found is not None and found.state == COMPLETE and state == DONE:

@@ -510,21 +510,3 @@ def test_an_output_that_lacks_a_file_and_holds_another_is_left_alone(tmp_path: P
     with pytest.raises(InputError, match="out lacks deep/text, and cannot be made again: thesis is not as hf_dense"):
         make(tmp_path / "out")
     assert (tmp_path / "out" / "thesis").read_text() == "a"
-
-
-def test_complete_work_goes_on_where_its_result_was_deleted_but_not_for_a_checkpoint(tmp_path: Path) -> None:
-    def work() -> bool:
-        with Output(tmp_path / "out").occupy("training", {}, claims=["result", "checkpoint-*"]) as work:
-            if not work.done:
-                (work.path / "checkpoint-1").mkdir(exist_ok=True)
-                for name in ("result", "checkpoint-1/weights"):
-                    (work.path / name).write_text("a")
-                work.complete()
-            return work.done
-
-    assert not work()
-    (tmp_path / "out" / "checkpoint-1" / "weights").unlink()
-    assert work()
-    (tmp_path / "out" / "result").unlink()
-    assert not work()
-    assert (tmp_path / "out" / "result").read_text() == "a"

@@ -67,7 +67,7 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
     kept = open_kept(options.keep, options.docs) if options.keep != NOTHING_KEPT else None
     settings = {name: getattr(options, name) for name in ("budget", "method", "length", "precision")}
     with output.occupy(KIND, settings, _sources(options, output, kept), seed=options.seed, claims=REPORT_FILES) as work:
-        if not work.done or missing_file(out / RETRIEVER):
+        if not work.done or missing_file(out) or missing_file(out / RETRIEVER):
             options = replace(options, length=_readable(options))
             material = prepare(options.docs, options.queries, options.length, options.seed, output, options.base)
             base = _base(options, material, output)
