@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Pre-train what the arguments say."""
     options, training = read_options(arguments, PretrainingOptions, _trainer())
-    _check_start(arguments, options)
+    check_start(arguments, options)
     from hf_dense.pretraining.pretrain import pretrain
     from hf_dense.storage.process_group import is_main_process
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"It is there already, in {result.path}" if result.done else saved)
 
 
-def _check_start(arguments: argparse.Namespace, options: PretrainingOptions) -> None:
+def check_start(arguments: argparse.Namespace, options: PretrainingOptions) -> None:
     """Raise `InputError` for a `backbone_config` that no later file or flag sets aside by naming a backbone."""
     files = [read_configs([name], options.method) for name in arguments.config]
     given = [*files, given_flags(arguments, PretrainingOptions)]
