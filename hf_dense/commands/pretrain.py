@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hf_dense.commands.options import add_config, add_options, add_trainer, given_flags, introduce, read_options
 from hf_dense.commands.output import command_line
-from hf_dense.commands.recipes import read_configs
+from hf_dense.commands.recipes import each_file
 from hf_dense.errors import InputError
 from hf_dense.pretraining.options import PretrainingOptions
 
@@ -48,8 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def check_start(arguments: argparse.Namespace, options: PretrainingOptions) -> None:
     """Raise `InputError` for a `backbone_config` that no later file or flag sets aside by naming a backbone."""
-    files = [read_configs([name], options.method) for name in arguments.config]
-    given = [*files, given_flags(arguments, PretrainingOptions)]
+    given = [*each_file(arguments.config, options.method), given_flags(arguments, PretrainingOptions)]
     config, backbone = (
         max((at for at, values in enumerate(given) if name in values), default=-1)
         for name in ("backbone_config", "backbone")

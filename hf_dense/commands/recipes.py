@@ -94,6 +94,12 @@ def read_configs(
     return {key: value for key, value in values.items() if value is not None}
 
 
+def each_file(names: Sequence[str], method: str) -> list[dict[str, Any]]:
+    """The options of each file that some names stand for, what they extend before them, with their part of a method."""
+    files = [file for name in names for file in _with_bases(name)]
+    return [_merge(file, (file.pop("by_method", None) or {}).get(method) or {}) for file in files]
+
+
 def find_config(name: str) -> Path:
     """The recipe of that name, or the file at that path.
 

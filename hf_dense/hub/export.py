@@ -169,7 +169,7 @@ def export_cross_encoder(
         raise InputError(f"{checkpoint} has no head that scores pairs; train a re-ranker from it first.")
     with plain_loading("a cross-encoder", checkpoint):
         model = CrossEncoder(model_folder(checkpoint), device="cpu")
-        check_weights(checkpoint, AutoModelForSequenceClassification)
+        check_weights(checkpoint, AutoModelForSequenceClassification, pooled=True)
     if max_length is None:
         check_vocabulary(tokenizer, model.config, checkpoint)
     else:

@@ -16,7 +16,10 @@ from hf_dense.hub.towers import parts_of, two_encoders
 from hf_dense.storage.fingerprints import fingerprint_tokenizer, fingerprint_values, fingerprint_weights
 
 _BY_THE_WAY: Final = {"_name_or_path", "architectures", "auto_map", "dtype", "transformers_version"}
-_OF_TRAINING: Final = ("dropout", "initializer", "use_cache", "gradient", "tie_word")  # in names of settings
+_UNREAD: Final = (  # in names of settings that no vector depends on
+    *("dropout", "initializer", "use_cache", "gradient", "tie_word"),
+    *("label", "finetuning_task", "problem_type", "output_", "return_dict", "torchscript"),
+)
 
 
 def encoder_fingerprint(encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
@@ -48,12 +51,14 @@ def parts_fingerprint(model: SentenceTransformer) -> str:
 
 
 def making_of(model: SentenceTransformer) -> dict[str, Any]:
-    """How a retriever makes vectors, beside its weights: settings, modules and the encoder's configuration, by name."""
+    """How a retriever makes vectors, beside its weights: settings, modules and its encoder's own options, by name."""
     settings = {**asdict(settings_of(model)), "prompts": {role: text for role, text in model.prompts.items() if text}}
     modules = {f"module {at} ({kind})": config for at, (kind, config) in enumerate(_modules(model))}
     facts = {fact: getattr(model, fact, None) for fact in ("default_prompt_name", "truncate_dim")}
-    encoder = _configuration(model.transformers_model)
-    read = {name: value for name, value in encoder.items() if not any(word in name for word in _OF_TRAINING)}
+    config = getattr(model.transformers_model, "config", None)
+    own = {} if config is None else type(config)().to_dict()  # others are of those who saved it
+    read = {name: value for name, value in _configuration(model.transformers_model).items() if name in own}
+    read = {name: value for name, value in read.items() if not any(word in name for word in _UNREAD)}
     return {**settings, **modules, **facts, "encoder": read}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.util import is_sentence_transformer_model, load_file_path
 from torch import nn
 from transformers import (
@@ -25,7 +26,7 @@ from transformers import logging as transformers_logging
 from hf_dense.data.hub_names import model_folder
 from hf_dense.data.passages import check_longest
 from hf_dense.errors import InputError, as_sentence, first_line
-from hf_dense.hub.towers import check_one_encoder
+from hf_dense.hub.towers import check_one_encoder, parts_of
 from hf_dense.methods import METHODS
 
 _LAYERS: Final = 1_000  # of an encoder at most
@@ -111,8 +112,10 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
     check_makes_vectors(model)
     with plain_loading("a retriever", model):
         retriever = SentenceTransformer(model_folder(model), trust_remote_code=False)
-        for folder in _encoder_folders(model_folder(model)):
-            check_weights(model, subfolder=folder)
+        encoders = [module.model for module in parts_of(retriever) if isinstance(module, Transformer)]
+        for folder, encoder in zip(_encoder_folders(model_folder(model)), encoders, strict=True):
+            if isinstance(encoder, PreTrainedModel):
+                check_weights(model, type(encoder), subfolder=folder)
     check_dropout(retriever, model)
     with plain_loading("a retriever", model):
         _check_vocabulary(retriever.tokenizer, model)
@@ -125,21 +128,22 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
     return retriever
 
 
-def check_weights(model: str | Path, kind: Any = AutoModel, **place: Any) -> None:
+def check_weights(model: str | Path, kind: Any = AutoModel, *, pooled: bool = False, subfolder: str = "") -> None:
     """Pass when a model of transformers has all its weights; it would be given others at random, and next to no word.
 
     Args:
         model: directory or Hub id.
         kind: the class that loads it.
-        place: `subfolder` and the like.
+        pooled: whether a pooler is read, too.
+        subfolder: of its files.
 
     Raises:
         InputError: some are not there.
     """
     with plain_loading("a model", model):  # without data: on this device there is none
         options = {"device_map": "meta", "output_loading_info": True, "trust_remote_code": False}
-        _, loaded = kind.from_pretrained(model_folder(model), **options, **place)
-        _check_whole(loaded, model, pooled=kind is not AutoModel)
+        _, loaded = kind.from_pretrained(model_folder(model), subfolder=subfolder, **options)
+        _check_whole(loaded, model, pooled)
 
 
 def _check_whole(loaded: Mapping[str, Any], origin: str | Path, pooled: bool = False) -> None:

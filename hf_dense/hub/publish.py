@@ -60,18 +60,19 @@ def publish(
     if results and form is None:
         raise InputError(f"{place} holds no model that results could be of; leave them out.")
     repository = Repository(repo, "dataset" if form is None else "model", token, private, revision)
-    files: dict[str, Path | bytes] = {**_files(place, manifest)}
+    files = _files(place, manifest)
     card, size = place / _CARD, manifest.files.get(_CARD)
     if size is not None and card.stat().st_size != size:
         if results:
             raise InputError(f"{card} was changed by hand, so results cannot be put into it; remove it first.")
+        manifest = _with_card(place, manifest)
     elif form is not None or size is None:
         facts = {**manifest.facts, **({"results": list(results)} if results else {})}
         manifest, name = replace(manifest, facts=facts), repository.check()
         text = render_model_card(name, manifest, form) if form else render_output_card(name, manifest, place)
         files[_CARD] = text.encode()
         manifest = replace(manifest, files={**manifest.files, _CARD: len(text.encode())})
-    files[MANIFEST] = (json.dumps(asdict(manifest), indent=1) + "\n").encode()
+    files[MANIFEST] = _as_bytes(manifest)
     return repository.write(manifest, files, f"Publish the {manifest.kind}")
 
 
@@ -140,21 +141,31 @@ def _form(place: Path) -> str | None:
         return None
 
 
-def _files(place: Path, manifest: Manifest) -> dict[str, Path]:
+def _files(place: Path, manifest: Manifest) -> dict[str, Path | bytes]:
     """The files that are published, by their path in the repository; raises where one is not as it was written."""
     listed = {name: size for name, size in manifest.files.items() if not name.startswith(_OF_TRAINING)}
     for name, size in listed.items():
         file = place / name
         if not _is_inside(file, place) or (file.stat().st_size != size and name != _CARD):
             raise InputError(f"{file} is not as hf_dense wrote it; give the command that writes {place} again.")
-    files = {name: place / name for name in listed}
+    files: dict[str, Path | bytes] = {name: place / name for name in listed}
     if manifest.kind == _WITH_PARTS:
         for inner in sorted(place.glob(f"*/*/{MANIFEST}")):
             part = published_part(inner.parent)
             prefix = inner.parent.relative_to(place).as_posix()
             files |= {f"{prefix}/{name}": path for name, path in _files(*part).items()}
-            files[f"{prefix}/{MANIFEST}"] = inner
+            files[f"{prefix}/{MANIFEST}"] = _as_bytes(_with_card(*part))
     return files
+
+
+def _with_card(place: Path, manifest: Manifest) -> Manifest:
+    """A manifest that lists the card as it is, where somebody has changed it."""
+    sizes = {name: (place / name).stat().st_size for name in manifest.files if name == _CARD}
+    return replace(manifest, files={**manifest.files, **sizes})
+
+
+def _as_bytes(manifest: Manifest) -> bytes:
+    return (json.dumps(asdict(manifest), indent=1) + "\n").encode()
 
 
 def _is_inside(file: Path, place: Path) -> bool:

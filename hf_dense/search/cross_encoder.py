@@ -65,7 +65,7 @@ def _load(base: str, new_head: bool) -> CrossEncoder:
         if headed and config.num_labels != 1:
             raise InputError(f"The head of {base} gives {config.num_labels} scores to a pair; a re-ranker gives one.")
         reranker: CrossEncoder = CrossEncoder(place, num_labels=1, model_card_data=card, trust_remote_code=False)
-        check_weights(base, AutoModelForSequenceClassification if headed else AutoModel)
+        check_weights(base, AutoModelForSequenceClassification if headed else AutoModel, pooled=headed)
         check_dropout(reranker, base)
         reranker.predict([("a", "a")], show_progress_bar=False)  # its tokens may be none of its encoder
     return reranker

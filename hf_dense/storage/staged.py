@@ -128,6 +128,12 @@ class Staged:
         place = self._old if self._was_cut_off() else self.path
         state = state_of(place, self.manifest, self.overwrite)
         if state == DONE and (gone := missing_file(place)):
+            inner = next((file.parent for file in sorted(place.glob(f"*/**/{MANIFEST}"))), None)
+            if inner is not None and not self.overwrite:
+                raise InputError(
+                    f"{self.path} lacks {gone}, and {inner.relative_to(place)} lies in it, which would go with it; "
+                    "move that away, or make both again with --overwrite."
+                )
             if foreign := foreign_file(place):
                 raise InputError(
                     f"{self.path} lacks {gone}, and cannot be made again: {foreign.relative_to(place)} is not as "

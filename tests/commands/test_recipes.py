@@ -60,12 +60,13 @@ def test_one_gpu_reads_as_much_per_step_as_the_paper(recipe: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "refused"),
     [
-        ("--config retromae --backbone_config {}", True),
-        ("--config {config} --backbone_config {}", False),
-        ("--config {config} --backbone me/mine --backbone_config {}", True),
+        ("--config retromae --backbone_config {{}}", True),
+        ("--config {config} --backbone_config {{}}", False),
+        ("--config {config} --backbone me/mine --backbone_config {{}}", True),
         ("--config retromae --config {config}", True),
         ("--config {config} --config retromae", False),
         ("--config {config} --backbone me/mine", False),
+        ("--config {extending}", False),
         ("--config retromae --config demo", False),
         ("--config retromae --config demo --backbone build/condenser_demo", False),
         ("--config seed_encoder --backbone build/seed_encoder", False),
@@ -76,9 +77,13 @@ def test_sizes_beside_a_backbone_are_refused_unless_it_is_named_after_them(
 ) -> None:
     own = tmp_path / "own.yaml"
     own.write_text("method: retromae\nout: out\nbackbone_config: {hidden_size: 32}\n")
+    extending = tmp_path / "extending.yaml"
+    extending.write_text(f"extends: {own}\nbackbone: me/mine\n")
     parser = argparse.ArgumentParser()
     pretrain.add_arguments(parser)
-    arguments, rest = parser.parse_known_args([*flags.replace("{config}", str(own)).split(), "--use_cpu", "true"])
+    arguments, rest = parser.parse_known_args(
+        [*flags.format(config=own, extending=extending).split(), "--use_cpu", "true"]
+    )
     arguments.rest = [*rest, "--max_steps", "1"]
     arguments.corpus = str(tmp_path / "nowhere.jsonl")
     with pytest.raises(InputError, match="of an encoder from scratch" if refused else r"nowhere\.jsonl does not exist"):

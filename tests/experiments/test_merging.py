@@ -284,3 +284,16 @@ def test_a_licence_of_several_is_none(models: Path, tmp_path: Path) -> None:
     again = Manifest.load(tmp_path / "again")
     assert again is not None
     assert licence_of(again) == ("other", None)
+
+
+def test_what_no_vector_depends_on_keeps_no_models_from_being_merged(models: Path, tmp_path: Path) -> None:
+    shutil.copytree(models / "third", tmp_path / "third")
+    config = json.loads((tmp_path / "third" / "config.json").read_text())
+    more = {
+        "id2label": {"0": "no", "1": "yes"},
+        "output_hidden_states": True,
+        "hidden_dropout_prob": 0.3,
+        "by": "somebody",
+    }
+    (tmp_path / "third" / "config.json").write_text(json.dumps({**config, **more}))
+    assert Between(str(models / "base"), str(tmp_path / "third")).at(1.0) is not None

@@ -10,8 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from tiny_retriever import tiny_config, tiny_tokenizer, write_embedder, write_encoder, write_retriever
-from transformers import BertForSequenceClassification
+from transformers import BertForSequenceClassification, T5Config, T5EncoderModel
 
 from hf_dense.errors import InputError
 from hf_dense.hub.export import export_cross_encoder
@@ -121,3 +122,16 @@ def test_two_encoders_are_looked_into(tmp_path: Path) -> None:
     rename_weights(file.parent, lambda name: None if "layer.1." in name else name)
     with pytest.raises(InputError, match=r"such as encoder\.layer\.1"):
         load_retriever(tmp_path / "two")
+
+
+def test_an_encoder_that_is_half_of_a_model_is_whole(tmp_path: Path) -> None:
+    config = T5Config(vocab_size=60, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2)
+    T5EncoderModel(config).save_pretrained(tmp_path / "encoder")
+    tiny_tokenizer().save_pretrained(tmp_path / "encoder")
+    first = Transformer(str(tmp_path / "encoder"), max_seq_length=16)
+    model = SentenceTransformer(modules=[first, Pooling(16, "mean")], device="cpu")
+    model.save_pretrained(str(tmp_path / "retriever"), create_model_card=False)
+    assert load_retriever(tmp_path / "retriever").encode("a b").shape == (16,)
+    rename_weights(tmp_path / "retriever", lambda name: None if "final_layer_norm" in name else name)
+    with pytest.raises(InputError, match=r"lacks 1 of its encoder's weights, such as encoder\.final_layer_norm"):
+        load_retriever(tmp_path / "retriever")

@@ -167,7 +167,9 @@ def test_a_card_that_somebody_wrote_is_kept(hub_here: HfApi, tmp_path: Path) -> 
     (model / "README.md").write_text("# My own words\n")
     (model / "notes.txt").write_text("mine alone")
     publish(model, "someone/own-words")
-    assert Path(hub_here.hf_hub_download("someone/own-words", "README.md")).read_text() == "# My own words\n"
+    (model / "README.md").write_text("# My own words, and more\n")
+    publish(model, "someone/own-words")
+    assert Path(hub_here.hf_hub_download("someone/own-words", "README.md")).read_text() == "# My own words, and more\n"
     assert "notes.txt" not in hub_here.list_repo_files("someone/own-words")
     with pytest.raises(InputError, match="was changed by hand, so results cannot be put into it"):
         publish(model, "someone/own-words", results=[("data", "test", {"ndcg@10": 0.5})])

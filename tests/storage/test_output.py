@@ -510,3 +510,14 @@ def test_an_output_that_lacks_a_file_and_holds_another_is_left_alone(tmp_path: P
     with pytest.raises(InputError, match="out lacks deep/text, and cannot be made again: thesis is not as hf_dense"):
         make(tmp_path / "out")
     assert (tmp_path / "out" / "thesis").read_text() == "a"
+
+
+def test_an_output_that_lacks_a_file_is_not_made_again_over_one_that_lies_in_it(tmp_path: Path) -> None:
+    make(tmp_path / "out")
+    make(tmp_path / "out" / "index")
+    (tmp_path / "out" / "README.md").unlink()
+    with pytest.raises(InputError, match=r"out lacks README\.md, and index lies in it, which would go with it"):
+        make(tmp_path / "out")
+    assert (tmp_path / "out" / "index" / "deep" / "text").is_file()
+    assert make(tmp_path / "out", overwrite=True)
+    assert (tmp_path / "out" / "README.md").is_file()

@@ -223,8 +223,12 @@ def _models(options: AdaptOptions) -> int:
 
 def _deliver(best: Arm, material: Material, fits: bool, precision: str, output: Output, say: Progress) -> None:
     """Write the retriever to use and, where that fits or was begun, its index of all passages."""
-    retriever, index = export_sentence_transformer(best.model, output.at(RETRIEVER)), output.at(RETRIEVER, "index")
-    if fits or index.path.exists():
+    place, index = output.at(RETRIEVER), output.at(RETRIEVER, "index")
+    begun = index.path.exists()
+    if begun and missing_file(place.path):  # both are made again
+        place = replace(place, overwrite=True)
+    retriever = export_sentence_transformer(best.model, place)
+    if fits or begun:
         say("The index of all passages")
         given: dict[str, Any] = {"weight": best.weight, "precision": precision, "like": best.index}
         build_index(retriever, material.passages, index, **given)
