@@ -28,6 +28,7 @@ _TITLES: Final = ("title", "name")
 _TEXTS: Final = ("text", "contents", "content", "body", "passage", "paragraphs")
 _KNOWN: Final = ", ".join((*KINDS, *TABLES))
 _PACKED: Final = (".pdf", ".docx", ".ipynb")  # kinds whose files hold more than their text
+_EMPTY: Final[tuple[object, ...]] = (None, "", [])
 _FIRST: Final = 1000  # rows by which all columns have been seen
 _ORDINARY: Final = re.compile(r"\.[a-z][a-z0-9]{0,7}")  # suffixes that are counted by name
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a letter, which cannot be written
@@ -243,7 +244,8 @@ class DocumentReader:
                 without += 1
                 continue
             cells = {
-                role: next((row[at] for at in names if row.get(at) is not None), None) for role, names in roles.items()
+                role: next((row[at] for at in names if row.get(at) not in _EMPTY), None)
+                for role, names in roles.items()
             }
             key, title, text = plain_text(cells["id"]), plain_text(cells["title"]), _paragraphs(cells["text"])
             if key is None or title is None or text is None:

@@ -234,7 +234,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
         rows = csv.DictReader(_lines(path), strict=True)
         try:
             for row in rows:
-                if None in row:
+                if any(row.pop(None, ())):
                     raise InputError(
                         f"Line {rows.line_num} of {path} has more cells than the head has columns; put texts with "
                         "commas into quotes."

@@ -22,7 +22,7 @@ class Found:
     Attributes:
         ids: by the name that labels call a passage or document by, what the corpus calls it: the ids of the passages
             with the same words, or else with many of them, where the labels bring the text along; the same where they
-            do not, and of several with the words.
+            do not, of several with the words, and where none has them, but the title.
         documents: by an id of the corpus, the document: what the passage was cut from, else its title, else itself.
         overlapping: names of texts that stand in no passage word for word, but share enough with some (`Overlaps`).
     """
@@ -41,11 +41,12 @@ def find_passages(labels: Iterable[Labels], corpus: Callable[[], Iterable[pa.Tab
             read a second time where a text does not stand in it word for word.
     """
     names, texts, found = set[str](), dict[bytes, list[str]](), Found()
-    brought: dict[str, str] = {}
+    brought, titles, titled = dict[str, str](), dict[str, str](), dict[str, str]()
     for each in labels:
         names.update(name for graded in each.grades.values() for name in graded)
         names.update(name for listed in each.negatives.values() for name in listed)
-        brought |= {name: text for name, (_, text) in each.passages.items()}
+        brought |= {name: text for name, (_, text) in each.passages.items() if text.strip()}
+        titles |= {name: title.strip() for name, (title, _) in each.passages.items() if title.strip()}
     for name, text in brought.items():
         texts.setdefault(_digest(text), []).append(name)
     by_id: dict[str, list[str]] = {}
@@ -54,7 +55,7 @@ def find_passages(labels: Iterable[Labels], corpus: Callable[[], Iterable[pa.Tab
         for name, title, text, document in _rows(table):
             called = [name, *([document] if document else [])]
             for known in names.intersection(called):
-                by_id[known] = [known]
+                by_id[known], titled[known] = [known], title.strip()
                 found.documents[known] = document or title or known
             for known in texts.get(_digest(text), ()) if texts else ():
                 by_text.setdefault(known, []).append(name)
@@ -63,6 +64,9 @@ def find_passages(labels: Iterable[Labels], corpus: Callable[[], Iterable[pa.Tab
     found.ids = {**{name: ids for name, ids in by_id.items() if name not in brought}, **by_text}
     if lacking := {name: text for name, text in brought.items() if name not in by_text}:
         _find_overlaps(lacking, corpus(), found)
+    for name in brought.keys() & by_id.keys() - found.ids.keys():  # too short, say, to be found in part
+        if name in titles and titles[name] == titled[name]:
+            found.ids[name] = [name]
     for name, ids in found.ids.items():
         if name in ids:
             found.ids[name] = [name]

@@ -107,7 +107,7 @@ def _csv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
         while True:
             try:
                 row = next(rows)
-                if None in row:  # more cells than columns, such as a comma that nobody quoted
+                if any(row.pop(None, ())):  # more cells than columns, such as a comma that nobody quoted
                     counts["unreadable"] += 1
                 else:
                     yield row

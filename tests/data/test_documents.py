@@ -307,7 +307,7 @@ def test_lines_of_json_name_their_columns_each_for_itself(tmp_path: Path) -> Non
     rows: list[object] = [
         {"text": "first"},
         {"id": "b", "title": "Second", "contents": "second"},
-        {"id": None, "_id": "c", "content": "third"},
+        {"id": None, "_id": "c", "text": "", "content": "third"},
         {"id": "d", "other": "nothing"},
     ]
     found, counts = read(write_lines(tmp_path / "a.jsonl", rows))
@@ -329,5 +329,5 @@ def test_the_mark_before_a_files_first_line_is_no_part_of_it(tmp_path: Path, nam
 
 
 def test_a_row_with_more_cells_than_columns_is_counted(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("id,text\n1,Hello, world\n2,whole\n")
+    (tmp_path / "a.csv").write_text("id,text\n1,Hello, world\n2,whole,\n")
     assert read(tmp_path / "a.csv") == ([("2", "", "whole")], {"documents read": 1, "unreadable": 1})

@@ -386,3 +386,25 @@ def test_a_table_of_pairs_may_begin_with_a_mark_and_have_long_cells(tmp_path: Pa
     (tmp_path / "pairs.csv").write_text(f"query,positive\nq,{long}\n", encoding="utf-8-sig")
     out = build_collection(tmp_path / "pairs.csv", tmp_path / "out")
     assert [*texts(out).values()] == [long.strip()]
+
+
+def test_a_text_that_says_nothing_is_found_by_its_id(tmp_path: Path) -> None:
+    rows = [{"id": str(at), "title": f"T{at}", "text": f"Item {at} ABC short text."} for at in range(20)]
+    corpus = write_corpus(tmp_path / "corpus.jsonl", rows)
+    named = [
+        {"title": "T3", "text": "", "passage_id": "3"},
+        {"title": "T12", "text": "Item 12 ABD", "passage_id": "12"},
+    ]
+    named.append({"title": "Other", "text": "Item 5 ABD", "passage_id": "5"})
+    entries = [
+        {"question": f"q{at}", "answers": [], "positive_ctxs": [one], "negative_ctxs": [], "hard_negative_ctxs": []}
+        for at, one in enumerate(named)
+    ]
+    (tmp_path / "nq.json").write_text(json.dumps(entries))
+    out = build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr", "train", str(corpus))
+    assert [*load_qrels(out, "train").values()] == [{"3": 1}, {"12": 1}]
+
+
+def test_an_empty_cell_beyond_the_head_is_nothing(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("query,positive\nq,a text,\n")
+    assert [*texts(build_collection(tmp_path / "pairs.csv", tmp_path / "out")).values()] == ["a text"]

@@ -35,9 +35,10 @@ _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006
 _PARAGRAPH, _TABLE, _ROW, _CELL = (_WORD + name for name in ("p", "tbl", "tr", "tc"))
 _BOX: Final = _WORD + "txbxContent"  # text beside a paragraph
 _AROUND: Final = {_WORD + name for name in ("sdt", "sdtContent", "ins", "moveTo", "customXml")}
-_GONE: Final = {*(_WORD + name for name in ("del", "moveFrom", "pPr", "rPr")), _FALLBACK, _BOX}
+_GONE: Final = {*(_WORD + name for name in ("del", "moveFrom", "pPr", "rPr", "rt")), _FALLBACK, _BOX}
 _LETTERS: Final = {
-    _WORD + name: text for name, text in {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}.items()
+    _WORD + name: text
+    for name, text in {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}.items()
 }
 
 
@@ -85,7 +86,7 @@ def _inside(element: Any, *tags: str) -> Iterator[Any]:
     for part in element:
         if part.tag in tags:
             yield part
-        elif part.tag in _AROUND:
+        elif part.tag in _AROUND and not _is_filled_in(part):
             yield from _inside(part, *tags)
 
 
@@ -100,8 +101,18 @@ def _pieces(element: Any) -> Iterator[str]:
             yield part.text or ""
         elif part.tag in _LETTERS:
             yield _LETTERS[part.tag]
-        elif part.tag not in _GONE:
+        elif part.tag not in _GONE and not _is_filled_in(part):
             yield from _pieces(part)
+
+
+def _is_filled_in(part: Any) -> bool:
+    """Whether Word itself has written what a field holds: a table of contents, or what asks for a text."""
+    settings = part.find(_WORD + "sdtPr")
+    if settings is None:
+        return False
+    gallery = settings.find(f"{_WORD}docPartObj/{_WORD}docPartGallery")
+    made = gallery is not None and gallery.get(_WORD + "val") == "Table of Contents"
+    return made or settings.find(_WORD + "showingPlcHdr") is not None
 
 
 def _boxes(paragraph: Any) -> Iterator[Any]:

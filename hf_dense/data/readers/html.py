@@ -18,8 +18,9 @@ _BLOCKS: Final = (
 )
 _SILENT: Final = (
     *("script", "style", "noscript", "template", "nav", "footer", "svg"),
-    *("button", "select", "datalist", "textarea", "dialog"),
+    *("select", "datalist", "dialog"),
 )
+_SAID: Final = (*_HEADINGS, "dt", "summary", "p")  # where a button is a part of what is said
 _CONTENT: Final = ("main", "article")  # what is outside of it, where a page has it, is the site's
 _ANCHORS: Final = "¶\u200b \t\n"  # what generators put behind a heading, to link to it
 # While a page is taken apart: between its blocks, and at the head of those that are no paragraph.
@@ -64,10 +65,16 @@ def _parse(content: str) -> BeautifulSoup:
 def _blocks(page: BeautifulSoup) -> Iterator[Block]:
     for part in page.find_all(["title", *_SILENT]):
         part.decompose()
+    for part in page.find_all("button"):
+        if part.find_parent(_SAID) is None:
+            part.decompose()
     has_content = page.find(_CONTENT) is not None
     for part in page.find_all(["header", "aside"]):
         if not part.decomposed and _is_of_the_site(part, has_content):
             part.decompose()
+        elif not (part.decomposed or has_content) and part.name == "header":
+            for menu in part.find_all(["ul", "ol"]):
+                menu.decompose()
     for part in page.find_all("pre"):
         if part.find_parent("pre") is None:
             part.replace_with(f"{_BREAK}{_IS_CODE}{part.get_text().translate(_MARKS)}{_BREAK}")

@@ -35,6 +35,10 @@ _NO_TEXT: Final = {
 _PYTHON_CLASS: Final = re.compile(
     r"^([ \t]*\.\. )class::(?=[^\n]*[A-Z(])", re.MULTILINE
 )  # which docutils takes for a style
+_OBJECTS: Final = {  # whose argument is what they describe
+    *("option", "envvar", "confval", "describe", "object", "seealso", "function", "class", "method", "attribute"),
+    *("data", "exception", "property", "decorator", "staticmethod", "classmethod", "macro", "type", "var", "member"),
+}
 _NO_ARGUMENT: Final = {"figure", "ifconfig", "only"}  # a file or a condition, before what they hold
 _OF_CODE: Final = {"code", "code-block", "doctest", "ipython", "prompt", "sourcecode", "testcode", "testoutput"}
 
@@ -91,7 +95,7 @@ def _rows(table: nodes.table) -> Iterator[str]:
 
 
 def _grid(part: nodes.Element) -> Iterator[list[str]]:
-    """The texts of each row, one in each column; a cell over several rows or columns has its text in each of them."""
+    """The texts of each row, one in each column; a cell over several has its text in each, one over all in the first."""
     from docutils import nodes
 
     reaching: dict[int, tuple[int, str]] = {}  # column -> rows that a cell goes on for, its text
@@ -104,7 +108,7 @@ def _grid(part: nodes.Element) -> Iterator[list[str]]:
             while column in texts:
                 column += 1
             for place in range(column, column + 1 + cell.get("morecols", 0)):
-                texts[place] = _text(cell)
+                texts[place] = _text(cell) if len(row.children) > 1 or place == column else ""
                 if cell.get("morerows"):
                     reaching[place] = cell["morerows"], texts[place]
         yield [texts[place] for place in sorted(texts)]
@@ -122,8 +126,14 @@ def _unknown(message: nodes.system_message, level: int) -> Iterator[Block]:
     if found["name"] in _OF_CODE:
         yield Code(body)
     else:
-        yield "" if found["name"] in _NO_ARGUMENT else _plain(found["argument"])
+        said = found["name"] not in _NO_ARGUMENT and (body or _says_something(found["name"], found["argument"]))
+        yield _plain(found["argument"]) if said else ""
         yield from _parsed(dedent(body), level)
+
+
+def _says_something(name: str, argument: str) -> bool:
+    """Whether the argument of a directive without a body is text: a version, a module or a file is none."""
+    return name.rpartition(":")[2] in _OBJECTS or len(argument.split()) > 1
 
 
 def _text(node: nodes.Node) -> str:

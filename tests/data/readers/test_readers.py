@@ -335,6 +335,9 @@ def test_asciidoc_goes_through_pandoc(tmp_path: Path, monkeypatch: pytest.Monkey
         ("<header><p>Site</p></header><h1>T</h1><p>Body.</p><aside>A remark.</aside>", "Body.\n\nA remark."),
         ("<main><h1>T</h1><p>Body.</p><aside><nav>menu</nav>A remark.</aside></main>", "Body.\n\nA remark."),
         ("<h1>T</h1><p>Body.</p><select><option>one</option></select><button>Send</button>", "Body."),
+        ("<h1>T</h1><p>Press <button>OK</button> to go on.</p>", "Press OK to go on."),
+        ("<h1>T</h1><dl><dt><button>What is X?</button></dt><dd>X is good.</dd></dl>", "What is X?\n\nX is good."),
+        ("<header><h1>T</h1><ul><li>Menu</li></ul><p>A banner.</p></header><p>Body.</p>", "A banner.\n\nBody."),
     ],
 )
 def test_what_a_page_is_about_is_told_from_the_site(tmp_path: Path, content: str, text: str) -> None:
@@ -419,3 +422,28 @@ def test_whatever_a_library_raises_a_file_is_unreadable(tmp_path: Path, monkeypa
     (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4")
     with pytest.raises(UnreadableError):
         read_page(tmp_path / "a.pdf")
+
+
+def test_what_word_itself_has_written_is_no_text(tmp_path: Path) -> None:
+    contents = '<w:docPartObj><w:docPartGallery w:val="Table of Contents"/></w:docPartObj>'
+    assert word_document(
+        tmp_path / "a.docx",
+        f"<w:sdt><w:sdtPr>{contents}</w:sdtPr><w:sdtContent><w:p>{run('Methods 14')}</w:p></w:sdtContent></w:sdt>",
+        f"<w:p>{run('Name:')}<w:sdt><w:sdtPr><w:showingPlcHdr/></w:sdtPr><w:sdtContent>{run(' Click here')}"
+        "</w:sdtContent></w:sdt></w:p>",
+        f"<w:p>{run('bar')}<w:r><w:ptab/></w:r>{run('baz')}</w:p>",
+        f"<w:p><w:ruby><w:rt>{run('higashi')}</w:rt><w:rubyBase>{run('East')}</w:rubyBase></w:ruby></w:p>",
+    ) == ["Name:", "bar baz", "East"]
+
+
+def test_a_version_or_a_file_in_a_directive_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.rst").write_text(
+        "T\n=\n\n.. versionadded:: 3.2\n\n.. automodule:: foo.bar\n\n.. deprecated:: 3.2 Use the other.\n\n"
+        "+-----+-----+\n| K   | V   |\n+=====+=====+\n| a long    |\n+-----+-----+\n| 1   | 2   |\n+-----+-----+\n"
+    )
+    text = read_page(tmp_path / "a.rst").sections[0].text
+    assert "foo.bar" not in text
+    assert "3.2 Use the other." in text
+    assert text.count("3.2") == 1
+    assert text.count("a long") == 1
+    assert "K: 1; V: 2." in text
