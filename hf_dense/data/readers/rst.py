@@ -95,7 +95,7 @@ def _rows(table: nodes.table) -> Iterator[str]:
 
 
 def _grid(part: nodes.Element) -> Iterator[list[str]]:
-    """The texts of each row, one in each column; a cell over several has its text in each, one over all in the first."""
+    """The texts of each row, one in each column: of a cell over several in each, of one over all in the first."""
     from docutils import nodes
 
     reaching: dict[int, tuple[int, str]] = {}  # column -> rows that a cell goes on for, its text
