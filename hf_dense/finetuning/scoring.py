@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,7 @@ def score_lists(
     precision: str = FP32,
     batch_size: int = 64,
     depth: int = DEPTH,
+    least: int = 0,
     queries: Collection[str] | None = None,
 ) -> Path:
     """Write training lists with a teacher's scores of their passages to the directory `out`, complete or not at all.
@@ -66,6 +68,7 @@ def score_lists(
         precision: that a cross-encoder computes in: `fp32`, `bf16` or `fp16`.
         batch_size: pairs read at once.
         depth: how many negatives of a list are scored; the others are left out.
+        least: lists of fewer are made up to so many with passages drawn from the corpus.
         queries: ids of those whose lists are scored, where it is not all.
 
     Returns:
@@ -81,9 +84,10 @@ def score_lists(
     if not lists.entries:
         raise InputError(f"{lists_dir} has no list of the queries that are to be scored.")
     entries = [replace(entry, negatives=entry.negatives[:depth]) for entry in lists.entries]
+    entries = [_made_up(entry, lists.ids, least) for entry in entries]
     model = None if teacher == BM25 else load_reranker(teacher)
     sources = {"collection": Source(str(collection), content_hash(collection)), **lists.parts}
-    settings: dict[str, Any] = {"split": split, "depth": depth}
+    settings: dict[str, Any] = {"split": split, "depth": depth, **({"least": least} if least else {})}
     if model is None:
         sources["BM25"] = model_source(BM25)
     else:
@@ -99,6 +103,17 @@ def score_lists(
                 _join(work, split, depth)
             work.facts["seconds"] = time.perf_counter() - started
     return output.path
+
+
+def _made_up(entry: Entry, ids: Sequence[str], least: int) -> Entry:
+    """A list of no fewer negatives, the same ones every time, as far as the corpus has passages."""
+    rng, negatives = np.random.default_rng(zlib.crc32(entry.id.encode())), [*entry.negatives]
+    taken = {*entry.positives, *negatives}
+    while len(negatives) < least and len(taken) < len(ids):
+        if (name := ids[int(rng.integers(len(ids)))]) not in taken:
+            taken.add(name)
+            negatives.append(name)
+    return replace(entry, negatives=tuple(negatives))
 
 
 def cross_encoder_teacher(model: CrossEncoder, lists: PassageLists, batch_size: int) -> Teacher:

@@ -255,3 +255,15 @@ def test_two_processes_score_what_one_does(teacher: Path, collection: Path, mine
             expected = pytest.approx(value, abs=1e-6) if column.endswith("_scores") else value
             assert same[column] == expected
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_short_lists_are_made_up_before_they_are_scored(mined: Path, collection: Path, tmp_path: Path) -> None:
+    out = score_lists("bm25", mined, collection, tmp_path / "out", least=6)
+    index = LexicalIndex.build([f"{row['title']} {row['text']}" for row in load_corpus(collection)], tmp_path / "index")
+    rows = {name: row for row, name in enumerate(load_corpus(collection)["id"][:])}
+    for before, after in zip(load_entries(mined), load_entries(out), strict=True):
+        assert set(before.negatives) <= set(after.negatives)
+        assert len(after.negatives) == max(6, len(before.negatives)) == len({*after.negatives} - {*after.positives})
+        names = [*after.scores]
+        scores = index.scores(after.query, np.array([rows[name] for name in names]))
+        np.testing.assert_allclose([after.scores[name] for name in names], scores, rtol=1e-5)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever
-from hf_dense.experiments.adaptation.learning import DEPTH, Learning
+from hf_dense.experiments.adaptation.learning import DEPTH, DISTILLED, Learning
 from hf_dense.experiments.adaptation.material import DEV, TEST, TRAIN, Material
 from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.experiments.asked import METRIC, fused_weight, measure
@@ -123,6 +123,7 @@ class Workshop:
         self.say(f"{name}: {self.plan.finetuning:,} steps")
         collection, place = self.material.collection, self.out.at("lists", "scores")
         given: dict[str, Any] = {"depth": DEPTH, "precision": self.learning.encoded_in}
+        given["least"] = DISTILLED  # short queries share words with few passages
         scores = score_lists(teacher, self.negatives, collection, place, TRAIN, **given)
         lists = self.learning.scored_lists(scores, collection, self.seed)
         return self._train(

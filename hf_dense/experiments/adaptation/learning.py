@@ -19,7 +19,7 @@ from hf_dense.search.first_stage import BM25
 
 DEPTH: Final = 20  # negatives of a query, of which some are drawn
 _NEGATIVES: Final = 3  # of these, for a ready embedder, which tells other queries' passages apart as it is
-_DISTILLED: Final = 3  # of these, in a list that is distilled
+DISTILLED: Final = 3  # of these, in a list that is distilled
 _LEAST: Final = 4  # queries of a batch
 _BESIDE_WORDS: Final = 4.0  # weight of the contrastive loss where BM25 teaches
 
@@ -99,7 +99,7 @@ class Learning:
 
     def scored_lists(self, scores: Path, collection: Path, seed: int) -> PassageLists:
         """What is distilled: longer lists, with a teacher's scores."""
-        return load_lists(scores, collection, 1 + _DISTILLED, seed, split=SPLITS[0], depth=DEPTH, scored=True)
+        return load_lists(scores, collection, 1 + DISTILLED, seed, split=SPLITS[0], depth=DEPTH, scored=True)
 
     def distillation(self, teacher: str) -> dict[str, Any]:
         """What else is set where BM25 or a cross-encoder teaches; as many passages of a step as in another one.
@@ -107,7 +107,7 @@ class Learning:
         Labels weigh more beside BM25, which is often no better than what it teaches: with the 0.2 that suits a
         cross-encoder (SimLM) it takes more than it gives.
         """
-        queries = max(1, self.queries * (1 + self.negatives) // (1 + _DISTILLED))
+        queries = max(1, self.queries * (1 + self.negatives) // (1 + DISTILLED))
         weight = {"contrast_weight": _BESIDE_WORDS} if teacher == BM25 else {}
         return {"per_device_train_batch_size": queries, "distillation": "kl", **weight}
 

@@ -61,7 +61,7 @@ def test_from_random_weights_there_is_no_base(
     assert SentenceTransformer(str(found.retriever)).similarity_fn_name == "cosine"
     manifest = Manifest.load(tmp_path / "out" / "pretrained" / "retromae")
     assert manifest is not None
-    assert found.facts["verdict"]["minutes"] == pytest.approx(manifest.facts["seconds"] / 60)
+    assert found.facts["verdict"]["effort"]["minutes"] == pytest.approx(manifest.facts["seconds"] / 60)
 
 
 @pytest.mark.slow
