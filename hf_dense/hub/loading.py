@@ -114,8 +114,9 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
         retriever = SentenceTransformer(model_folder(model), trust_remote_code=False)
         encoders = [module.model for module in parts_of(retriever) if isinstance(module, Transformer)]
         folders = _encoder_folders(model_folder(model))
-        for folder, encoder in zip(folders, encoders, strict=False):
-            if len(folders) == len(encoders) and isinstance(encoder, PreTrainedModel):  # else nobody knows which is where
+        known = len(folders) == len(encoders)  # else nobody knows which is where
+        for folder, encoder in zip(folders, encoders, strict=True) if known else ():
+            if isinstance(encoder, PreTrainedModel):
                 check_weights(model, type(encoder), subfolder=folder)
     check_dropout(retriever, model)
     with plain_loading("a retriever", model):
