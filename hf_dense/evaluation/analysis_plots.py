@@ -104,7 +104,10 @@ def draw_contexts(rows: Sequence[ContextCorrelation]) -> Figure:
 
 
 def draw_curves(points: Sequence[CurvePoint], *, metric: str, x_label: str) -> Figure:
-    """A metric against x with 95 % bootstrap bands; x in powers when it spans more than a decade (MASTER, figure 3)."""
+    """A metric against x with 95 % bootstrap bands (MASTER, figure 3).
+
+    x is in powers when it spans more than a decade, 0 aside.
+    """
     figure, axes = _axes()
     for curve in dict.fromkeys(point.curve for point in points):
         own = [point for point in points if point.curve == curve]
@@ -114,8 +117,12 @@ def draw_curves(points: Sequence[CurvePoint], *, metric: str, x_label: str) -> F
             places, [point.low for point in own], [point.high for point in own], color=line.get_color(), alpha=0.2
         )
     places = sorted({point.x for point in points})
-    if places[0] > 0 and places[-1] > 10 * places[0]:
-        axes.set_xscale("log")
+    some = [place for place in places if place > 0]
+    if some and some[-1] > 10 * some[0]:
+        if some == places:
+            axes.set_xscale("log")
+        else:  # from 0 to the next value as far as from there to ten times as much
+            axes.set_xscale("symlog", linthresh=some[0])
         if len(places) <= _TICKS:
             axes.xaxis.set_minor_locator(NullLocator())
             axes.set_xticks(places, [f"{place:,.12g}" for place in places])

@@ -7,7 +7,6 @@ came about (and, where that is the question, in the number of fine-tuning steps)
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +18,12 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, TrainingArguments
 from hf_dense.data.collections import content_hash, load_corpus, training_pairs
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.tokenizers import train_tokenizer
+from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
-from hf_dense.finetuning.lists import Entry, share
+from hf_dense.finetuning.lists import Entry, draw, share
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.pretraining.pretrain import PretrainingOptions, pretrain
 from hf_dense.search.first_stage import BM25
@@ -65,8 +65,8 @@ class Settings:
         initializer: standard deviation of the initial weights. At width 128 BERT's 0.02 leaves attention flat for
             hundreds of steps (docs/evidence.md).
         dropout: of the encoder and the decoders; none by default, as few small models see their data twice here.
-        labelled: training queries used, drawn at random; None takes all.
-        fraction: share of them that is used, drawn by `seed`; a smaller share is among a larger one.
+        fraction: share of the training queries that is used, drawn by `seed`; a smaller share is among a larger one.
+        queries: how many of them are used instead, drawn likewise; 0 is no fine-tuning, None takes the fraction.
         backbone: encoder that pre-training starts from, directory or Hub id, with its own tokenizer; None starts from
             random weights of the shape above.
         pretraining: `TrainingArguments` of pre-training (`max_steps`, `learning_rate`, ...).
@@ -83,8 +83,8 @@ class Settings:
     max_length: int = 64
     initializer: float = 0.05
     dropout: float = 0.0
-    labelled: int | None = None
     fraction: float = 1.0
+    queries: int | None = None
     backbone: str | None = None
     pretraining: dict[str, Any] = field(default_factory=dict)
     finetuning: dict[str, Any] = field(default_factory=dict)
@@ -190,15 +190,17 @@ def train_variant(settings: Settings, variant: Variant, out: Path | Output, star
         max_length=settings.max_length,
         similarity=settings.similarity,  # type: ignore[arg-type]
     )
+    seconds = {"pretraining": _seconds(Path(start)) if pretrained else 0.0, "finetuning": 0.0}
+    history = _history(Path(start)) if pretrained else []
+    if settings.queries == 0:
+        return Trained(variant.name, str(exported), history, [], seconds)
     training = {"report_to": "none", **settings.finetuning, **variant.finetuning}
     place = output.path / "finetuned"
     arguments = BiencoderTrainingArguments(
         output_dir=str(place), seed=settings.seed, overwrite=output.overwrite, **training
     )
     model = finetune(exported, pairs_of(settings), arguments)
-    seconds = {"pretraining": _seconds(Path(start)) if pretrained else 0.0, "finetuning": _seconds(place)}
-    history = _history(Path(start)) if pretrained else []
-    return Trained(variant.name, str(model), history, _history(place), seconds)
+    return Trained(variant.name, str(model), history, _history(place), seconds | {"finetuning": _seconds(place)})
 
 
 def make_start(settings: Settings, variant: Variant, out: Path | Output) -> str | Path:
@@ -231,16 +233,23 @@ def mean_per_query(results: Sequence[RetrievalResult]) -> dict[str, dict[str, fl
 
 
 def pairs_of(settings: Settings) -> Dataset:
-    """Training pairs, the passage with its title; the same queries for every seed, but for a `fraction` of them."""
+    """Training pairs, the passage with its title; the same queries for every seed, but for a part of them.
+
+    Raises:
+        InputError: there are fewer queries than asked for, or the fraction leaves none.
+    """
     pairs = training_pairs(settings.collection, "train")
-    queries = sorted(set(pairs["query_id"]))
-    if settings.labelled is not None:
-        queries = random.Random(0).sample(queries, min(settings.labelled, len(queries)))
-    kept = set(queries)
-    if settings.fraction < 1:
-        entries = [Entry(name, "", ()) for name in sorted(kept)]
-        kept = {entry.id for entry in share(entries, settings.fraction, settings.seed)}
-    if settings.labelled is not None or settings.fraction < 1:
+    entries = [Entry(name, "", ()) for name in sorted(set(pairs["query_id"]))]
+    if settings.queries is not None:
+        if settings.queries > len(entries):
+            raise InputError(
+                f"{settings.collection} has {len(entries):,} training queries, not the {settings.queries:,} asked for."
+            )
+        entries = draw(entries, settings.queries, settings.seed)
+    elif settings.fraction < 1:
+        entries = share(entries, settings.fraction, settings.seed)
+    kept = {entry.id for entry in entries}
+    if settings.queries is not None or settings.fraction < 1:
         pairs = pairs.select([row for row, query in enumerate(pairs["query_id"]) if query in kept])
     return pairs.select_columns(["query", "passage"])
 

@@ -6,7 +6,7 @@ All encoders of a sweep are fine-tuned and evaluated in the same way; `hf_dense.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from transformers import AutoModel, TrainingArguments, set_seed
@@ -23,7 +23,7 @@ from hf_dense.experiments.comparison import (
     shared_tokenizer,
 )
 from hf_dense.experiments.processes import run_side_by_side
-from hf_dense.experiments.sweep_options import SweepOptions
+from hf_dense.experiments.sweep_options import FEW, SweepOptions
 from hf_dense.experiments.sweep_plan import Run, given_mapping, plan_sweep, shown
 from hf_dense.experiments.sweep_results import Row, make_rows, write_rows
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
@@ -109,23 +109,31 @@ def _check(options: SweepOptions, runs: Mapping[str, Run]) -> None:
     for training in (pretraining, finetuning):
         check_training(training)
     build_task(options.collection, options.split)
-    fraction = min(run.settings.fraction for run in runs.values())
-    for seed in options.seeds if fraction < 1 else options.seeds[:1]:
-        pairs = len(pairs_of(replace(settings, fraction=fraction, seed=seed)))
-        if pairs < finetuning.per_device_train_batch_size:
-            raise InputError(
-                f"{shown(fraction)} of the training queries (seed {seed}) makes {pairs} pairs, fewer than one batch "
-                f"of {finetuning.per_device_train_batch_size}; take more, or lower per_device_train_batch_size."
-            )
+    _check_queries(options, runs, finetuning.per_device_train_batch_size)
     for model in filter(None, (options.model, options.backbone)):
         check_fit(load_tokenizer(model), load_encoder(model).config, model, options.max_length, "cls")
+
+
+def _check_queries(options: SweepOptions, runs: Mapping[str, Run], batch: int) -> None:
+    """Raise `InputError` where there are fewer training queries than asked for, or the fewest make no batch."""
+    for seed in options.seeds if options.sweep in FEW else options.seeds[:1]:
+        trained = [run.settings for run in runs.values() if run.value and run.settings.seed == seed]
+        trained.sort(key=lambda settings: (settings.queries or 0, settings.fraction))
+        for settings in (trained[-1], trained[0]):
+            pairs = len(pairs_of(settings))
+            if pairs < batch:
+                few = f"{shown(settings.fraction)} of the" if settings.queries is None else f"{settings.queries}"
+                raise InputError(
+                    f"{few} training queries (seed {seed}) give {pairs} pairs, fewer than one batch of {batch}; take "
+                    "more, or lower per_device_train_batch_size."
+                )
 
 
 def _occupy(options: SweepOptions, settings: Settings) -> Occupied:
     """The directory of a sweep: what is varied, the seeds and the split are not what it is made from."""
     named = {name: getattr(options, name) for name in ("sweep", "method", "part")}
     method_options = given_mapping(options.method_options, "method_options")
-    varied = ("collection", "fraction", "seed", "split", "backbone")
+    varied = ("collection", "fraction", "queries", "seed", "split", "backbone")
     shared = {name: value for name, value in asdict(settings).items() if name not in varied}
     sources = {"collection": Source(options.collection, content_hash(options.collection))}
     sources |= {name: _encoder_source(given) for name in ("model", "backbone") if (given := getattr(options, name))}

@@ -9,7 +9,9 @@ SWEEPS: Final = {
     "masking": "share of tokens masked",
     "steps": "pre-training steps",
     "fraction": "share of the training queries",
+    "queries": "training queries",
 }
+FEW: Final = ("fraction", "queries")  # each has a second line, without pre-training
 
 
 @dataclass
@@ -18,8 +20,9 @@ class SweepOptions:
 
     sweep: str = field(
         metadata={
-            "help": "what is varied: masking (share of tokens masked), steps (of pre-training, 0 for none) or fraction "
-            "(share of the training queries, with and without pre-training)"
+            "help": "what is varied: masking (share of tokens masked), steps (of pre-training, 0 for none), fraction "
+            "(share of the training queries) or queries (how many of them, 0 for no fine-tuning), these two with and "
+            "without pre-training"
         }
     )
     values: list[float] = field(metadata={"help": "its values; all others are compared with the first"})
@@ -31,7 +34,7 @@ class SweepOptions:
     )
     part: str = field(default="decoder", metadata={"help": "masking: whose tokens, encoder or decoder"})
     model: str | None = field(
-        default=None, metadata={"help": "fraction: pre-trained encoder or checkpoint, in place of --method"}
+        default=None, metadata={"help": "fraction, queries: pre-trained encoder or checkpoint, in place of --method"}
     )
     backbone: str | None = field(
         default=None, metadata={"help": "encoder that pre-training starts from; none starts from random weights"}

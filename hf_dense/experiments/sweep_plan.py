@@ -12,7 +12,7 @@ from typing import Any
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS
 from hf_dense.experiments.comparison import FINETUNING, PRETRAINING, Settings, Variant, encoder_shape
-from hf_dense.experiments.sweep_options import SWEEPS, SweepOptions
+from hf_dense.experiments.sweep_options import FEW, SWEEPS, SweepOptions
 from hf_dense.methods import get_method
 from hf_dense.modeling.configuration_bottleneck import Decoder, merge
 from hf_dense.storage.training_values import check_seed
@@ -85,7 +85,8 @@ def plan_sweep(options: SweepOptions) -> dict[str, Run]:
                 checkpoint = f"{start}/checkpoint-{int(value)}" if value else None
                 runs[name] = Run(curve, value, seeded, Variant(name), checkpoint)
             else:
-                few = replace(seeded, fraction=value)
+                part = {"queries": int(value)} if options.sweep == "queries" else {"fraction": value}
+                few = replace(seeded, **part)
                 untrained = f"no-pre-training-{shown(value)}-seed{seed}"
                 like = None
                 if options.model and not options.backbone:
@@ -143,6 +144,7 @@ def _check_values(options: SweepOptions) -> None:
         fits, allowed = {
             "masking": (0 < value < 1, "a share above 0 and below 1"),
             "fraction": (0 < value <= 1, "a share above 0 and at most 1"),
+            "queries": (value >= 0 and float(value).is_integer(), "a whole number of training queries, 0 for none"),
             "steps": (value >= 0 and float(value).is_integer(), "a whole number of steps, 0 for none"),
         }[options.sweep]
         if not fits:
@@ -152,8 +154,8 @@ def _check_values(options: SweepOptions) -> None:
             raise InputError(f"A sweep needs at least {least} {name}, each only once.")
     for seed in options.seeds:
         check_seed(seed)
-    if options.model and (options.sweep != "fraction" or options.method):
-        raise InputError("--model is for the sweep 'fraction', in place of --method.")
+    if options.model and (options.sweep not in FEW or options.method):
+        raise InputError(f"--model is for the sweeps {' and '.join(map(repr, FEW))}, in place of --method.")
     if not options.model:
         if options.method is None:
             raise InputError("Name the pre-training method with --method.")

@@ -150,6 +150,12 @@ def share(entries: Sequence[Entry], fraction: float, seed: int) -> list[Entry]:
     return kept
 
 
+def draw(entries: Sequence[Entry], count: int, seed: int) -> list[Entry]:
+    """So many of the queries: the same ones for a seed, fewer among more (and among those of a larger `share`)."""
+    drawn = sorted(range(len(entries)), key=lambda place: even_draw(f"{seed}:{entries[place].id}"))
+    return [entries[place] for place in sorted(drawn[:count])]
+
+
 def even_draw(key: str) -> float:
     """From 0 to 1, evenly, and the same for a key; the draws of keys that differ are independent."""
     digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -183,11 +183,15 @@ def test_a_curve_has_the_means_and_their_intervals(tmp_path: Path) -> None:
 
 
 def test_the_axis_is_logarithmic_beyond_a_decade() -> None:
-    for last, scale in ((10.0, "linear"), (10.1, "log")):
-        points = [CurvePoint("", x, 0.5, 0.4, 0.6) for x in (1.0, last)]
+    for xs, scale in (
+        ((1.0, 10.0), "linear"),
+        ((1.0, 10.1), "log"),
+        ((0.0, 100.0), "linear"),
+        ((0.0, 1.0, 10.0), "linear"),
+        ((0.0, 1.0, 10.1), "symlog"),
+    ):
+        points = [CurvePoint("", x, 0.5, 0.4, 0.6) for x in xs]
         assert draw_curves(points, metric="mrr@10", x_label="steps").axes[0].get_xscale() == scale
-    points = [CurvePoint("", x, 0.5, 0.4, 0.6) for x in (0.0, 100.0)]
-    assert draw_curves(points, metric="mrr@10", x_label="steps").axes[0].get_xscale() == "linear"
 
 
 def test_what_cannot_be_analysed_is_said(retriever: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:

@@ -223,6 +223,36 @@ def test_a_smaller_share_of_the_queries_is_among_a_larger_one(dataset: str) -> N
     assert drawn(1.0, 0) == drawn(1.0, 1)
 
 
+def test_fewer_queries_are_among_more(dataset: str) -> None:
+    def drawn(count: int | None, seed: int) -> set[str]:
+        return set(pairs_of(Settings(dataset, queries=count, seed=seed))["query"])
+
+    everything = drawn(None, 0)
+    assert len(everything) == 20
+    assert [len(drawn(count, 0)) for count in (1, 5, 20)] == [1, 5, 20]
+    assert drawn(5, 0) < drawn(11, 0) < drawn(20, 0) == everything
+    assert drawn(5, 0) != drawn(5, 1)
+
+
+def test_numbers_of_queries_are_compared_with_and_without_pre_training(dataset: str, tmp_path: Path) -> None:
+    runs = plan_sweep(options(dataset, tmp_path, sweep="queries", values=[0, 8]))
+    amounts = [(run.curve, run.settings.queries) for run in runs.values() if run.value is not None]
+    assert amounts == [("retromae", 0), (UNTRAINED, 0), ("retromae", 8), (UNTRAINED, 8)]
+
+
+@pytest.mark.slow
+def test_without_queries_an_encoder_is_measured_as_it_is(dataset: str, tmp_path: Path) -> None:
+    encoder = str(write_encoder(tmp_path / "ours"))
+    given = options(dataset, tmp_path / "out", sweep="queries", values=[0, 8], method=None, model=encoder)
+    rows = run_sweep(given)
+    assert [(row.point.curve, row.point.x) for row in rows] == [
+        ("ours", 0), ("ours", 8), (UNTRAINED, 0), (UNTRAINED, 8),
+    ]  # fmt: skip
+    assert not (tmp_path / "out" / "ours-0-seed0" / "finetuned").exists()
+    exported = load_encoder(tmp_path / "out" / "ours-0-seed0" / "exported")
+    assert all(load_encoder(encoder).state_dict()[name].equal(value) for name, value in exported.state_dict().items())
+
+
 def masked_shares(name: str, part: str, rate: float) -> dict[str, Any]:
     """What a method's views hide after `masked_at`."""
     changes = masked_at(name, part, rate, {}, Settings("nowhere"))
@@ -255,7 +285,7 @@ def test_other_changes_to_a_method_stay() -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "sweep": ({"sweep": "layers"}, "Unknown sweep 'layers'; choose one of: masking, steps, fraction"),
+    "sweep": ({"sweep": "layers"}, "Unknown sweep 'layers'; choose one of: masking, steps, fraction, queries"),
     "rate": ({"values": [0.5, 1.0]}, "1 is no value of the sweep 'masking'"),
     "no number": ({"values": [float("nan"), 0.5]}, "above 0 and below 1"),
     "fraction": ({"sweep": "fraction", "values": [0.5, 1.5]}, "at most 1"),
@@ -278,6 +308,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no mapping": ({"finetuning": "3"}, "--finetuning must be a mapping"),
     "pre-training": ({"pretraining": {"max_step": 3}}, "max_step"),
     "fine-tuning": ({"finetuning": {"temperature": 0}}, "temperature"),
+    "queries": ({"sweep": "queries", "values": [0, 2.5]}, "a whole number of training queries"),
+    "more queries": ({"sweep": "queries", "values": [0, 5000]}, "has 20 training queries, not the 5,000 asked for"),
+    "few queries": ({"sweep": "queries", "values": [0, 1, 20]}, "1 training queries (seed 0) give"),
     "few pairs": ({"sweep": "fraction", "values": [0.05, 1]}, "fewer than one batch of 4"),
     "method's options": ({"method_options": {"depth": 1}}, "depth"),
 }
