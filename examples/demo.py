@@ -4,7 +4,7 @@
 
 Builds a search collection from installed docstrings, pre-trains a small encoder on it by DupMAE, fine-tunes it and an
 untrained one in the same way, measures both and BM25 on unseen queries, and the best together with BM25, which answers
-three questions.
+three questions. The queries are sentences that are left out of the passages; what the three are asked of has them.
 The encoders are trained side by side, one core each. A run that was interrupted goes on where it stopped.
 """
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from transformers.utils.logging import disable_progress_bar
 
 from hf_dense.data.python_docs.collection import build_python_docs
+from hf_dense.data.python_docs.documentation import read_documentation
 from hf_dense.errors import run_main
 from hf_dense.experiments.comparison import (
     FINETUNING,
@@ -30,6 +31,7 @@ from hf_dense.experiments.comparison import (
 from hf_dense.experiments.comparison_report import compare_to, format_table, write_report
 from hf_dense.experiments.fused import Fused, fuse_best, measure_by_index, place_of
 from hf_dense.experiments.processes import run_side_by_side
+from hf_dense.search.index import SearchIndex, build_index
 from hf_dense.storage.output import Output
 
 PACKAGES = ["python", "numpy", "torch"]
@@ -65,9 +67,10 @@ def main() -> None:
         baselines = {"no_pretraining": results[1], "bm25": results[0]}
         comparisons = {name: compare_to(baseline, results, "mrr@10") for name, baseline in baselines.items()}
         paths = write_report(results, settings, comparisons, out.path)
+        index = index_documentation(settings, fused, out)
         work.complete()
-    index, queries = fused.index, len(results[0].retrieval.per_query["mrr@10"])
-    print(f"\n{queries} unseen queries over {len(index):,} passages\n\n{format_table(results)}\n")
+    queries = len(results[0].retrieval.per_query["mrr@10"])
+    print(f"\n{queries} unseen queries over {len(fused.index):,} passages\n\n{format_table(results)}\n")
     pretrained = [(result, baseline) for result in results[2:-1] for baseline in baselines]
     for result, baseline in [*pretrained, (fused.both, "bm25")]:
         found = comparisons[baseline][result.name]
@@ -75,13 +78,14 @@ def main() -> None:
             f"{result.name} against {baselines[baseline].name}: MRR@10 {found.difference:+.4f} "
             f"(95 % interval {found.low:+.4f} to {found.high:+.4f}, p = {found.p_value:.4f})"
         )
+    print(f"\nAsked of {len(index):,} passages, the sentences that stood for queries among them:")
     for question in QUESTIONS:
         print(f"\n? {question}")
         for hit in index.search(question, 3):
             print(f"  {hit.score:.3f}  {hit.title}: {hit.text[:90]}")
     model = fused.best.model
     print("\nWritten:", *paths, sep="\n  ")
-    print(f"Model: {model}\nTry: .venv/bin/hf-dense search {model} {QUESTIONS[0]!r}")
+    print(f"Model: {model}\nTry: .venv/bin/hf-dense search {model} {QUESTIONS[0]!r} --index {index.directory}")
     print(f"The demo took {(time.perf_counter() - started) / 60:.1f} minutes.")
 
 
@@ -99,6 +103,16 @@ def compare(settings: Settings, out: Output) -> tuple[list[VariantResult], Fused
     say("The best of them, as dev has it, together with BM25")
     fused = fuse_best(settings, results[1:], out)
     return [*results, fused.both], fused
+
+
+def index_documentation(settings: Settings, fused: Fused, out: Output) -> SearchIndex:
+    """Index the whole documentation by the best encoder, to be asked together with BM25 likewise."""
+    say("An index of the whole documentation")
+    place, model, measured = out.at("documentation"), fused.best.model, fused.index
+    assert model is not None
+    documentation = read_documentation(settings.collection)
+    build_index(model, documentation, place, weight=measured.weight, like=measured.directory)
+    return SearchIndex.load(place.path, model)
 
 
 def run_one(settings: Settings, name: str, out: Output) -> VariantResult:
