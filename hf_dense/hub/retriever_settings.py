@@ -22,6 +22,7 @@ Similarity = Literal["dot", "cosine"]
 
 ROLES: Final = ("query", "document")
 _LONGEST: Final = 10**6  # tokens; a tokenizer that names more names no length
+_CAPITALS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ \u00c9\u0394\u042f"
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,8 @@ def embedder_settings(model: str | Path) -> RetrieverSettings:
             "which pre-training would lose; start from the encoder that it was made of, or fine-tune it as it is."
         )
     unkept = {name: value for name, value in _unkept(loaded).items() if value}
+    if "do_lower_case" in unkept and load_tokenizer(model)(_CAPITALS) == loaded.tokenizer(_CAPITALS):
+        del unkept["do_lower_case"]  # its tokenizer does so by itself
     if unkept:
         name, value = next(iter(unkept.items()))
         raise InputError(

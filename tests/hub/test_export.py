@@ -291,6 +291,15 @@ def test_what_is_not_saved_is_not_exported(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_a_tokenizer_that_lowers_by_itself_needs_no_setting(tmp_path: Path) -> None:
+    embedder = write_embedder(tmp_path / "embedder")
+    settings = json.loads((embedder / "sentence_bert_config.json").read_text())
+    (embedder / "sentence_bert_config.json").write_text(json.dumps({**settings, "do_lower_case": True}))
+    BertTokenizer(vocab=tiny_tokenizer().get_vocab(), do_lower_case=True).save_pretrained(embedder)
+    assert embedder_settings(embedder).pooling == "mean"
+    export_sentence_transformer(embedder, tmp_path / "out")
+
+
 def test_cls_is_where_it_is_pooled(tmp_path: Path) -> None:
     embedder = write_embedder(tmp_path / "embedder")
     without_cls(embedder)
