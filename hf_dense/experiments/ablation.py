@@ -19,6 +19,7 @@ from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import build_task, evaluate_retriever
 from hf_dense.evaluation.significance import Comparison, compare_paired
 from hf_dense.experiments.comparison import mean_per_query
+from hf_dense.experiments.countdown import Countdown
 from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.experiments.sweep_options import AblationOptions
 from hf_dense.experiments.sweep_results import format_comparison
@@ -97,13 +98,16 @@ def run_ablation(
     _check(options, trials)
     output, results = Output(Path(options.out), options.overwrite, command), dict[str, list[RetrievalResult]]()
     with output.occupy("ablation", {}, claims=(_TABLE, _PICTURE, _FACTS), again=True) as work:
-        if program and options.side_by_side > 1:
+        side_by_side = bool(program) and options.side_by_side > 1
+        if side_by_side:
             for round_ in _rounds(trials):
                 commands = {trial.place: [*program, "--only", trial.place] for trial in round_}
                 run_side_by_side(commands, output.path / "logs", options.side_by_side)
+        countdown = Countdown(0 if side_by_side else len(trials))
         for trial in trials:
             if (found := run_trial(options, trial, command)) is not None:
                 results.setdefault(trial.variant, []).append(found)
+            countdown.step(trial.place)
         rows = make_rows(results, options.metric, bottleneck_gaps(trials) if is_main_process() else {})
         if is_main_process():
             _write(options, trials, rows, output)

@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hf_dense.errors import InputError
+from hf_dense.experiments.countdown import Countdown
 
 
 def run_side_by_side(commands: Mapping[str, Sequence[str]], logs: Path, at_once: int | None = None) -> None:
     """Run every command in a process of its own, so many at once, and wait for all.
 
-    Progress bars (standard error) appear one below the other; all else that a command prints goes to its log.
+    Progress bars (standard error) appear one below the other, above them how many commands are done; all else that a
+    command prints goes to its log.
 
     Args:
         commands: program and arguments, by a name for the progress bar and the log.
@@ -31,6 +33,7 @@ def run_side_by_side(commands: Mapping[str, Sequence[str]], logs: Path, at_once:
     free = list(range(at_once or os.cpu_count() or 1))
     waiting = list(commands)
     running: dict[str, tuple[subprocess.Popen[bytes], int]] = {}
+    countdown = Countdown(len(commands))
     try:
         while waiting or running:
             while waiting and free:
@@ -44,6 +47,7 @@ def run_side_by_side(commands: Mapping[str, Sequence[str]], logs: Path, at_once:
                 free.append(position)
                 if process.returncode:
                     raise InputError(f"{name} failed for the reason given above; its log is {log_of(name, logs)}.")
+                countdown.step(name)
     finally:
         for process, _ in running.values():
             process.terminate()

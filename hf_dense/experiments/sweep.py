@@ -22,6 +22,7 @@ from hf_dense.experiments.comparison import (
     run_variant,
     shared_tokenizer,
 )
+from hf_dense.experiments.countdown import Countdown
 from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.experiments.sweep_options import FEW, SweepOptions
 from hf_dense.experiments.sweep_plan import Run, given_mapping, plan_sweep, shown
@@ -74,10 +75,17 @@ def run_sweep(options: SweepOptions, command: Sequence[str] = ()) -> list[Row]:
         results: dict[str, VariantResult] = {}
         for first in (True, False):  # pre-trainings that other runs start from, the others
             names = [name for name, run in runs.items() if (run.value is None) == first]
+            waiting = [name for name in names if not _is_done(out, name, runs[name])]
             if command and options.side_by_side > 1:
-                waiting = {name: [*command, "--only", name] for name in names if not _is_done(out, name, runs[name])}
-                run_side_by_side(waiting, out.path / "logs", options.side_by_side)
-            results |= {name: result for name in names if (result := run_one(options, name)) is not None}
+                commands = {name: [*command, "--only", name] for name in waiting}
+                run_side_by_side(commands, out.path / "logs", options.side_by_side)
+                waiting = []
+            countdown = Countdown(len(waiting))
+            for name in names:
+                if (result := run_one(options, name)) is not None:
+                    results[name] = result
+                if name in waiting:
+                    countdown.step(name)
         rows = make_rows(options, runs, results)
         write_rows(options, rows, out.path)
         work.complete()

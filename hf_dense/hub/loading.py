@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,13 +20,13 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers import logging as transformers_logging
 
 from hf_dense.data.hub_names import model_folder
 from hf_dense.data.passages import check_longest
 from hf_dense.errors import InputError, as_sentence, first_line
 from hf_dense.hub.towers import check_one_encoder, parts_of
 from hf_dense.methods import METHODS
+from hf_dense.modeling.bottleneck_backbones import quiet_loading
 
 _LAYERS: Final = 1_000  # of an encoder at most
 _HOLES: Final = 1_000_000  # ids of a tokenizer that no token has, at most
@@ -281,17 +280,6 @@ def plain_loading(what: str, origin: object) -> Iterator[None]:
             if "ignore_mismatched_sizes" not in str(error):
                 raise
             raise ValueError("its weights have other shapes than its config.json says") from error
-
-
-@contextmanager
-def quiet_loading() -> Iterator[None]:
-    """Silence the report on weights that a load left out: decoders and poolers are left out on purpose."""
-    level = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity(logging.ERROR)
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
 
 
 def _check_directory(given: str | Path, marker: str = "config.json", remedy: str = "") -> None:

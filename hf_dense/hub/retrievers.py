@@ -23,7 +23,6 @@ from hf_dense.hub.loading import (
     load_encoder,
     load_retriever,
     load_tokenizer,
-    quiet_loading,
 )
 from hf_dense.hub.retriever_settings import (
     DEFAULTS,
@@ -34,7 +33,7 @@ from hf_dense.hub.retriever_settings import (
     settings_of,
 )
 from hf_dense.hub.towers import two_encoders
-from hf_dense.modeling.bottleneck_backbones import FAMILIES
+from hf_dense.modeling.bottleneck_backbones import FAMILIES, quiet_loading
 
 logger = logging.getLogger(__name__)
 

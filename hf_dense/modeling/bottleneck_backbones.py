@@ -6,13 +6,15 @@ where it differs by more than names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers.utils import logging
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 
@@ -368,3 +370,14 @@ def same_vocabulary(config: PreTrainedConfig, backbone: nn.Module) -> bool:
     """Whether the word matrix of `backbone` has as many rows as its configuration says."""
     words = backbone.get_input_embeddings().weight  # type: ignore[operator]
     return isinstance(words, torch.Tensor) and words.shape[0] == config.vocab_size
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Silence the report on weights that a load left out or made up: who loads says what matters of it."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)

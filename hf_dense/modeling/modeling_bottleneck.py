@@ -18,7 +18,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import logging
 from transformers.utils.generic import ModelOutput
 
-from .bottleneck_backbones import Backbone, build_backbone, family_of, same_vocabulary
+from .bottleneck_backbones import Backbone, build_backbone, family_of, quiet_loading, same_vocabulary
 from .bottleneck_bag import bag_loss
 from .bottleneck_declaration import Bag, Decoder
 from .bottleneck_decoder import Block, DecoderStack, ResidualLinear, VocabularyHead
@@ -167,12 +167,17 @@ class BottleneckForPreTraining(PreTrainedModel):
             The model; every tensor that had to be initialised at random is named in a log line.
 
         Raises:
-            ValueError: the backbone's family is not supported, or its vocabulary disagrees with its configuration.
+            ValueError: the backbone's family is not supported, weights of the encoder are absent, or its vocabulary
+                disagrees with its configuration.
         """
         family = family_of(AutoConfig.from_pretrained(name_or_path, trust_remote_code=False))
-        source, report = AutoModelForMaskedLM.from_pretrained(
-            name_or_path, output_loading_info=True, trust_remote_code=False
-        )
+        with quiet_loading():
+            source, report = AutoModelForMaskedLM.from_pretrained(
+                name_or_path, output_loading_info=True, trust_remote_code=False
+            )
+        absent = sorted(key for key in report["missing_keys"] if key.startswith(f"{source.base_model_prefix}."))
+        if absent:
+            raise ValueError(f"{name_or_path} has no weights for {absent[0]} of its encoder.")
         model = cls(cls.config_class(backbone_config=source.config, **config))
         if not same_vocabulary(source.config, source):
             raise ValueError(f"The word matrix of {name_or_path} disagrees with vocab_size={source.config.vocab_size}.")

@@ -173,6 +173,7 @@ def _start(
     tokenizer = _tokenizer(options, corpus)
     vocabulary = Vocabulary.of(tokenizer)
     model = _model(method, options, tokenizer)
+    _align_special_tokens(model.config, tokenizer)
     add_generator(model, _generator(options.generator), options.generator_weight, options.max_length)
     check_arguments(model, training, options.chunk, options.streaming)
     config = model.config
@@ -407,6 +408,13 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
     _check_sizes(model.config, options, tokenizer)
     check_dropout(model, options.backbone)
     return model
+
+
+def _align_special_tokens(config: BottleneckConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    """What the Trainer does otherwise, with a warning over every model."""
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        if (token := getattr(tokenizer, name)) is not None:
+            setattr(config, name, token)
 
 
 def _check_sizes(config: BottleneckConfig, options: PretrainingOptions, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -35,6 +35,13 @@ def test_so_many_run_at_once(tmp_path: Path) -> None:
     assert max(overlapping) == 2
 
 
+def test_how_many_are_done_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_side_by_side({name: python("pass") for name in "abc"}, tmp_path, at_once=1)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "done" in line]
+    assert [line.split(" in ")[0] for line in lines] == ["a: 1 of 3 done", "b: 2 of 3 done", "c: 3 of 3 done"]
+    assert ["left" in line for line in lines] == [True, True, False]
+
+
 def test_a_failure_is_named_and_stops_the_others(tmp_path: Path) -> None:
     started = time.monotonic()
     commands = {"sleeper": python("import time; time.sleep(60)"), "broken": python("raise SystemExit(3)")}

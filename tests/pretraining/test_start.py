@@ -11,6 +11,7 @@ from sentence_transformers.sentence_transformer.modules import Dense
 from tiny_pretraining import METHODS, same_weights, tiny_model
 from tiny_retriever import tiny_config, write_embedder
 from transformers import BertForMaskedLM, BertModel, GPT2Config, GPT2Model
+from transformers.utils import logging
 
 from hf_dense.errors import InputError
 from hf_dense.methods import get_method
@@ -75,6 +76,23 @@ def test_a_bert_with_its_head_gives_both(tmp_path: Path) -> None:
     assert torch.equal(model.head.bias, bert.cls.predictions.bias)
     assert torch.equal(model.head.dense.weight, bert.cls.predictions.transform.dense.weight)
     assert torch.equal(model.head.norm.bias, bert.cls.predictions.transform.LayerNorm.bias)
+
+
+def test_what_is_initialised_is_said_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    BertModel(tiny_config(), add_pooling_layer=False).save_pretrained(tmp_path / "bert")
+    logging.enable_propagation()
+    start("retromae", tmp_path / "bert")
+    logging.disable_propagation()
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [f"Newly initialised, not in {tmp_path / 'bert'}: decoders.decoder, head."]
+
+
+def test_an_encoder_with_weights_missing_is_refused(tmp_path: Path) -> None:
+    bert = BertModel(tiny_config(), add_pooling_layer=False)
+    weights = {name: value for name, value in bert.state_dict().items() if "layer.1.attention.self.query" not in name}
+    bert.save_pretrained(tmp_path / "bert", state_dict=weights)
+    with pytest.raises(ValueError, match=r"has no weights for bert\.encoder\.layer\.1\.attention\.self\.query\.bias"):
+        get_method("retromae").pretraining.from_backbone(str(tmp_path / "bert"))
 
 
 def test_a_bert_without_head_gives_the_encoder(tmp_path: Path) -> None:
