@@ -38,7 +38,7 @@ PACKAGES = ["python", "numpy", "torch"]
 QUESTIONS = [
     "how do I pin memory in a data loader",
     "sort an array along an axis",
-    "run a function after a delay in another thread",
+    "run a function after some seconds in another thread",
 ]
 VARIANTS = [Variant("no pre-training"), Variant("DupMAE", method="dupmae")]  # the best of nine: docs/evidence.md
 
