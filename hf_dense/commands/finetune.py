@@ -173,6 +173,7 @@ def _check_measuring(measuring: MeasuringOptions, collection: str, trained_on: s
 
 
 def _run_single(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Tuned:
+    _check_single(given_flags(arguments, StageOptions, SingleOptions), values)
     kinds = (BothOptions, SingleOptions, MeasuringOptions)
     ours = [option.name for kind in kinds for option in fields(kind)]
     check_keys(values, {*ours, *(option.name for option in fields(_trainer()))}, arguments.config)
@@ -212,6 +213,18 @@ def _run_single(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Tun
                 said = f"{table}\n{said}"
         wait_for_everyone()
     return Tuned(output.path, {"model": path}, said if is_main_process() else "")
+
+
+def _check_single(flags: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Raise `InputError` where an option would say nothing: of stages, or of lists that are not given."""
+    given = {**values, **flags}
+    for option in fields(StageOptions):
+        if option.name in flags:
+            raise InputError(f"--{option.name} is of the stages of a configuration (--config); this is one training.")
+    if given.get("lists") is None:
+        for name in ("passages", "depth"):
+            if name in given:
+                raise InputError(f"--{name} says nothing without --lists; give both.")
 
 
 def _trainer() -> type[Any]:

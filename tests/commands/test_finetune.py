@@ -90,6 +90,8 @@ def test_sections_make_it_a_pipeline(data: Path, tmp_path: Path, capsys: pytest.
         (["--collection", "{data}", "--out", "x"], "Name the model with --model"),
         (["--model", "m", "--collection", "{data}"], "Name the directory to write with --out"),
         (["--model", "m", "--collection", "{data}", "--out", "x", "--encoder", "m"], "'--encoder' is no option"),
+        (["--model", "m", "--collection", "{data}", "--fraction", "0.5"], "--fraction is of the stages of a config"),
+        (["--model", "m", "--collection", "{data}", "--passages", "3"], "--passages says nothing without --lists"),
         (["--config", "own", "--config", "nowhere.yaml"], "nowhere.yaml does not exist"),
         (["--config", "retromae"], "has the key 'method', which is no option here"),
     ],
