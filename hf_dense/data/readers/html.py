@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from hf_dense.data.readers.page import Block, Code, CodeOption, Heading, Page, UnreadableError, build_page, row_sentence
@@ -22,6 +23,7 @@ _SILENT: Final = (
 )
 _SAID: Final = (*_HEADINGS, "dt", "summary", "p")  # where a button is a part of what is said
 _CONTENT: Final = ("main", "article")  # what is outside of it, where a page has it, is the site's
+_SPAN: Final = re.compile("[1-9][0-9]{0,2}")
 _ANCHORS: Final = "¶\u200b \t\n"  # what generators put behind a heading, to link to it
 # While a page is taken apart: between its blocks, and at the head of those that are no paragraph.
 _BREAK, _IS_HEADING, _IS_CODE = "\0", "\1", "\2"
@@ -128,5 +130,36 @@ def _spell_out(table: Tag) -> None:
     rows = [row.find_all(["th", "td"]) for row in table.find_all("tr")]
     if len(rows) < 2 or not all(cell.name == "th" for cell in rows[0]):
         return
-    header, *values = ([cell.get_text(" ").translate(_MARKS) for cell in row] for row in rows)
+    header, *values = _grid(rows)
     table.replace_with(_BREAK.join(["", *(row_sentence(header, row) for row in values), ""]))
+
+
+def _grid(rows: Sequence[Sequence[Tag]]) -> Iterator[list[str]]:
+    """The texts of each row, one in each column: of a cell over several in each, of one over all in the first.
+
+    Args:
+        rows: their cells; the first row says how many columns there are.
+    """
+    columns = sum(_span(cell, "colspan") for cell in rows[0])
+    reaching: dict[int, tuple[int, str]] = {}  # column -> rows that a cell goes on for, its text
+    for row in rows:
+        texts = {column: text for column, (_, text) in reaching.items()}
+        reaching = {column: (left - 1, text) for column, (left, text) in reaching.items() if left > 1}
+        column = 0
+        for cell in row:
+            while column in texts:
+                column += 1
+            text = cell.get_text(" ").translate(_MARKS)
+            wide, high = _span(cell, "colspan"), _span(cell, "rowspan")
+            last = min(column + wide, columns) if wide < columns else 0
+            for place in range(column, max(last, column + 1)):
+                texts[place] = text
+                if high > 1:
+                    reaching[place] = high - 1, text
+        yield [texts.get(column, "") for column in range(max(texts, default=-1) + 1)]
+
+
+def _span(cell: Tag, over: str) -> int:
+    """How many rows or columns a cell is over."""
+    said = str(cell.get(over, "")).strip()
+    return int(said) if _SPAN.fullmatch(said) else 1

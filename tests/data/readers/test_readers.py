@@ -11,6 +11,7 @@ import docx
 import pytest
 
 from hf_dense.data.readers import asciidoc
+from hf_dense.data.readers.html import read_html
 from hf_dense.data.readers.kinds import KINDS, read_page
 from hf_dense.data.readers.page import CodeOption, Heading, Page, UnreadableError, build_page
 
@@ -169,6 +170,32 @@ def test_front_matter(front: str, title: str, text: str) -> None:
 )
 def test_what_sites_write_in_markdown(content: str, text: str) -> None:
     assert "\n\n".join(section.text for section in markdown(content).sections) == text
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (
+            "<td rowspan=2>A</td><td>1</td><td>2</td></tr><tr><td>3</td><td>4</td>",
+            ["a: A; b: 1; c: 2.", "a: A; b: 3; c: 4."],
+        ),
+        ("<td>A</td><td colspan=2>1</td>", ["a: A; b: 1; c: 1."]),
+        ("<td colspan=3>All</td></tr><tr><td>A</td><td>1</td><td>2</td>", ["a: All.", "a: A; b: 1; c: 2."]),
+        (
+            "<td rowspan=2>A</td><td colspan=2>1</td></tr><tr><td colspan=2>2</td>",
+            ["a: A; b: 1; c: 1.", "a: A; b: 2; c: 2."],
+        ),
+        ("<td colspan=900 rowspan=x>A</td><td rowspan=0>1</td>", ["a: A; b: 1."]),
+    ],
+)
+def test_cells_of_html_over_several_rows_or_columns_are_in_each(rows: str, text: list[str]) -> None:
+    table = f"<table><tr><th>a</th><th>b</th><th>c</th></tr><tr>{rows}</tr></table>"
+    assert read_html(table, "keep").sections[0].text.split("\n\n") == text
+
+
+def test_heads_of_html_tables_over_several_columns() -> None:
+    table = "<table><tr><th colspan=2>a</th><th>b</th></tr><tr><td>1</td><td>2</td><td>3</td></tr></table>"
+    assert read_html(table, "keep").sections[0].text == "a: 1; a: 2; b: 3."
 
 
 def test_rst_knows_sphinx_and_reads_no_other_file(tmp_path: Path) -> None:
