@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import regex  # type: ignore[import-untyped]
 from datasets import Dataset
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 MIN_WORDS: Final = 4  # a passage of fewer words says nothing that one could look for
 
 CountTokens = Callable[[list[str]], list[int]]
-_WORD = re.compile(r"[^\W\d_]{2,}")
+_UNSPACED: Final = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_WORD: Final = regex.compile(
+    rf"[\p{{L}}&&[{_UNSPACED}]]|[[\p{{L}}\p{{M}}\p{{No}}\p{{Nl}}]--[{_UNSPACED}]]{{2,}}", regex.VERSION1
+)
 
 
 def count_words(text: str) -> int:
-    """Number of words: runs of at least two letters."""
+    """Number of words: runs of at least two letters; in scripts without spaces between words, every letter is one."""
     return len(_WORD.findall(text))
 
 

@@ -60,6 +60,14 @@ def test_words_have_two_letters() -> None:
     assert count_words("An x_value of 3.5, a b") == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("東京は日本の首都です。", 10), ("เมืองหลวง", 8), ("यह एक छोटा वाक्य है।", 5), ("iPhone手机", 3)],
+)
+def test_words_of_scripts_without_spaces_or_with_signs_for_vowels(text: str, words: int) -> None:
+    assert count_words(text) == words
+
+
 def test_neighbour_is_the_next_passage_and_for_the_last_the_previous() -> None:
     corpus = Dataset.from_dict(
         {
