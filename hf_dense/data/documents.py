@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -169,9 +169,11 @@ class DocumentReader:
         return files
 
     def _local(self, files: list[Path], folder: Path, whole: bool = False) -> _Opened:
-        names = {file.relative_to(folder).as_posix() for file in files}
-        if names & self._names:  # those of another source: they are told apart by their folders
-            files, folder = [file.absolute() for file in files], folder.absolute().parent
+        names = _names(files, folder)
+        while names & self._names and folder != (above := folder.absolute().parent):
+            # Those of another source: they are told apart by the folders that they are in.
+            files, folder = [file.absolute() for file in files], above
+            names = _names(files, folder)
         self._names |= names
         pages = any(_kind(file) in KINDS for file in files)
         self.pages |= pages
@@ -265,6 +267,11 @@ class DocumentReader:
         if wrong or not any(column in seen for column in texts):
             lacking = repr(wrong[0]) if wrong else "of texts (" + ", ".join(_TEXTS) + ")"
             raise InputError(f"{name} has no column {lacking}; it has: {', '.join(seen)}. Name the columns to read.")
+
+
+def _names(files: Iterable[Path], folder: Path) -> set[str]:
+    """What files are called below a folder."""
+    return {file.relative_to(folder).as_posix() for file in files}
 
 
 def _paragraphs(value: object) -> str | None:

@@ -158,11 +158,12 @@ def test_several_sources_are_read_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_files_of_the_same_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "README.txt").write_text(f"This is {name}.")
-    reader = DocumentReader(str(tmp_path / "a"), str(tmp_path / "b"))
-    assert [document.id for document in reader] == ["README.txt", "b/README.txt"]
+    folders = [tmp_path / name / "docs" for name in "abc"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "README.txt").write_text(f"This is {folder.parent.name}.")
+    reader = DocumentReader(*map(str, folders))
+    assert [document.id for document in reader] == ["README.txt", "docs/README.txt", "c/docs/README.txt"]
 
 
 def test_what_is_not_for_readers_is_skipped_by_name(tmp_path: Path) -> None:
