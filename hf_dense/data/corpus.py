@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pandas  # type: ignore[import-untyped]
 from datasets import (
     Dataset,
     DatasetDict,
+    Features,
     IterableDataset,
     IterableDatasetDict,
     List,
@@ -125,9 +127,18 @@ def open_files(files: Sequence[Path], streaming: bool = False) -> Dataset | Iter
     if kind == "json":
         for file in files:
             check_lines(file)
+    if kind == "csv":
+        options |= _as_written(files[0])
     if kind == "parquet" and not streaming:  # else Arrow reads ahead through the whole file
         options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
     return load_dataset(kind, data_files=[str(file) for file in files], split="train", streaming=streaming, **options)
+
+
+def _as_written(file: Path) -> dict[str, Any]:
+    """Options by which the cells of a .csv file stay what they are: 007 no number, NA no empty cell."""
+    columns = pandas.read_csv(file, nrows=0).columns
+    features = Features({name: Value("string") for name in columns})
+    return {"features": features, "keep_default_na": False, "na_values": [""]}
 
 
 def corpus_files(path: Path) -> list[Path]:

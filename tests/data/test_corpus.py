@@ -11,6 +11,7 @@ from tiny_retriever import write_dataset
 
 from hf_dense.data import corpus
 from hf_dense.data.corpus import load_passages, stream_passages
+from hf_dense.data.passages import read_positions
 from hf_dense.errors import InputError
 
 TEXTS = ["abc de", "fgh", "ij kl mn"]
@@ -107,6 +108,16 @@ def test_a_file_without_rows_is_refused(tmp_path: Path, name: str, content: str)
     path.write_text(content)
     with pytest.raises(InputError):
         load_passages(str(path))
+
+
+def test_cells_of_a_csv_file_are_what_is_written(tmp_path: Path) -> None:
+    (tmp_path / "corpus.csv").write_text("id,title,text,position\n007,NA,null,1\n1.50,,3,\n")
+    rows = load_passages(str(tmp_path / "corpus.csv"))
+    assert rows["id"][:] == ["007", "1.50"]
+    assert rows["title"][:] == ["NA", None]
+    assert rows["text"][:] == ["null", "3"]
+    assert read_positions(rows).tolist() == [1, 0]
+    assert next(iter(stream_passages(str(tmp_path / "corpus.csv"))))["id"] == "007"
 
 
 def test_a_directory_with_an_empty_corpus_is_refused(tmp_path: Path) -> None:
