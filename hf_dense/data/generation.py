@@ -168,8 +168,9 @@ def write_pieces(corpus: Dataset, pieces: Path, generator: TextGenerator, batch_
     ) as bar:
         for start in left:
             rows = corpus[start : start + _PIECE]
-            titles = rows.get("title") or [""] * len(rows["text"])
-            texts = generator.generate(rows["text"], titles, batch_size, start, bar.update)
+            passages = [text or "" for text in rows["text"]]
+            titles = [title or "" for title in rows.get("title", [""] * len(passages))]
+            texts = generator.generate(passages, titles, batch_size, start, bar.update)
             _save(_piece(pieces, start), texts, generator.config.kind)
 
 

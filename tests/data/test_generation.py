@@ -186,6 +186,17 @@ def test_the_template_is_the_prompt(models: dict[str, str]) -> None:
     assert generator._prompt("x", "t") == "<u>a b: t x</u>"
 
 
+def test_a_title_or_text_that_is_absent_is_empty(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts: list[str] = []
+    batch = generation.TextGenerator._batch
+    monkeypatch.setattr(generation.TextGenerator, "_batch", lambda own, part: prompts.extend(part) or batch(own, part))
+    rows = Dataset.from_dict({"title": [None, "t"], "text": ["x y", None]})
+    generate(rows, tmp_path / "out", small(models, "queries", template="a {title}: {text}"))
+    assert sorted(prompts) == ["a : x y", "a t: "]
+
+
 def test_what_asks_an_instruction_model_is_not_cut_off(models: dict[str, str]) -> None:
     config = small(models, "queries", template="{title}. {text} ask", input_length=20)
     generator = generation.TextGenerator(config)
