@@ -140,7 +140,7 @@ def evaluate_glue(
     with tempfile.TemporaryDirectory() as scratch:
         trainings = _trainings(f"{scratch}/training", schedule, learning_rates, seeds)
         start = Path(scratch) / "encoder"
-        encoder.save_pretrained(start)
+        encoder.float().save_pretrained(start)
         tokenizer.save_pretrained(start)
         del encoder
 

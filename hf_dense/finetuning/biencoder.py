@@ -186,7 +186,7 @@ def finetune(
     held_out = None if dev_pairs is None else _held_out(dev_pairs, arguments)
     check_evaluates(arguments, held_out is not None or bool(evaluator))
     set_seed(arguments.seed)
-    start = load_retriever(model)
+    start = load_retriever(model).float()  # steps are smaller than numbers of 16 bits are apart
     retriever = shape(start, arguments)
     check_dimensions(arguments.matryoshka or (), retriever)
     arguments.prompts = arguments.prompts or _prompts(retriever)

@@ -109,7 +109,7 @@ def train_reranker(
     if arguments.n_gpu > 1:
         raise InputError("One process would drive several GPUs; start with `accelerate launch`, one process per GPU.")
     set_seed(arguments.seed)
-    reranker = load_reranker(base, max_length, new_head=True)
+    reranker = load_reranker(base, max_length, new_head=True).float()  # as in finetune
 
     def make() -> _RerankerTrainer:
         return _RerankerTrainer(

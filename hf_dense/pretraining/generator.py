@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.models.auto import CONFIG_MAPPING
 
@@ -62,7 +63,9 @@ def _positions(generator: PreTrainedModel) -> float:
 def _load(generator: str | dict[str, Any], vocab_size: int) -> PreTrainedModel:
     model: PreTrainedModel
     if isinstance(generator, str):
-        model = AutoModelForMaskedLM.from_pretrained(model_folder(generator), trust_remote_code=False)
+        model = AutoModelForMaskedLM.from_pretrained(
+            model_folder(generator), dtype=torch.float32, trust_remote_code=False
+        )
         return model
     values = {"model_type": "electra", "vocab_size": vocab_size, **generator}
     kind = values.pop("model_type")

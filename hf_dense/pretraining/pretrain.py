@@ -394,6 +394,7 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
             check_dropout(model, "the backbone")
             return model
         model = start_from(method, options.backbone, changes)
+        torch.nn.Module.float(model)  # as in finetune
     except OSError as error:
         raise InputError(f"No encoder can be loaded from {options.backbone!r}.") from error
     except (TypeError, ValueError) as error:

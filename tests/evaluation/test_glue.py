@@ -15,6 +15,7 @@ from datasets import Dataset
 from pyarrow import parquet
 from tiny_backbones import BACKBONES
 from tiny_retriever import LETTERS, tiny_config, tiny_tokenizer, write_encoder
+from transformers import AutoModel
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.evaluation import glue
@@ -96,6 +97,18 @@ def test_all_tasks_of_a_pretraining_checkpoint(data: Path, tmp_path: Path) -> No
         alone = RetrievalResult.load(out / task / "2e-05-seed0")
         assert {f"{task}/{metric}" for metric in alone.metrics} <= METRICS
     assert {path.name for path in out.iterdir()} == {*TASKS, "result.json", MANIFEST}
+
+
+def test_an_encoder_that_is_kept_in_16_bits_is_trained_in_32(encoder: Path, data: Path, tmp_path: Path) -> None:
+    half = AutoModel.from_pretrained(encoder).to(torch.bfloat16)
+    half.save_pretrained(tmp_path / "half")
+    half.float().save_pretrained(tmp_path / "whole")
+    figures = []
+    for name in ("half", "whole"):
+        tiny_tokenizer().save_pretrained(tmp_path / name)
+        given = {"name": name, "out": tmp_path / f"of-{name}", "data_dir": data, "max_length": 24, "arguments": LEARN}
+        figures.append(evaluate_glue(tmp_path / name, ["stsb"], **given).metrics)
+    assert figures[0] == figures[1]
 
 
 def test_what_is_to_be_seen_is_learnt(encoder: Path, tmp_path: Path) -> None:

@@ -77,6 +77,19 @@ def test_loss_falls_and_history_is_kept(retriever: Path, pairs: Dataset, tmp_pat
     assert SentenceTransformer(str(model)).similarity_fn_name == "dot"
 
 
+@pytest.mark.parametrize("kept", [torch.float16, torch.bfloat16])
+def test_a_model_that_is_kept_in_16_bits_is_trained_in_32(
+    kept: torch.dtype, retriever: Path, pairs: Dataset, tmp_path: Path
+) -> None:
+    half = SentenceTransformer(str(retriever), device="cpu").to(kept)
+    half.save_pretrained(str(tmp_path / "half"))
+    half.float().save_pretrained(str(tmp_path / "whole"))
+    short, whole = (finetune(tmp_path / name, pairs, arguments(tmp_path / f"of-{name}")) for name in ("half", "whole"))
+    assert weights(short).keys() == weights(whole).keys()
+    assert all(torch.equal(tensor, weights(whole)[name]) for name, tensor in weights(short).items())
+    assert not torch.equal(*(weights(model)["embeddings.word_embeddings.weight"] for model in (short, retriever)))
+
+
 def test_equal_seeds_give_equal_weights_and_other_seeds_do_not(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
     first, same, other = (
         weights(finetune(retriever, pairs, arguments(tmp_path / name, seed=seed)))

@@ -302,6 +302,17 @@ def test_a_retriever_and_a_loaded_model_are_bases_too(tmp_path: Path) -> None:
     assert CrossEncoder(str(again)).max_seq_length == 20
 
 
+def test_a_base_that_is_kept_in_16_bits_is_trained_in_32(encoder: Path, tmp_path: Path) -> None:
+    half = CrossEncoder(str(encoder), num_labels=1, device="cpu").to(torch.float16)
+    half.save_pretrained(str(tmp_path / "half"))
+    half.float().save_pretrained(str(tmp_path / "whole"))
+    short, whole = (
+        train_reranker(tmp_path / name, lists(), arguments(tmp_path / f"of-{name}", max_steps=3), max_length=20)
+        for name in ("half", "whole")
+    )
+    assert all(torch.equal(tensor, weights(whole)[name]) for name, tensor in weights(short).items())
+
+
 def test_sixteen_bits_and_an_evaluator(encoder: Path, tmp_path: Path) -> None:
     drawn = lists()
     queries, texts = batch(drawn, rows=12)

@@ -157,6 +157,23 @@ def test_every_family_of_backbones_can_be_pre_trained(tmp_path: Path, backbone: 
     assert all(0 < loss < 100 for loss in losses)
 
 
+@pytest.mark.parametrize("kept", [torch.float16, torch.bfloat16])
+def test_a_backbone_that_is_kept_in_16_bits_is_trained_in_32(tmp_path: Path, kept: torch.dtype) -> None:
+    half = BertForMaskedLM(tiny_config()).to(kept)
+    half.save_pretrained(tmp_path / "half")
+    half.float().save_pretrained(tmp_path / "whole")
+    options = tiny_options(tmp_path, "simlm", backbone_config=None, generator_weight=0.5)
+    short, whole = (
+        pretrain(
+            replace(options, backbone=str(tmp_path / name), generator=str(tmp_path / name)),
+            tiny_arguments(tmp_path / f"of-{name}", max_steps=2),
+        )
+        for name in ("half", "whole")
+    )
+    assert same_weights(weights(short.path), weights(whole.path))
+    assert {parameter.dtype for parameter in AutoModel.from_pretrained(short.path).parameters()} == {torch.float32}
+
+
 def test_a_backbone_that_numbers_positions_from_its_padding_takes_shorter_texts(tmp_path: Path) -> None:
     AutoModelForMaskedLM.from_config(BACKBONES["roberta"](0.1)).save_pretrained(tmp_path / "start")
     options = tiny_options(tmp_path, backbone=str(tmp_path / "start"), max_length=24)
