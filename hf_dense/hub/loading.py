@@ -29,6 +29,7 @@ from hf_dense.methods import METHODS
 from hf_dense.modeling.bottleneck_backbones import quiet_loading
 
 _LAYERS: Final = 1_000  # of an encoder at most
+_DENSE: Final = "SentenceTransformer"  # what makers of dense vectors say that they are, or nothing
 _HOLES: Final = 1_000_000  # ids of a tokenizer that no token has, at most
 
 
@@ -178,9 +179,18 @@ def _read_json(model: str, name: str) -> Any:
 
 
 def check_makes_vectors(model: str | Path) -> None:
-    """Raise `InputError` for a cross-encoder, which Sentence-Transformers would give mean pooling in silence."""
+    """Raise `InputError` for what makes no dense vectors, and would be given mean pooling in silence.
+
+    That are cross-encoders, and what Sentence-Transformers has classes of its own for: a vector of words for a text
+    (SPLADE), or one for each token (ColBERT).
+    """
     if is_cross_encoder(model):
         raise InputError(f"{model} is a cross-encoder, which scores pairs and makes no vectors; name an encoder.")
+    with plain_loading("a retriever", model):
+        file = load_file_path(model_folder(model), "config_sentence_transformers.json")
+        kind = json.loads(Path(file).read_text(encoding="utf-8")).get("model_type", _DENSE) if file else _DENSE
+    if kind != _DENSE:
+        raise InputError(f"{model} is a {kind} of Sentence-Transformers, which makes no dense vector of a text.")
 
 
 def is_retriever(model: str | Path) -> bool:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from tiny_retriever import tiny_config, tiny_tokenizer, write_embedder, write_encoder, write_retriever
-from transformers import BertForSequenceClassification, T5Config, T5EncoderModel
+from transformers import BertForMaskedLM, BertForSequenceClassification, T5Config, T5EncoderModel
 
 from hf_dense.errors import InputError
 from hf_dense.hub.export import export_cross_encoder
@@ -21,6 +22,7 @@ from hf_dense.hub.retrievers import build_retriever
 from hf_dense.hub.towers import untie
 from hf_dense.methods import METHODS
 from hf_dense.pretraining.start import start_from
+from hf_dense.search.candidates import load_ranker
 from hf_dense.search.cross_encoder import load_reranker
 
 
@@ -70,6 +72,19 @@ def test_a_cross_encoder_is_no_retriever(tmp_path: Path) -> None:
             build_retriever(tmp_path / name)
     with pytest.raises(InputError, match="makes no vectors"):
         load_retriever(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("kind", [SparseEncoder, MultiVectorEncoder, CrossEncoder])
+def test_what_makes_no_dense_vectors_is_no_retriever(kind: Any, tmp_path: Path) -> None:
+    """Sentence-Transformers would load it as one, with mean pooling in place of what it has."""
+    BertForMaskedLM(tiny_config()).save_pretrained(tmp_path / "plain")
+    tiny_tokenizer().save_pretrained(tmp_path / "plain")
+    kind(str(tmp_path / "plain"), device="cpu").save_pretrained(str(tmp_path / "saved"))
+    settings = tmp_path / "saved" / "config.json"  # as of a re-ranker that is a language model
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "architectures": ["BertModel"]}))
+    for load in (load_retriever, build_retriever, load_ranker):
+        with pytest.raises(InputError, match=f"saved is a {kind.__name__} of Sentence-Transformers, which makes no"):
+            load(tmp_path / "saved")
 
 
 def rename_weights(model: Path, change: Callable[[str], str | None]) -> Path:
