@@ -44,7 +44,7 @@ def parts_fingerprint(model: SentenceTransformer) -> str:
     """Of all of a retriever but its `RetrieverSettings` (pooling, norm, similarity, prompts, longest text)."""
     modules = _modules(module for module in _all(model) if not isinstance(module, Normalize))
     for _, config in modules:
-        for setting in ("pooling_mode", "query_length"):
+        for setting in ("pooling_mode", "query_length", "document_length"):
             config.pop(setting, None)
     facts = {fact: getattr(model, fact, None) for fact in ("default_prompt_name", "truncate_dim")}
     return fingerprint_values({**_parts(model), "modules": modules, **facts})

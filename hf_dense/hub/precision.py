@@ -86,16 +86,18 @@ class Reading:
         import torch
         from sentence_transformers import SentenceTransformer
 
+        from hf_dense.hub.retriever_settings import length_of, query_length_of, set_lengths
+
         dtype: torch.dtype = getattr(torch, _NAMES[self.precision])
-        length = self.max_length if isinstance(model, SentenceTransformer) else None
+        length = own = None
+        if isinstance(model, SentenceTransformer):
+            length, own = self.max_length, length_of(model)
         cast = any(weight.is_floating_point() and weight.dtype != dtype for weight in model.parameters())
-        if not cast and length in (None, model.max_seq_length):
+        if not cast and length in (None, own):
             return model
         _check_length(model, length)
         read = deepcopy(model).to(dtype)
         if length is not None and isinstance(read, SentenceTransformer):
-            from hf_dense.hub.retriever_settings import query_length_of, set_lengths
-
             queries = query_length_of(read)
             set_lengths(read, length, None if queries is None else min(queries, length))
         return read

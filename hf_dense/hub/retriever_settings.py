@@ -118,7 +118,7 @@ def settings_of(model: SentenceTransformer) -> RetrieverSettings:
         () if first is None else (first.pooling_mode,) if isinstance(first.pooling_mode, str) else first.pooling_mode
     )
     prompts = {role: text or "" for role, text in model.prompts.items()}
-    length = model.max_seq_length
+    length = length_of(model)
     return RetrieverSettings(
         "+".join(modes) or None,
         isinstance(model[-1], Normalize),
@@ -135,25 +135,35 @@ def pools_prompts(model: SentenceTransformer) -> bool:
     return all(module.include_prompt for module in parts_of(model) if isinstance(module, Pooling))
 
 
+def length_of(model: SentenceTransformer) -> int | None:
+    """The longest passage in tokens."""
+    return next((module.document_length for module in _readers(model) if module.document_length), model.max_seq_length)
+
+
 def query_length_of(model: SentenceTransformer) -> int | None:
     """The longest query in tokens, where that is another length than of passages."""
-    lengths = [module.query_length for module in parts_of(model) if isinstance(module, Transformer)]
-    return lengths[0] if lengths else None
+    for module in _readers(model):
+        return module.query_length or (model.max_seq_length if module.document_length else None)
+    return None
+
+
+def _readers(model: SentenceTransformer) -> list[Transformer]:
+    return [module for module in parts_of(model) if isinstance(module, Transformer)]
 
 
 def set_lengths(model: SentenceTransformer, max_length: int, query_length: int | None) -> None:
-    """Set the longest text and the longest query (None: the same) of a retriever, in tokens.
+    """Set the longest text and the longest query (None: the same) of a retriever, in tokens; no other length stays.
 
     Raises:
         InputError: a query would be longer than a text, or hold no token of its own, or the model tells no queries.
     """
     check_lengths(max_length, query_length)
-    readers = [module for module in parts_of(model) if isinstance(module, Transformer)]
+    readers = _readers(model)
     if query_length is not None and not readers:
         raise InputError("This model reads its texts by no encoder of transformers; leave query_length out.")
     model.max_seq_length = max_length
     for reader in readers:
-        reader.query_length = query_length
+        reader.query_length, reader.document_length = query_length, None
 
 
 def check_lengths(max_length: int | None, query_length: int | None) -> None:

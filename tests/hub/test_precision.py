@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_retriever import random_words, write_retriever
+from sentence_transformers import SentenceTransformer
+from tiny_retriever import random_words, write_embedder, write_retriever
 from torch import nn
 from transformers import TrainingArguments
 
 from hf_dense.errors import InputError
 from hf_dense.hub import precision
+from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import (
     Reading,
@@ -23,6 +25,7 @@ from hf_dense.hub.precision import (
     is_faster_in_bf16,
     speed_in_bf16,
 )
+from hf_dense.hub.retriever_settings import settings_of
 from hf_dense.search.fingerprints import retriever_source
 
 
@@ -73,6 +76,21 @@ def test_a_model_is_read_by_a_copy(tmp_path: Path) -> None:
     assert near.dtype == np.float32
     assert 1e-6 < np.abs((own * near).sum(1) - 1).max() < 1e-2
     assert retriever_source(retriever) == before
+
+
+@pytest.mark.parametrize("length", [8, 20])
+def test_a_length_of_passages_alone_gives_way(length: int, tmp_path: Path) -> None:
+    plain = Reading(max_length=length).apply(load_retriever(write_embedder(tmp_path / "embedder")))
+    model = SentenceTransformer(str(tmp_path / "embedder"), device="cpu")
+    model[0].document_length = 5
+    model.save_pretrained(str(tmp_path / "short"), create_model_card=False)
+    short = load_retriever(tmp_path / "short")
+    assert (settings_of(short).max_length, settings_of(short).query_length) == (5, 20)
+    exported = load_retriever(export_sentence_transformer(tmp_path / "short", tmp_path / "out", max_length=length))
+    texts = [" ".join(random_words(20, seed=at)) for at in range(4)]
+    for read in (Reading(max_length=length).apply(short), exported):
+        for one, other in ((read.encode_document, plain.encode_document), (read.encode_query, plain.encode_query)):
+            np.testing.assert_allclose(one(texts), other(texts), atol=1e-6)
 
 
 def test_a_model_that_is_kept_in_bf16_computes_in_fp32(tmp_path: Path) -> None:
