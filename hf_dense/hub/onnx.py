@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
+from transformers import AutoTokenizer
 
 from hf_dense.errors import InputError
 from hf_dense.hub.export import write_export
@@ -28,7 +29,7 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _TOLERANCE = 1e-4
 _ONE_FILE = 2**31 - 2**20  # bytes of weights that an ONNX file holds; more go into a file beside it
 _TRACED = ["one text", "and a longer text, so that the rows differ in length"]
-_CHECKED = (["a"], ["some words", "b", "and many more words than in the text before"], ["a long text " * 1000])
+_CHECKED = (["a"], ["some WORDS", "b", "and many more words than in the text before"], ["a long text " * 1000])
 
 
 def export_onnx(retriever: str | Path, out: str | os.PathLike[str] | Output) -> Path:
@@ -65,8 +66,8 @@ def export_onnx(retriever: str | Path, out: str | os.PathLike[str] | Output) -> 
     def write(work: Staged) -> None:
         names, file = _inputs(model), work.result / _FILE
         _trace(model, names, file)
-        _compare(model, names, file)
         model.tokenizer.save_pretrained(work.result)
+        _compare(model, names, file)
         facts = {
             "inputs": names,
             "output": _OUTPUT,
@@ -123,17 +124,19 @@ def _trace(model: SentenceTransformer, names: list[str], file: Path) -> None:
 
 
 def _compare(model: SentenceTransformer, names: list[str], file: Path) -> None:
-    """Pass when file and model give the same vectors."""
+    """Pass when the file, with the tokenizer beside it, and the model give the same vectors."""
     import onnxruntime
 
+    tokenizer = AutoTokenizer.from_pretrained(file.parent, trust_remote_code=False)
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     for texts in _CHECKED:
-        features = model.preprocess(texts)
+        features, read = model.preprocess(texts), tokenizer(texts, padding=True, truncation=True, return_tensors="np")
         with torch.no_grad():
             expected = model({name: features[name] for name in names})[_OUTPUT].numpy()
-        (found,) = session.run([_OUTPUT], {name: features[name].numpy() for name in names})
+        (found,) = session.run([_OUTPUT], {name: read[name] for name in names})
         apart = float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
         if not apart <= _TOLERANCE:
             raise InputError(
-                f"The ONNX file gives vectors that differ from the model's by {apart:.1e}; none is written."
+                f"The ONNX file gives vectors that differ from the model's by {apart:.1e}; none is written. The model "
+                "may read texts by settings that no tokenizer keeps, such as do_lower_case."
             )

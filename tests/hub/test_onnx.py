@@ -12,7 +12,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from tiny_backbones import BACKBONES
 from tiny_retriever import tiny_tokenizer, write_embedder, write_encoder, write_retriever
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, BertTokenizer
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.hub import onnx as ours
@@ -87,6 +87,18 @@ def test_a_file_with_other_vectors_never_appears(tmp_path: Path, monkeypatch: py
     with pytest.raises(InputError, match="vectors that differ from the model's by"):
         export_onnx(retriever, tmp_path / "onnx")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["retriever", "retriever-encoder"]
+
+
+@needs_onnx
+def test_a_file_whose_tokenizer_reads_other_tokens_never_appears(tmp_path: Path) -> None:
+    embedder = write_embedder(tmp_path / "embedder")
+    settings = json.loads((embedder / "sentence_bert_config.json").read_text())
+    (embedder / "sentence_bert_config.json").write_text(json.dumps({**settings, "do_lower_case": True}))
+    export_onnx(embedder, tmp_path / "lowers")
+    BertTokenizer(vocab=tiny_tokenizer().get_vocab(), do_lower_case=False).save_pretrained(embedder)
+    with pytest.raises(InputError, match="read texts by settings that no tokenizer keeps, such as do_lower_case"):
+        export_onnx(embedder, tmp_path / "onnx")
+    assert not (tmp_path / "onnx").exists()
 
 
 def test_the_extra_is_named_where_it_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
