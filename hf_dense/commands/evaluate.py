@@ -95,12 +95,18 @@ def measure(arguments: argparse.Namespace) -> str:
 
 def _named(words: Sequence[str]) -> dict[str, str]:
     """`NAME=MODEL` as a mapping; a model without a name has that of its directory."""
-    pairs = [(name or Path(model).name, model) for name, model in map(_divided, words)]
+    pairs = [(name or _last(model), model) for name, model in map(_divided, words)]
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"Two models are called {name!r}; name them: NAME=MODEL.")
     return dict(pairs)
+
+
+def _last(model: str) -> str:
+    """The name of a model's directory, also where it is typed as `.` or `..`."""
+    name = Path(model).name
+    return Path(model).resolve().name if name in ("", "..") else name
 
 
 def _divided(word: str) -> tuple[str, str]:

@@ -128,7 +128,7 @@ def _check(
 ) -> None:
     if not models or not tasks:
         raise InputError("Name at least one model and one task.")
-    if strange := [name for name in (*models, *rerankers) if Path(name).name != name]:
+    if strange := [name for name in (*models, *rerankers) if Path(name).name != name or name in ("", "..")]:
         raise InputError(f"A model is called {strange[0]!r}, which is no name of a directory; name it: NAME=MODEL.")
     if protocol not in PROTOCOLS:
         raise InputError(f"The protocol is {protocol!r}; allowed: {', '.join(PROTOCOLS)}.")

@@ -234,8 +234,9 @@ def test_a_model_that_fails_stops_no_other(
     with pytest.raises(InputError, match="no model directory"):
         evaluate_tasks({"bad": nowhere}, [data], tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
-    with pytest.raises(InputError, match="no name of a directory"):
-        evaluate_tasks({"../bad": "bm25"}, [data], tmp_path / "nothing")
+    for name in ("../bad", "..", ".", ""):
+        with pytest.raises(InputError, match="no name of a directory"):
+            evaluate_tasks({name: "bm25"}, [data], tmp_path / "nothing")
     run = benchmark.run_protocol
 
     def full(protocol: Any, model: Any, out: Any, *, name: str, **rest: Any) -> Any:
@@ -403,6 +404,19 @@ def test_glue_beside_what_papers_published() -> None:
         "| stsb | spearmanr | 0.6000 | - |",
         "| other | f1 | 0.4000 | - |",
     ]
+
+
+def test_a_directory_that_is_typed_by_dots_has_its_name(
+    models: dict[str, str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, model = write_dataset(tmp_path / "data"), Path(models["mine"])
+    below = next(path for path in model.iterdir() if path.is_dir())
+    for at, typed in ((model, "."), (below, "..")):
+        monkeypatch.chdir(at)
+        out = tmp_path / f"of-{at.name}" / "out"
+        main(["evaluate", typed, "--no_bm25", "--tasks", str(data), "--out", str(out)])
+        assert (out / model.name / "data-test" / "result.json").is_file()
+        assert [path.name for path in out.parent.iterdir()] == ["out"]
 
 
 def test_from_the_command_line(
