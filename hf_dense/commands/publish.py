@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --mteb: MTEB's names of the data that the model was trained on; without a name, none of them "
         "(default: not known)",
     )
-    parser.add_argument("--private", action="store_true", help="where the repository is new (default: as the account)")
+    parser.add_argument(
+        "--private", action="store_true", help="a new repository, or one that is private (default: as the account)"
+    )
     parser.add_argument("--revision", metavar="BRANCH", help="that is written to (default: main)")
 
 

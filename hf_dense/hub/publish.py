@@ -45,7 +45,8 @@ def publish(
         repo: on the Hub, made where it is not there: of models for a model, else of datasets.
         results: what was measured of a model, for its card and the Hub's `model-index`.
         token: of the account; by default the one that is logged in.
-        private: whether a repository that is made is private; by default as the account has it.
+        private: whether a repository that is made is private, by default as the account has it; a public one is
+            refused then.
         revision: branch that is written to, made where it is not there.
 
     Returns:

@@ -43,7 +43,8 @@ class Repository:
         name: `me/name`, or `name` of the account that is logged in.
         kind: `model` or `dataset`.
         token: of the account; by default the one that is logged in.
-        private: whether it is private when it is made; by default as the account has it.
+        private: whether it is private when it is made, by default as the account has it; one that is there and public
+            is refused then.
         revision: branch that is written to, made where it is not there.
     """
 
@@ -93,6 +94,11 @@ class Repository:
     def _write(self, place: dict[str, Any], manifest: Manifest, files: Mapping[str, Path | bytes], message: str) -> str:
         """See `write`; done twice, it is as done once."""
         api = HfApi(token=self.token)
+        if self.private and self._is_public(api, place):
+            raise InputError(
+                f"The repository {place['repo_id']} is public, and so would be what is written there; make it private "
+                "on the Hub, or name another one."
+            )
         stale = self._ours(api, place, manifest, files) - files.keys()
         address = api.create_repo(**place, private=self.private, exist_ok=True)
         if self.revision is not None:
@@ -103,6 +109,13 @@ class Repository:
         ]
         api.create_commit(**place, operations=operations, commit_message=message, revision=self.revision)
         return str(address)
+
+    def _is_public(self, api: HfApi, place: dict[str, Any]) -> bool:
+        """Whether it is there, for everybody to read."""
+        try:
+            return not api.repo_info(**place).private
+        except RepositoryNotFoundError:
+            return False
 
     def _ours(self, api: HfApi, place: dict[str, Any], manifest: Manifest, files: Iterable[str]) -> set[str]:
         """The files there that we published, by their manifests; raises where one that is not ours would go."""

@@ -35,7 +35,8 @@ def blob_id(data: bytes) -> str:
 class Repository:
     """The commits of one repository, and the last one of each branch."""
 
-    def __init__(self) -> None:
+    def __init__(self, private: bool = False) -> None:
+        self.private = private
         self.commits: dict[str, Files] = {}
         self.branches = {"main": ""}
         self.commit({}, "main")
@@ -140,7 +141,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.refuse("", f"You don't have the rights to create a model under the namespace {owner!r}", 403)
         repo = f"{kind}{owner}/{asked['name']}"
         exists = repo in self.hub.repositories
-        self.hub.repositories.setdefault(repo, Repository())
+        private = asked.get("private") is True or asked.get("visibility") == "private"
+        self.hub.repositories.setdefault(repo, Repository(private))
         self.send({"url": f"http://{self.headers['Host']}/{repo}", "id": repo}, 409 if exists else 200)
 
     def branch(self, _: bytes, repo: str, revision: str) -> None:
@@ -190,8 +192,8 @@ class Handler(BaseHTTPRequestHandler):
         if files is not None:
             names = [{"rfilename": name} for name in sorted(files)]
             sha = self.hub.repositories[repo].sha(revision)
-            name = repo.removeprefix("datasets/")
-            self.send({"id": name, "sha": sha, "private": False, "tags": [], "siblings": names})
+            name, private = repo.removeprefix("datasets/"), self.hub.repositories[repo].private
+            self.send({"id": name, "sha": sha, "private": private, "tags": [], "siblings": names})
 
     def tree(self, _: bytes, repo: str, revision: str, folder: str = "") -> None:
         files = self.find(repo, revision)

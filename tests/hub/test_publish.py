@@ -136,6 +136,21 @@ def test_a_new_version_replaces_what_was_published_and_nothing_else(hub_here: Hf
         publish(tmp_path / "plain", "someone/versions")
 
 
+def test_what_is_to_be_private_is_not_written_where_all_may_read(
+    hub_here: HfApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = write_retriever(tmp_path / "mine")
+    for _ in range(2):
+        publish(model, "someone/secret", private=True)
+    assert hub_here.repo_info("someone/secret").private
+    hub_here.create_repo("someone/open")
+    with pytest.raises(SystemExit):
+        main(["publish", str(model), "someone/open", "--private"])
+    assert "someone/open is public, and so would be what is written there" in capsys.readouterr().err
+    assert hub_here.list_repo_files("someone/open") == []
+    publish(model, "someone/open")
+
+
 def write_embedder_export(root: Path) -> Path:
     main(["export", str(write_embedder(root / "embedder")), "--out", str(root / "second")])
     return root / "second"
