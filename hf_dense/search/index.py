@@ -138,9 +138,11 @@ class SearchIndex:
             For each question its hits, best first; fewer than `top_k` where no more were found.
 
         Raises:
-            InputError: an empty question, `top_k` below 1, a weight that is not from 0 to 1, or the index was replaced
-                since it was opened.
+            InputError: a text in place of a list of them, an empty question, `top_k` below 1, a weight that is not from
+                0 to 1, or the index was replaced since it was opened.
         """
+        if isinstance(queries, str):
+            raise InputError("search_many takes a list of questions; ask a single one with search.")
         weight = self.weight if weight is None else weight
         check_questions(queries, top_k, weight)
         if not queries:
@@ -170,8 +172,10 @@ class SearchIndex:
         """Take passages out of the index, and open the index that it is then.
 
         Raises:
-            InputError: there is no passage of an id, or none would be left.
+            InputError: a text in place of a list of ids, there is no passage of an id, or none would be left.
         """
+        if isinstance(ids, str):
+            raise InputError(f"remove takes a list of ids; give [{ids!r}] for a single one.")
         if unknown := set(ids) - set(self.passages["id"][:]):
             raise InputError(f"The index has no passage with the id {min(unknown)!r}.")
         return self._become(self._without(ids))

@@ -408,6 +408,17 @@ def test_passages_are_added_and_removed(corpus: Dataset, tmp_path: Path) -> None
         fewer.remove(fewer.passages["id"][:])
 
 
+def test_a_text_is_no_list_of_ids_or_of_questions(corpus: Dataset, tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    numbered = corpus.select(range(20)).select_columns(["title", "text"]).add_column("id", list(map(str, range(20))))
+    index = SearchIndex.load(build_index(model, numbered, tmp_path / "index"), model)
+    with pytest.raises(InputError, match=r"give \['12'\] for a single one"):
+        index.remove("12")  # not those called 1 and 2
+    with pytest.raises(InputError, match="takes a list of questions"):
+        index.search_many("abc")
+    assert len(SearchIndex.load(tmp_path / "index", model)) == 20
+
+
 def test_passages_that_are_added_have_ids_of_their_own(corpus: Dataset, tmp_path: Path) -> None:
     model = load_retriever(write_retriever(tmp_path / "model"))
     index = SearchIndex.load(build_index(model, corpus.select(range(9)), tmp_path / "index"), model)
