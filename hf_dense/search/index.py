@@ -117,6 +117,14 @@ class SearchIndex:
     def __len__(self) -> int:
         return len(self.passages)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether no other index has taken the place of this one since it was opened."""
+        try:
+            return _identity(self.directory) == self._opened
+        except FileNotFoundError:
+            return False
+
     def search(self, query: str, top_k: int = 5, weight: float | None = None) -> list[Hit]:
         """Find the `top_k` passages that answer one question, best first; see `search_many`."""
         return self.search_many([query], top_k, weight)[0]
@@ -217,7 +225,7 @@ class SearchIndex:
         """Raise `InputError` where another index took this one's place: its files are read when they are needed."""
         try:
             yield
-            same = _identity(self.directory) == self._opened
+            same = self.is_current
         except FileNotFoundError:
             same = False
         if not same:

@@ -93,7 +93,7 @@ def _indexed(directory: Path) -> list[ServedArm]:
 
 
 class Answers:
-    """Finds passages with any of some arms; each index is opened when it is first asked.
+    """Finds passages with any of some arms; each index is opened when it is first asked, again where it was replaced.
 
     Args:
         arms: of different names.
@@ -113,15 +113,16 @@ class Answers:
         """
         arm = self.arms[name]
         with self._lock:
-            if arm.index not in self._opened:
-                self._opened[arm.index] = SearchIndex.load(arm.index, arm.model)
-            return self._opened[arm.index]
+            opened = self._opened.get(arm.index)
+            if opened is None or not opened.is_current:
+                opened = self._opened[arm.index] = SearchIndex.load(arm.index, arm.model)
+            return opened
 
     def find(self, question: str, name: str) -> list[Hit]:
         """The best passages of an arm, whole, best first.
 
         Raises:
-            InputError: the question is empty, or the index cannot be opened or was replaced.
+            InputError: the question is empty, or the index cannot be opened or was replaced while it was asked.
         """
         arm = self.arms[name]
         return self._passages[arm.index].of(self.open(name).search(question, TOP_K, arm.weight))

@@ -9,7 +9,7 @@ import pytest
 from datasets import Dataset
 
 from hf_dense.errors import InputError
-from hf_dense.search.index import Hit, SearchIndex, build_index
+from hf_dense.search.index import Hit, SearchIndex, build_index, update_index
 from hf_dense.serving.answers import Answers, ServedArm, mark, served_arms, show_hits
 from hf_dense.storage.output import Output
 
@@ -51,6 +51,13 @@ def test_each_arm_asks_in_its_own_way(adapted: Path) -> None:
         assert answers.find("locks", name) == tuned.search("locks", 5, weight)
     assert [hit.id for hit in answers.find("locks", "BM25")] == ["p2", "p0"]
     assert answers.open("fine-tuned") is answers.open("fine-tuned + BM25"), "one index is opened once"
+
+
+def test_an_index_that_was_replaced_is_opened_again(retriever: Path, corpus: Dataset) -> None:
+    answers = Answers(served_arms(retriever))
+    assert {hit.id for hit in answers.find("locks", str(retriever))} == {f"p{row}" for row in range(5)}
+    update_index(retriever, corpus.select([2, 4]), retriever / "index")
+    assert {hit.id for hit in answers.find("locks", str(retriever))} == {"p2", "p4"}
 
 
 def test_words_of_the_question_are_marked_and_all_else_is_text() -> None:

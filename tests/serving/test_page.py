@@ -61,7 +61,7 @@ def test_a_question_may_come_with_the_address(desk: Desk) -> None:
 def test_a_mistake_is_shown_on_the_page(desk: Desk, adapted: Path) -> None:
     desk.ask("locks", "base", "base")
     (adapted / "arms" / "base" / "index" / "hf_dense.json").unlink()
-    with pytest.raises(gr.Error, match="was replaced since"):
+    with pytest.raises(gr.Error, match="There is no search index in"):
         desk.ask("locks", "base", "base")
 
 
