@@ -19,6 +19,7 @@ from hf_dense.data.queries.collection import build_queries
 from hf_dense.data.schemas import SPLITS
 from hf_dense.data.supervision import build_collection, write_collection
 from hf_dense.errors import InputError
+from hf_dense.evaluation.runner import asked_texts, relevant
 from hf_dense.storage.fingerprints import fingerprint_values
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
@@ -56,8 +57,9 @@ def prepare(
     """Cut documents to passages, and make queries where there are none.
 
     Args:
-        docs: documents, passages, or a collection. The splits of a collection are used as they are; one that lacks
-            dev gets it from train, and one that lacks test reports on dev.
+        docs: documents, passages, or a collection. The splits of a collection are used as they are; those of other
+            names stand for test, or for dev where there is a test; one that lacks dev gets it from train then, and one
+            that lacks test reports on dev.
         queries: labelled pairs (`hf-dense data labels`); where there are fewer than 200, none is trained on.
         length: of passages cut from documents, in tokens.
         seed: of all draws.
@@ -65,19 +67,20 @@ def prepare(
         tokenizer: whose tokens are counted; words and punctuation marks where None.
 
     Raises:
-        InputError: nothing can be read, or both a collection with queries and a file of queries are given.
+        InputError: nothing can be read, both a collection with queries and a file of queries are given, or judgements
+            name a query or a passage that the collection lacks, or a query without words.
     """
     given = judged_splits(docs) if Path(docs).is_dir() else []
     if given and queries:
         raise InputError(f"{docs} has judged queries of its own; leave --queries out, or give its passages alone.")
     if set(SPLITS) <= set(given):
-        _check_enough({split: _labels(docs, split) for split in SPLITS})
+        _check_enough(_judged(docs, SPLITS))
         return Material(Path(docs), Path(docs), (), _count(Path(docs)))
     corpus = docs
     if not table_files(Path(docs)):
         corpus = str(build_passage_corpus(docs, out.at("passages"), Cutting(length, tokenizer)))
     passages = corpus
-    labels = {split: _labels(docs, split) for split in given}
+    labels = _in_splits(_judged(docs, given)) if given else {}
     if queries:
         labelled = _label(queries, corpus, out.at("labelled"), seed)
         labels = {split: _labels(labelled, split) for split in judged_splits(labelled)}
@@ -113,6 +116,26 @@ def _labels(collection: str | os.PathLike[str], split: str) -> Labels:
     if unknown := grades.keys() - texts.keys():
         raise InputError(f"The judgements of {collection} name the query {min(unknown)!r}; the queries lack it.")
     return Labels({query: texts[query] for query in grades}, grades)
+
+
+def _judged(collection: str, splits: Iterable[str]) -> dict[str, Labels]:
+    """The judgements of some splits, found to be of queries and passages that are there, as for an evaluation."""
+    known, queries = set(load_corpus(collection)["id"][:]), load_queries(collection)
+    found = {split: _labels(collection, split) for split in splits}
+    for labels in found.values():
+        judged = {query: passages for query, passages in relevant(labels.grades).items() if passages}
+        asked_texts(judged, queries, known, collection)
+    return found
+
+
+def _in_splits(labels: dict[str, Labels]) -> dict[str, Labels]:
+    """Splits of other names, all together, in the place of test, or of dev where there is a test."""
+    others = [name for name in labels if name not in SPLITS]
+    lacking = [split for split in (TEST, DEV) if split not in labels]
+    if not others or not lacking:
+        return labels
+    known = {name: found for name, found in labels.items() if name in SPLITS}
+    return known | {lacking[0]: _joined(labels[name] for name in others)}
 
 
 def _joined(parts: Iterable[Labels]) -> Labels:

@@ -160,3 +160,64 @@ def test_many_labels_of_few_documents_are_divided_by_queries(tmp_path: Path, mon
     assert found.made == ()
     assert sum(found.counts[split] for split in SPLITS) == 60
     assert all(found.counts[split] > 1 for split in SPLITS)
+
+
+def with_splits(place: Path, **splits: range) -> Path:
+    """A collection whose queries, by their numbers, are judged in these splits."""
+    write_dataset(place, passages=60, queries=40)
+    head, *rows = (place / "qrels" / "test.tsv").read_text().splitlines()
+    for file in (place / "qrels").iterdir():
+        file.unlink()
+    for split, numbers in splits.items():
+        kept = [row for row in rows if int(row.split("\t")[0][1:]) in numbers]
+        (place / "qrels" / f"{split}.tsv").write_text("\n".join([head, *kept]) + "\n")
+    return place
+
+
+@pytest.mark.parametrize(
+    ("splits", "used"),
+    [
+        (("train", "validation", "test"), {"train": "train", "dev": "validation", "test": "test"}),
+        (("train", "dev", "held_out"), {"train": "train", "dev": "dev", "test": "held_out"}),
+        (("train", "validation"), {"test": "validation"}),
+    ],
+)
+def test_splits_of_other_names_are_used(splits: tuple[str, ...], used: dict[str, str], tmp_path: Path) -> None:
+    parts = zip(splits, (range(20), range(20, 30), range(30, 40)), strict=False)
+    collection = with_splits(tmp_path / "own", **dict(parts))
+    found = prepare(str(collection), None, 128, 0, Output(tmp_path / "out"))
+    assert found.made == ()
+    for split, given in used.items():
+        assert load_qrels(found.collection, split) == load_qrels(collection, given)
+
+
+def test_a_split_of_another_name_alone_is_reported_on(tmp_path: Path) -> None:
+    documents = prepare(str(write_documents(tmp_path / "docs")), None, 128, 0, Output(tmp_path / "first")).passages
+    queries = [{"_id": f"q{row}", "text": f"what is {row}"} for row in range(20)]
+    qrels = [f"q{row}\t{name}\t1" for row, name in enumerate(load_corpus(documents)["id"][:20])]
+    own = tmp_path / "own"
+    (own / "qrels").mkdir(parents=True)
+    (own / "qrels" / "validation.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *qrels]) + "\n")
+    rows = [{"_id": row["id"], "title": row["title"], "text": row["text"]} for row in load_corpus(documents)]
+    for name, lines in (("corpus", rows), ("queries", queries)):
+        (own / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = prepare(str(own), None, 128, 0, Output(tmp_path / "out"))
+    assert found.made == ("train", "dev")
+    assert load_qrels(found.collection, "test") == load_qrels(own, "validation")
+
+
+@pytest.mark.parametrize("splits", [("train", "dev", "test"), ("train", "test")])
+def test_what_is_judged_must_be_in_the_collection(splits: tuple[str, ...], tmp_path: Path) -> None:
+    parts = zip(splits, (range(20), range(20, 30), range(30, 40)), strict=False)
+    collection = with_splits(tmp_path / "own", **dict(parts))
+    judgements, queries = collection / "qrels" / "test.tsv", collection / "queries.jsonl"
+    sound = judgements.read_text()
+    judgements.write_text(sound.replace("\tp", "\tgone"))
+    with pytest.raises(InputError, match=r"name 'gone\d+' for query 'q\d+', which is not in the corpus"):
+        prepare(str(collection), None, 128, 0, Output(tmp_path / "out"))
+    judgements.write_text(sound)
+    blank = sound.splitlines()[1].split("\t")[0]
+    rows = [json.loads(line) for line in queries.read_text().splitlines() if f'"{blank}"' not in line]
+    queries.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"_id": blank, "text": " "}]))
+    with pytest.raises(InputError, match=f"The query '{blank}' of .* is empty"):
+        prepare(str(collection), None, 128, 0, Output(tmp_path / "out"))
