@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hf_dense.data.collections import content_hash, folder_of, named_split
-from hf_dense.data.corpus import table_files
+from hf_dense.data.collections import content_hash, holds_corpus, named_split
 from hf_dense.data.python_docs.probe import PROBE_SPLIT, open_probe
 from hf_dense.errors import InputError
 from hf_dense.evaluation.retrieval import build_task
@@ -56,6 +55,6 @@ def _open(given: str, own: str | os.PathLike[str]) -> Kept:
             raise InputError(f"There is no collection {lacking} to keep; give COLLECTION[:SPLIT], or {PROBE}.")
         place, split = named
         build_task(place, split)  # raises where nothing can be measured
-        if table_files(folder_of(own)) and content_hash(place) == content_hash(own):
+        if holds_corpus(own) and content_hash(place) == content_hash(own):
             raise InputError(f"{place} is the collection that is tuned for; keep another one, or {PROBE}.")
     return Kept(Path(place).resolve().name, Path(place), split)

@@ -33,6 +33,7 @@ def test_a_collection_with_or_without_its_split(own: Path, other: Path, monkeypa
     assert open_kept(f"{other}:test", own) == Kept("other", other, "test")
     (own.parent / "documents").mkdir()
     assert open_kept(str(other), own.parent / "documents") == Kept("other", other, "dev")
+    assert open_kept(str(other), own / "corpus.jsonl") == Kept("other", other, "dev")
     monkeypatch.setattr(keeping, "open_probe", lambda: Path("there"))
     assert open_kept("python_docs", own) == Kept("python_docs", Path("there"), "dev")
 
