@@ -142,7 +142,7 @@ def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransf
 
     corpus = arguments.corpus if holds_corpus(arguments.corpus) else load_source(arguments.corpus, place)
     output = Output(place, arguments.overwrite, command_line(arguments))
-    given = {"name": arguments.model}
+    given = {"name": arguments.model, "origin": arguments.corpus}
     given |= {name: getattr(arguments, name) for name in ("kind", "precision", "max_length", "batch_size")}
     if arguments.update:
         made = update_index(retriever, corpus, output, weight=arguments.weight, **given)

@@ -69,6 +69,7 @@ def build_index(
     kind: str | None = None,
     weight: float | None = None,
     name: str | None = None,
+    origin: str | None = None,
     precision: str | None = None,
     max_length: int | None = None,
     batch_size: int = 64,
@@ -87,6 +88,7 @@ def build_index(
         weight: of the dense scores beside BM25's, from 0 to 1, where a search names none. None: as the index has it
             that is there, else 1.
         name: by which a loaded model is shown, the directory that it came from for instance.
+        origin: by which passages are shown that are given as rows, the folder that they were cut from for instance.
         precision: that the model computes in: `fp32`, `bf16` or `fp16`; the vectors are float32 in each. None: as the
             index has it that is there, else `fp32`.
         max_length: longest text in tokens. None: as the index has it that is there, else the model's own.
@@ -104,7 +106,7 @@ def build_index(
     output = Output.of(out)
     if not output.overwrite:
         _existing(output.path)
-    plan = _plan(model, corpus, output.path, name, _Wanted(kind, weight, precision, max_length))
+    plan = _plan(model, corpus, output.path, name, origin, _Wanted(kind, weight, precision, max_length))
     with output.stage(KIND, plan.settings, plan.sources, resumable=True) as work:
         if not work.done:
             _write(work, plan, batch_size, None if like is None else _known(plan, like)[0])
@@ -119,6 +121,7 @@ def update_index(
     kind: str | None = None,
     weight: float | None = None,
     name: str | None = None,
+    origin: str | None = None,
     precision: str | None = None,
     max_length: int | None = None,
     batch_size: int = 64,
@@ -140,7 +143,7 @@ def update_index(
     """
     output = replace(Output.of(out), overwrite=True)
     index_in(output.path)
-    plan = _plan(model, corpus, output.path, name, _Wanted(kind, weight, precision, max_length))
+    plan = _plan(model, corpus, output.path, name, origin, _Wanted(kind, weight, precision, max_length))
     _check_like(plan, output.path)
     with output.stage(KIND, plan.settings, plan.sources, resumable=True) as work:
         if work.done:
@@ -185,21 +188,26 @@ def _plan(
     corpus: Dataset | str | Path,
     path: Path,
     name: str | None,
+    origin: str | None,
     wanted: _Wanted,
 ) -> _Plan:
     """What an index will be made from, checked."""
     settings = _settings(path, wanted)
     check_weight(settings["weight"])
-    origin = "the passages" if isinstance(corpus, Dataset) else str(corpus)
     passages = plain_passages(corpus if isinstance(corpus, Dataset) else load_corpus(corpus))
     check_index_kind(settings["kind"], len(passages))
     retriever = load_retriever(model)
     check_hybrid_kind(retriever, settings["kind"])
     sources = {
         "model": retriever_source(retriever, model if isinstance(model, str | Path) else name),
-        "corpus": Source(origin, fingerprint_rows(passages, COLUMNS)),
+        "corpus": Source(_origin(corpus, origin), fingerprint_rows(passages, COLUMNS)),
     }
     return _Plan(Reading.of(settings).apply(retriever), passages, settings, sources)
+
+
+def _origin(corpus: Dataset | str | Path, origin: str | None) -> str:
+    """By what passages are shown."""
+    return (origin or "the passages") if isinstance(corpus, Dataset) else str(corpus)
 
 
 def plain_passages(corpus: Dataset) -> Dataset:

@@ -106,6 +106,19 @@ def test_documents_are_cut_as_a_corpus_of_them_is(
         run(model, "abc", "--corpus", folder, "--index", folder / "index")
 
 
+def test_a_folder_of_documents_is_named_where_another_one_is_refused(model: Path, tmp_path: Path) -> None:
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "a.md").write_text(f"# Heading\n\nWords of the {folder.name} folder.")
+    run(model, "abc", "--corpus", folders[0])
+    found = Manifest.load(model / "index")
+    assert found is not None
+    assert found.sources["corpus"] == str(folders[0])
+    with pytest.raises(InputError, match=rf"another corpus \({folders[0]}, now {folders[1]}\)"):
+        run(model, "abc", "--corpus", folders[1])
+
+
 def test_without_a_question_lines_are_questions(
     model: Path, corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
