@@ -13,13 +13,14 @@ from typing import Final
 from hf_dense.data.collections import judged_splits
 from hf_dense.data.labels import Labels, read_judgements
 from hf_dense.errors import InputError
-from hf_dense.experiments.adaptation.options import AdaptOptions
+from hf_dense.experiments.adaptation.options import NOTHING_KEPT, AdaptOptions
 from hf_dense.search.index import Hit
 from hf_dense.serving.passages import adaptation_around, home_of
 from hf_dense.storage.files import plain_errors
 from hf_dense.storage.manifest import Manifest
 
-_DEFAULTS: Final = {name: getattr(AdaptOptions, name) for name in ("budget", "method", "length")}
+_SETTINGS: Final = ("budget", "method", "length", "precision", "seed")
+_DEFAULTS: Final = {name: getattr(AdaptOptions, name) for name in (*_SETTINGS, "teacher", "keep")}
 
 
 class Judgements:
@@ -104,7 +105,8 @@ def _again(directory: Path) -> tuple[str, list[str]]:
         index = Manifest.load(directory / "index")
         corpus = index.sources["corpus"] if index else "DOCS"
         return corpus if Path(corpus).exists() else "DOCS", ["--base", str(directory)]
-    given = {"base": made.sources.get("base"), **{name: made.made_from[name] for name in _DEFAULTS}}
+    given = {"base": made.sources.get("base"), **{name: made.made_from[name] for name in _SETTINGS}}
+    given |= {"teacher": made.sources["teacher"], "keep": made.sources.get("kept", NOTHING_KEPT)}
     changed = {name: value for name, value in given.items() if value != _DEFAULTS.get(name)}
     return made.sources["documents"], [word for name, value in changed.items() for word in (f"--{name}", str(value))]
 

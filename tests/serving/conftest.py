@@ -36,9 +36,10 @@ def made(corpus: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with `adapted` and `retriever`."""
     place = tmp_path_factory.mktemp("served")
     build_index(write_retriever(place / "retriever", 3), corpus, place / "retriever" / "index")
-    given = {"budget": "30m", "method": "dupmae", "length": 64}
+    given = {"budget": "30m", "method": "dupmae", "length": 64, "precision": "auto"}
     sources = {"documents": Source("my documents", "a"), "base": Source("me/embedder", "b")}
-    with Output(place / "adapted").occupy(KIND, given, sources, claims=["results.json"]) as work:
+    sources |= {"teacher": Source("bm25", "c"), "kept": Source("python_docs", "d")}
+    with Output(place / "adapted").occupy(KIND, given, sources, seed=0, claims=["results.json"]) as work:
         (work.path / "arms" / "fine-tuned" / "training").mkdir(parents=True)
         base = write_retriever(work.path / "base", 0)
         tuned = write_retriever(work.path / "arms" / "fine-tuned" / "training" / "model", 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.run import KIND
 from hf_dense.search.index import Hit, build_index
 from hf_dense.serving.judgements import Judgements, judgements_of, next_commands
-from hf_dense.storage.manifest import MANIFEST
+from hf_dense.storage.manifest import MANIFEST, Manifest
 from hf_dense.storage.output import Output
 
 
@@ -123,6 +124,20 @@ def test_what_to_type_next(adapted: Path, retriever: Path, monkeypatch: pytest.M
     ours = "hf-dense adapt DOCS --base retriever --queries f.jsonl --out retriever-judged"
     assert next_commands(Path("retriever"), Path("f.jsonl")) == ours
     build_parser(["adapt"]).parse_args(shlex.split(ours)[1:])
+
+
+@pytest.mark.parametrize(("kept", "keeps"), [({"kept": "my/other:test"}, "--keep my/other:test"), ({}, "--keep none")])
+def test_the_next_adaptation_has_the_settings_of_this_one(kept: dict[str, str], keeps: str, adapted: Path) -> None:
+    found = Manifest.load(adapted)
+    assert found is not None
+    made_from = found.made_from | {"seed": 3, "precision": "fp32"}
+    sources = {"documents": "docs", "base": "me/embedder", "teacher": "me/teacher", **kept}
+    replace(found, made_from=made_from, sources=sources).save(adapted)
+    command = next_commands(adapted, Path("f.jsonl"))
+    for given in ("--method dupmae", "--length 64", "--precision fp32", "--seed 3", "--teacher me/teacher", keeps):
+        assert f" {given} " in command
+    assert "--budget" not in command, "which is the default"
+    build_parser(["adapt"]).parse_args(shlex.split(command)[1:])
 
 
 def test_a_collection_with_queries_is_made_anew(retriever: Path) -> None:

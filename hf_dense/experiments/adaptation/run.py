@@ -135,7 +135,7 @@ def _sources(options: AdaptOptions, output: Output, kept: Kept | None) -> dict[s
     teacher = BM25 if options.teacher == BM25 else load_reranker(options.teacher)
     found["teacher"] = model_source(teacher, options.teacher)
     if kept is not None:
-        found["kept"] = Source(kept.name, content_hash(kept.collection))
+        found["kept"] = Source(options.keep, content_hash(kept.collection))
     return found
 
 

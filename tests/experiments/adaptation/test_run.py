@@ -19,9 +19,11 @@ from hf_dense.experiments.adaptation.options import AdaptOptions
 from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.experiments.adaptation.report import Adaptation
 from hf_dense.experiments.adaptation.run import adapt
+from hf_dense.experiments.keeping import open_kept
 from hf_dense.pretraining import gap
 from hf_dense.search.index import SearchIndex
 from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.output import Output
 
 
 @pytest.fixture
@@ -48,6 +50,13 @@ def plan_for(
 
 def names(adaptation: Adaptation) -> list[str]:
     return [arm["name"] for arm in adaptation.facts["arms"]]
+
+
+def test_what_is_kept_is_known_as_it_was_named(collection: Path, tmp_path: Path) -> None:
+    named = f"{write_dataset(tmp_path / 'other', passages=30)}:test"
+    options = AdaptOptions(str(collection), str(tmp_path / "out"), keep=named)
+    sources = run._sources(options, Output(tmp_path / "out"), open_kept(named, str(collection)))
+    assert sources["kept"].name == named
 
 
 @pytest.mark.slow
