@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 _PACKED: Final = (".pt", ".pth", ".bin")  # what torch.save writes
 _STATE: Final = "trainer_state.json"  # written last: a checkpoint that has it is complete
+_STEPPED: Final = {"optimizer.pt": "optimizer*", "scheduler.pt": "scheduler.pt"}  # as the Trainer, or FSDP, calls it
+_DEEPSPEED: Final = "global_step*"  # which has the two in files of its own
 _MEANS: Final = ("train_loss", "train_samples_per_second", "train_steps_per_second")
 _CLAIMS: Final = ("checkpoint-*", "runs", _STATE, "training_args.bin")
 
@@ -185,7 +187,11 @@ def newest_checkpoint(directory: str | os.PathLike[str]) -> Path | None:
 
 
 def _broken_file(checkpoint: Path) -> Path | None:
-    """A file of a checkpoint that is not whole, by its head and its end, or not there; None where all are."""
+    """A file of a checkpoint that is not whole, by its head and its end, or not there; None where all are.
+
+    The Trainer goes on without the state of its optimiser, of its schedule or of the random draws (`save_only_model`
+    leaves them out), to other weights than those of a run that was never stopped.
+    """
     for path in sorted(checkpoint.iterdir()):
         try:
             if path.name == _STATE:
@@ -197,6 +203,11 @@ def _broken_file(checkpoint: Path) -> Path | None:
                 return path
         except (OSError, ValueError, RecursionError, SafetensorError):
             return path
+    if not (any(checkpoint.rglob("*.safetensors")) or any(checkpoint.rglob("pytorch_model*"))):
+        return checkpoint / "model.safetensors"
+    needed = {"rng_state.pth": "rng_state*.pth", **({} if any(checkpoint.glob(_DEEPSPEED)) else _STEPPED)}
+    if lacking := next((name for name, form in needed.items() if not any(checkpoint.glob(form))), None):
+        return checkpoint / lacking
     if any(checkpoint.glob("rng_state_*.pth")):  # each of several processes wrote its own, or was killed before
         states = [checkpoint / f"rng_state_{rank}.pth" for rank in range(int(os.environ.get("WORLD_SIZE", "1")))]
         return next((state for state in states if not state.is_file()), None)

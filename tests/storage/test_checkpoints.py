@@ -13,6 +13,7 @@ import pytest
 import torch
 from datasets import Dataset
 from launched import launch
+from safetensors.torch import save_file
 from sentence_transformers import (
     CrossEncoder,
     SentenceTransformer,
@@ -250,6 +251,9 @@ def test_two_processes_killed_after_the_last_checkpoint(tmp_path: Path) -> None:
 def write_checkpoint(directory: Path, complete: bool = True) -> Path:
     directory.mkdir(parents=True)
     (directory / "config.json").write_text("{}")
+    save_file({"weight": torch.zeros(1)}, directory / "model.safetensors")
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        torch.save({}, directory / name)
     if complete:
         (directory / "trainer_state.json").write_text("{}")
     return directory
@@ -390,6 +394,27 @@ def test_a_broken_checkpoint_is_passed_over_and_not_taken_where_it_is_named(
     assert f"{newest} is passed over: {name} is broken" in caplog.text
     with begin(tmp_path / "other") as work, pytest.raises(InputError, match=f"{name} is broken"):
         checkpoint_to_resume(work, str(newest))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_a_checkpoint_without_what_a_training_goes_on_with_is_passed_over(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The Trainer would go on with what is there, and end with other weights."""
+    before, newest = (write_checkpoint(tmp_path / f"checkpoint-{step}") for step in (1, 2))
+    (newest / name).unlink()
+    assert newest_checkpoint(tmp_path) == before
+    assert f"{newest} is passed over: {name} is broken, cut off or gone." in caplog.text
+
+
+def test_a_run_that_kept_only_models_is_trained_anew(
+    tmp_path: Path, undisturbed: Callable[[str, bool], Trainer]
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(make_trainer(tmp_path / "cut", "transformers", Killed(4), save_only_model=True), None)
+    again = make_trainer(tmp_path / "cut", "transformers", save_only_model=True)
+    train(again, newest_checkpoint(tmp_path / "cut"))
+    assert same(again, undisturbed("transformers", False))
 
 
 def test_a_checkpoint_that_lacks_what_another_process_was_to_write_is_passed_over(
