@@ -119,7 +119,10 @@ class ViewCollator:
             `token_type_ids` (batch, length). A view of several sources has their rows interleaved.
         """
         batch = _Batch(rows, row_keys([row["text"] for row in rows], self.seed, self.epoch))
-        views = {name: self._render(name, view, batch) for name, view in self.views.items()}
+        return self.planned({name: self._render(name, view, batch) for name, view in self.views.items()})
+
+    def planned(self, views: Views) -> dict[str, Any]:
+        """Views with the plan of them, or the plans of their chunks; see `__call__`."""
         if self.chunk is not None and size_of(views) > self.chunk:
             return {"views": views, "chunks": [Plan(self.config, chunk) for chunk in cut(views, self.chunk)]}
         return {"views": views, "plan": Plan(self.config, views)}

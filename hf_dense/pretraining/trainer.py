@@ -179,6 +179,11 @@ class PreTrainer(Trainer):
         if not batches:
             return batches, None
         batches = send_to_device(batches, device, non_blocking=self.accelerator.non_blocking)  # a stream's are not yet
+        size = self.args.train_batch_size
+        if self.sampler is not None and not self.args.dataloader_drop_last:
+            left = len(self.sampler) % (size * self.accelerator.num_processes)
+            if self._repeats(left):
+                batches[-1] = self.collator.planned(self._without_repeats(batches[-1]["views"], size, left))
         counted = [self.model.count_scored(batch["views"]) for batch in batches]
         names = list(counted[0])
         total = torch.stack([torch.stack([count[name] for count in counted]).sum() for name in names]).to(device)
@@ -310,20 +315,23 @@ class PreTrainer(Trainer):
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """The loss of a held-out batch; sums and counts are kept so that the evaluation's token means are exact."""
         with torch.no_grad(), self.compute_loss_context_manager():
-            views = self._without_repeats(inputs["views"])
-            changed = any("counted" in view for view in views.values())  # the plan is of what was scored before
-            output = model(views, plan=None if changed else inputs["plan"])
+            views, plan, left = inputs["views"], inputs["plan"], self.accelerator.gradient_state.remainder
+            if self._repeats(left):
+                views, plan = self._without_repeats(views, self.args.eval_batch_size, left), None
+            output = model(views, plan=plan)
         for name, count in self.model.count_scored(views).items():
             self._evaluated[name] += torch.stack([output.losses[name] * count, count]).to(self.args.device)
         return output.loss.detach(), None, None
 
-    def _without_repeats(self, views: Views) -> Views:
-        """Do not count the rows that accelerate repeats so that every process has a full last batch."""
-        state, processes = self.accelerator.gradient_state, self.accelerator.num_processes
-        if processes == 1 or not state.end_of_dataloader or state.remainder <= 0:
-            return views
-        size = self.args.eval_batch_size
-        real = min(max(state.remainder - self.accelerator.process_index * size, 0), size)
+    def _repeats(self, left: int) -> bool:
+        """Whether the batch that was read last has rows that are in another one too: accelerate repeats some so that
+        every process has a full last batch, where `left` rows are left for it on all processes."""
+        several = self.accelerator.num_processes > 1
+        return several and left > 0 and self.accelerator.gradient_state.end_of_dataloader
+
+    def _without_repeats(self, views: Views, size: int, left: int) -> Views:
+        """Do not count the rows that are repeated in a last batch of `size` rows, of which `left` are left for all."""
+        real = min(max(left - self.accelerator.process_index * size, 0), size)
         for view in views.values():
             texts = torch.arange(len(view["labels"]), device=view["labels"].device)
             view["counted"] = texts < real * len(texts) // size

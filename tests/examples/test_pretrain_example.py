@@ -88,9 +88,10 @@ def evaluation(output: Path) -> list[float]:
     return [last[name] for name in ("eval_loss", "eval_encoder_loss", "eval_decoder_loss")]
 
 
-def test_two_processes_do_what_one_does_with_twice_the_batch(tmp_path: Path) -> None:
-    write_inputs(tmp_path)
-    given = ["--config", str(tmp_path / "run.yaml"), "--per_device_train_batch_size"]
+@pytest.mark.parametrize(("passages", "held_out"), [(64, 0.1), (36, 0.3)])  # of the second an epoch ends amid a step
+def test_two_processes_do_what_one_does_with_twice_the_batch(tmp_path: Path, passages: int, held_out: float) -> None:
+    write_inputs(tmp_path, passages)
+    given = ["--config", str(tmp_path / "run.yaml"), "--held_out", str(held_out), "--per_device_train_batch_size"]
     main(["pretrain", *given, "8", "--out", str(tmp_path / "one")])
     done = launch(SCRIPT, *given, "4", "--out", tmp_path / "two", processes=2, config=DDP)
     assert done.returncode == 0, done.stderr

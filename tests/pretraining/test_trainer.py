@@ -214,11 +214,9 @@ def test_chunks_that_cannot_be_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_generator_draws_nothing_in_rows_that_are_repeated() -> None:
-    state = SimpleNamespace(end_of_dataloader=True, remainder=3)
-    accelerator = SimpleNamespace(gradient_state=state, num_processes=2, process_index=1)
-    trainer: Any = SimpleNamespace(accelerator=accelerator, args=SimpleNamespace(eval_batch_size=2))
+    trainer: Any = SimpleNamespace(accelerator=SimpleNamespace(process_index=1))
     view = {"labels": torch.ones(2, 3, dtype=torch.long), "uniform": torch.full((2, 3), 0.5)}
-    found = PreTrainer._without_repeats(trainer, {"encoder": view})["encoder"]
+    found = PreTrainer._without_repeats(trainer, {"encoder": view}, size=2, left=3)["encoder"]
     assert found["counted"].tolist() == [True, False]
     assert found["uniform"].tolist() == [[0.5] * 3, [-1.0] * 3]
     assert found["labels"].tolist() == [[1] * 3, [-100] * 3]
