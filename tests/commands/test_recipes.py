@@ -49,6 +49,12 @@ def test_a_pretraining_declares_its_method(recipe: str, overlay: str) -> None:
         assert training.gradient_accumulation_steps == 1
 
 
+def test_the_demo_keeps_the_losses_of_a_paper() -> None:
+    paper, demo = (read_configs(["dupmae_paper", *more])["encoders"] for more in ([], ["demo"]))
+    assert demo == paper
+    assert not {"encoders", "decoders"} & read_configs(["simlm", "demo"]).keys(), "titles are not read"
+
+
 @pytest.mark.parametrize("recipe", PRETRAINING)
 def test_one_gpu_reads_as_much_per_step_as_the_paper(recipe: str) -> None:
     processes = int(re.findall(r"--num_processes (\d+)", describe(FOLDER / f"{recipe}.yaml")["cost"])[0])
