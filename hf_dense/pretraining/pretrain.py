@@ -326,6 +326,11 @@ def _train(work: Occupied, options: PretrainingOptions, training: TrainingArgume
 def _trainer(options: PretrainingOptions, training: TrainingArguments, start: _Start) -> PreTrainer:
     """The trainer, with what the machine and the held-out texts decide."""
     if start.held is None and training.eval_strategy != "no":
+        if training.load_best_model_at_end:
+            raise InputError(
+                "No document is held out, so no checkpoint can be the best by its loss; raise held_out, or leave out "
+                "load_best_model_at_end."
+            )
         logger.warning("No document is held out, so there is no evaluation loss; raise held_out to get one.")
         training.eval_strategy = IntervalStrategy.NO
     training.remove_unused_columns = False

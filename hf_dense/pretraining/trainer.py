@@ -166,10 +166,11 @@ class PreTrainer(Trainer):
             if self.model.config.siblings:
                 rows = rows.select(list(SiblingSampler(rows["length"][:], rows["document"][:], 2, self.args.seed)))
             rows = rows.select_columns(self.model.config.sources)
+        dropping, self.args.dataloader_drop_last = self.args.dataloader_drop_last, False  # which is of training alone
         try:
             return super().get_eval_dataloader(rows)
         finally:
-            self.data_collator = self.collator
+            self.data_collator, self.args.dataloader_drop_last = self.collator, dropping
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device
@@ -382,6 +383,12 @@ def check_arguments(
         raise InputError("dataloader_persistent_workers would freeze the masks of the first epoch; leave it off.")
     if args.label_smoothing_factor:
         raise InputError("label_smoothing_factor smooths none of the losses here; leave it at 0.")
+    if args.auto_find_batch_size:
+        raise InputError(
+            "auto_find_batch_size would try the same batch again and again; say --per_device_train_batch_size auto."
+        )
+    if args.use_liger_kernel:
+        raise InputError("use_liger_kernel knows none of the models here; leave it off.")
     if args.train_sampling_strategy != "random":
         raise InputError(
             f"train_sampling_strategy is {args.train_sampling_strategy!r}, but texts are read in random orders here; "

@@ -653,3 +653,11 @@ def test_a_gpus_batches_are_made_beside_it(
     training = saving(tmp_path, "out", dataloader_num_workers=chosen)
     pretrain_module._use_workers(training, streaming)
     assert training.dataloader_num_workers == expected
+
+
+def test_the_best_checkpoint_is_not_chosen_by_a_loss_that_there_is_not(tmp_path: Path) -> None:
+    changes = {"load_best_model_at_end": True, "eval_strategy": "steps", "eval_steps": 4, "save_steps": 4}
+    arguments = tiny_arguments(tmp_path / "out", save_strategy="steps", **changes)
+    with pytest.raises(InputError, match="No document is held out, so no checkpoint can be the best"):
+        pretrain(tiny_options(tmp_path, held_out=0.0), arguments)
+    assert not (tmp_path / "out").exists()

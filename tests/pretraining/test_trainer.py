@@ -121,6 +121,12 @@ def test_the_evaluation_is_a_mean_over_tokens_however_they_are_batched(tmp_path:
         assert values == pytest.approx([values[0]] * 3, rel=1e-5)
 
 
+def test_an_incomplete_batch_is_evaluated_where_training_drops_it(tmp_path: Path) -> None:
+    first, second = (make_trainer(tmp_path, dataloader_drop_last=drop) for drop in (False, True))
+    assert second.evaluate()["eval_loss"] == pytest.approx(first.evaluate()["eval_loss"], rel=1e-6)
+    assert second.args.dataloader_drop_last
+
+
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "cocondenser"])
 def test_two_accumulated_batches_of_four_are_one_of_eight(tmp_path: Path, method: str) -> None:
     """With eight rows a step holds all of them, so both runs see the same rows at every step."""
@@ -154,6 +160,10 @@ def test_settings_that_would_be_silently_wrong_are_refused(tmp_path: Path) -> No
         make_trainer(tmp_path, dataloader_persistent_workers=True, dataloader_num_workers=1)
     with pytest.raises(InputError, match=r"train_sampling_strategy is 'group_by_length'.*--group_by_length"):
         make_trainer(tmp_path, train_sampling_strategy="group_by_length")
+    with pytest.raises(InputError, match="say --per_device_train_batch_size auto"):
+        make_trainer(tmp_path, auto_find_batch_size=True)
+    with pytest.raises(InputError, match="use_liger_kernel"):
+        make_trainer(tmp_path, use_liger_kernel=True)
 
 
 def test_contrast_refuses_what_would_cut_its_batch_up(tmp_path: Path) -> None:
