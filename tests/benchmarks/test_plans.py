@@ -9,15 +9,27 @@ import pytest
 from hf_dense.commands.recipes import read_configs
 from hf_dense.commands.sweep import plan_ablation
 from hf_dense.experiments.ablation import check_declarations
-from hf_dense.experiments.sweep_options import AblationOptions
+from hf_dense.experiments.sweep_options import AblationOptions, SweepOptions
+from hf_dense.experiments.sweep_plan import plan_sweep
 
-PLANS = sorted((Path(__file__).parents[2] / "benchmarks" / "evidence").glob("*.yaml"))
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "evidence"
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=[plan.stem for plan in PLANS])
-def test_every_variant_can_be_declared(plan: Path) -> None:
-    values = read_configs([str(plan)])
+@pytest.mark.parametrize("plan", ["methods"])
+def test_every_variant_can_be_declared(plan: str) -> None:
+    values = read_configs([str(FOLDER / f"{plan}.yaml")])
     trials = plan_ablation(AblationOptions("out"), values)
     check_declarations(trials)
     assert [trial.variant for trial in trials] == list(values["variants"])
     assert len({trial.pipeline.model for trial in trials}) == len(trials), "two variants pre-train alike"
+
+
+@pytest.mark.parametrize("plan", ["few_labels"])
+def test_every_value_can_be_planned(plan: str) -> None:
+    options = SweepOptions(**read_configs([str(FOLDER / f"{plan}.yaml")]))
+    runs = plan_sweep(options)
+    assert {run.value for run in runs.values()} == {None, *options.values}
+
+
+def test_every_plan_is_tested() -> None:
+    assert {path.stem for path in FOLDER.glob("*.yaml")} == {"methods", "few_labels"}
