@@ -34,7 +34,7 @@ def settings(work: Path) -> Settings:
         collection=str(collection),
         hidden=64,
         vocabulary=2000,
-        labelled=200,
+        queries=200,
         pretraining={"max_steps": 10, "logging_steps": 5, "save_strategy": "steps", "save_steps": 5},
         finetuning={"max_steps": 10, "per_device_train_batch_size": 16, "learning_rate": 1e-3, "temperature": 0.05},
     )
