@@ -120,6 +120,13 @@ def test_cells_of_a_csv_file_are_what_is_written(tmp_path: Path) -> None:
     assert next(iter(stream_passages(str(tmp_path / "corpus.csv"))))["id"] == "007"
 
 
+def test_a_csv_file_with_more_cells_than_its_header_is_refused(tmp_path: Path) -> None:
+    """Else the first cell of each row is none, and all others stand under the heading before their own."""
+    (tmp_path / "corpus.csv").write_text("id,text\n1,words, and more words\n2,others, too\n")
+    with pytest.raises(InputError, match="have more cells than its header names"):
+        load_passages(str(tmp_path / "corpus.csv"))
+
+
 def test_a_directory_with_an_empty_corpus_is_refused(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").touch()
     with pytest.raises(InputError):
