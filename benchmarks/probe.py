@@ -36,7 +36,7 @@ from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.methods import METHODS
 from hf_dense.pretraining.pretrain import PretrainingOptions, pretrain
-from hf_dense.pretraining.probe import PLAIN, SECONDS, WHITENED
+from hf_dense.pretraining.probe import FEW, PLAIN, SECONDS, WHITENED, Pool
 from hf_dense.storage.files import replaced_file, write_text
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.markdown import markdown_table
@@ -105,7 +105,9 @@ def prepare(options: argparse.Namespace, out: Output) -> None:
             lines = [json.dumps(row) for row in rows if parts[row.get("document") or row["id"]] == part]
             write_text(file, "\n".join(lines) + "\n")
     source = str(out.path / "corpus-probed.jsonl")
-    build_queries(source, out.at("queries"), options.queries, limit=LIMIT, split="0/100/0")
+    made = build_queries(source, out.at("queries"), options.queries, limit=LIMIT, split="0/100/0")
+    if (count := len(Pool.load(made, SPLIT).queries)) < FEW:
+        raise InputError(f"Of {options.collection} {count} queries can be made, too few to probe with; name others.")
     if options.model == SCRATCH:
         shared_tokenizer(settings_of(options), out.at("tokenizer"))
 

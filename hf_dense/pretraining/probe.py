@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.utils import logging
 
 from hf_dense.data.collections import judged_indices, load_corpus, load_qrels, load_queries, named_split
 from hf_dense.data.passage_texts import PassageTexts
@@ -36,6 +37,7 @@ PLAIN: Final = "probe_ndcg@10"
 WHITENED: Final = "probe_whitened_ndcg@10"  # what stopping and keeping go by
 ERROR: Final = "probe_whitened_error"
 SECONDS: Final = "probe_seconds"
+FEW: Final = 30  # queries; of fewer the mean says little
 BEST: Final = "checkpoint-best.safetensors"  # a name that trainings claim, and that is not published
 
 _SPLIT: Final = "dev"
@@ -45,6 +47,8 @@ _SEED: Final = 0  # of the draw, whatever the run's: runs are compared by the sa
 _BATCH: Final = 64  # texts read at once
 _SHRINKAGE: Final = 0.01
 _SMOOTHED: Final = 3  # probes
+
+logger = logging.get_logger("transformers")
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class Pool:
 
 
 def load_pool(options: PretrainingOptions) -> Pool | None:
-    """The pool of the probe that is asked for; None where none is.
+    """The pool of the probe that is asked for; None where none is. One with few queries is told of.
 
     Raises:
         InputError: there is no such collection, nothing can be measured on it, or the options do not go together.
@@ -108,7 +112,13 @@ def load_pool(options: PretrainingOptions) -> Pool | None:
     if (named := named_split(options.probe, _SPLIT)) is None:
         lacking = options.probe.rpartition(":")[0] or options.probe
         raise InputError(f"There is no collection {lacking} to probe with; give COLLECTION[:SPLIT].")
-    return Pool.load(Path(named[0]), named[1])
+    pool = Pool.load(Path(named[0]), named[1])
+    if (count := len(pool.queries)) < FEW:
+        logger.warning(
+            f"The probe asks {count} quer{'y' if count == 1 else 'ies'} of {options.probe}, too few to tell "
+            "checkpoints apart; make more (hf-dense data queries) or name a collection that has some."
+        )
+    return pool
 
 
 def ndcg(scores: Tensor, grades: Tensor, depth: int = 10) -> Tensor:

@@ -32,6 +32,7 @@ from hf_dense.pretraining.probe import (
     WHITENED,
     Pool,
     RetrievalProbe,
+    load_pool,
     ndcg,
     score_pool,
     should_stop,
@@ -389,6 +390,19 @@ def test_what_the_probe_is_made_from_is_a_part_of_the_run(tmp_path: Path, collec
     ):
         with pytest.raises(InputError, match=sentence):
             run(tmp_path, "out", collection, max_steps=1, **changes)
+
+
+@pytest.mark.parametrize(("few", "told"), [(1, False), (30, True)])
+def test_too_few_queries_are_told_of(
+    tmp_path: Path, collection: Path, monkeypatch: pytest.MonkeyPatch, few: int, told: bool
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(probe_module.logger, "warning", said.append)
+    monkeypatch.setattr(probe_module, "FEW", few)
+    pool = load_pool(tiny_options(tmp_path, probe=f"{collection}:test"))
+    assert pool is not None
+    sentence = f"The probe asks {len(pool.queries)} queries of {collection}:test, too few to tell checkpoints apart"
+    assert [sentence in one for one in said] == [True] * told
 
 
 def untrained(directory: Path, **changes: Any) -> Any:
