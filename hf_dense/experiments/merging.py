@@ -25,6 +25,7 @@ from hf_dense.experiments.interpolation import Between
 from hf_dense.experiments.keeping import Kept
 from hf_dense.hub.cards import write_model_card
 from hf_dense.storage.files import replaced_file, write_text
+from hf_dense.storage.manifest import missing_file
 from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.output import Output
 from hf_dense.storage.provenance import provenance
@@ -65,7 +66,7 @@ def merge_at(between: Between, weight: float, out: Output) -> Path:
     """
     [weight] = check_weights([weight])
     with out.occupy(KIND, {"weight": weight}, between.sources) as work:
-        if not work.done:
+        if not work.done or missing_file(out.path / "model"):
             _write_model(between, weight, out.at("model"), {})
             work.complete()
     return out.path / "model"
@@ -98,7 +99,7 @@ def merge_best(
     sources = {**between.sources, **{what: task.sources["collection"] for what, task in tasks.items()}}
     settings = {"weights": weights, "own split": own.split, "kept split": kept.split, "rule": RULE}
     with out.occupy(KIND, settings, sources, claims=(_TABLE, _FACTS, _PLOT)) as work:
-        if not work.done:
+        if not work.done or missing_file(out.path) or missing_file(out.path / "model"):
             points = []
             for weight in tqdm(weights, desc="Measuring", unit="weight"):
                 place, model = out.at("evaluation", f"weight-{weight:g}"), between.at(weight)

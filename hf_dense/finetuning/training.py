@@ -29,7 +29,6 @@ from hf_dense.storage.checkpoints import (
     train,
 )
 from hf_dense.storage.fingerprints import fingerprint_values
-from hf_dense.storage.manifest import MANIFEST
 from hf_dense.storage.occupied import Occupied
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
@@ -111,7 +110,7 @@ def train_model(
     publication = Publication.of(arguments, output.path.name)
     recorded = recorded_setting("precision", output.path, arguments.resume_from_checkpoint, kind)
     arguments.precision = choose_precision(arguments, trained, arguments.precision, recorded)
-    with occupy_training(output, kind, settings, sources, arguments, _CLAIMS, fit) as work:
+    with occupy_training(output, kind, settings, sources, arguments, _CLAIMS, model.path, fit) as work:
         if not work.done:
             with float32_products(arguments.float32_matmul_precision):
                 _fit(make(), work, arguments.resume_from_checkpoint)
@@ -122,8 +121,6 @@ def train_model(
                     made.facts |= save(made.result) or {}
                     write_model_card(made.result, replace(made.manifest, facts=made.facts), name=str(model.path))
             work.complete()
-        elif not (model.path / MANIFEST).is_file():
-            raise InputError(f"{model.path} is gone, although its training is complete; remove {output.path} too.")
     if publication and is_main_process():
         publication.publish(model.path)
     return model.path

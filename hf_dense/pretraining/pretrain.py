@@ -144,7 +144,7 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
     sources = decide_together(lambda: _sources(options, corpus, start))
     settings = _settings(options, start)
     fit = partial(_fit, options, training, start)
-    with occupy_training(output, KIND, settings, sources, training, _CLAIMS, fit) as work:
+    with occupy_training(output, KIND, settings, sources, training, _CLAIMS, fit=fit) as work:
         if not work.done:
             _train(work, options, training, start)
     if publication and is_main_process():
@@ -154,10 +154,8 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
 
 def _history(path: Path) -> list[dict[str, Any]]:
     """What the training in a directory logged."""
-    state = path / "trainer_state.json"
-    if not state.is_file():
-        raise InputError(f"{state} is gone, although the training is complete; remove {path}, and train anew.")
-    found: list[dict[str, Any]] = json.loads(state.read_text(encoding="utf-8"))["log_history"]
+    state = json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = state["log_history"]
     return found
 
 

@@ -87,6 +87,7 @@ def occupy_training(
     sources: Mapping[str, Source],
     arguments: TrainingArguments,
     claims: Iterable[str] = (),
+    result: Path | None = None,
     fit: Callable[[], int] | None = None,
 ) -> Occupied:
     """Begin a training in its directory, or go on with it; see `Output.occupy`.
@@ -98,12 +99,13 @@ def occupy_training(
         output: the directory, which is `arguments.output_dir`; it is not replaced where a checkpoint is asked for.
         settings: all that the result depends on beside the sources and `decisive(arguments)`.
         claims: names in the directory that the training has to itself, beside checkpoints and what is logged.
+        result: directory of the model, by default that of the training.
         fit: finds the largest batch that memory holds.
 
     Raises:
         InputError: as `Output.occupy` has it (the run was of other settings, more steps say), or
             `resume_from_checkpoint` names a checkpoint that is not there or not of the same run; or no batch size that
-            fits is found.
+            fits is found; or a complete training lacks its model.
     """
     wanted = arguments.resume_from_checkpoint
     if _is_asked_for(wanted):
@@ -113,7 +115,7 @@ def occupy_training(
 
     def occupy(output: Output) -> Occupied:
         everything = {**settings, **decisive(arguments)}
-        return output.occupy(kind, everything, sources, seed=arguments.seed, claims=names)
+        return output.occupy(kind, everything, sources, seed=arguments.seed, claims=names, result=result or output.path)
 
     if not is_auto(arguments):
         return occupy(output)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -111,10 +111,15 @@ def list_files(directory: Path) -> dict[str, int]:
     return found
 
 
-def missing_file(directory: Path) -> str | None:
-    """A file that the manifest of a directory lists and that is gone; None where all are there."""
+def missing_file(directory: Path, spare: Iterable[str] = ()) -> str | None:
+    """A file that the manifest of a directory lists and that is gone; None where all are there.
+
+    Args:
+        directory: of ours.
+        spare: names in it, `*` is any text, that may go, with all below them.
+    """
     found = Manifest.load(directory)
-    names = [MANIFEST] if found is None else found.files
+    names = [MANIFEST] if found is None else [name for name in found.files if not _is_below(name, spare)]
     return next((name for name in names if not (directory / name).is_file()), None)
 
 
@@ -150,7 +155,11 @@ def remove_ours(directory: Path) -> None:
 
 def is_claimed(name: str, manifest: Manifest) -> bool:
     """Whether a file, by its path from the directory, is below a name that the manifest claims."""
-    return any(Path(Path(name).parts[0]).match(claim) for claim in manifest.claims)
+    return _is_below(name, manifest.claims)
+
+
+def _is_below(name: str, claims: Iterable[str]) -> bool:
+    return any(Path(Path(name).parts[0]).match(claim) for claim in claims)
 
 
 def _is_ours(path: Path, owner: Path, manifest: Manifest | None) -> bool:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from hf_dense.errors import InputError
 from hf_dense.storage.files import plain_errors, says_full
@@ -18,10 +18,13 @@ from hf_dense.storage.manifest import (
     foreign_file,
     is_claimed,
     list_files,
+    missing_file,
     remove_ours,
 )
-from hf_dense.storage.places import DONE, LOCK, NEW, RESUMED, Lock, state_of
+from hf_dense.storage.places import DONE, LOCK, NEW, RESUMED, Lock, check_replaceable, state_of
 from hf_dense.storage.process_group import is_main_process, wait_for_everyone
+
+_SPARE: Final = ("checkpoint-*", "runs", "training_args.bin")  # of a training: it is done without them
 
 
 @dataclass
@@ -40,6 +43,7 @@ class Occupied:
         overwrite: whether work that was made from something else is replaced.
         manifest: of it; names that it claims are nobody else's.
         again: whether a complete directory is worked in again.
+        result: directory, this or one in it, without whose files the work is not done; checkpoints and logs may go.
 
     Attributes:
         done: whether the same work is complete here, and is not done again.
@@ -51,6 +55,7 @@ class Occupied:
     overwrite: bool
     manifest: Manifest
     again: bool = False
+    result: Path | None = None
     done: bool = False
     resumed: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
@@ -134,6 +139,14 @@ class Occupied:
         found = Manifest.load(self.path)
         if state == RESUMED and not self.again and (foreign := foreign_file(self.path)):
             raise InputError(f"{foreign} was not written by hf_dense; move it away, so that the work can go on.")
+        if state == DONE and self.result and (gone := missing_file(self.result, _SPARE)):
+            if not self.overwrite:
+                raise InputError(
+                    f"{self.result / gone} is gone, although the training is complete; put it back, name another "
+                    "directory, or train anew with --overwrite."
+                )
+            check_replaceable(self.path)
+            return NEW
         if self.again and found is not None and found.state == COMPLETE and state == DONE:
             claimed = [file for name in self.manifest.claims for file in self.path.glob(name) if file.is_file()]
             for file in claimed:

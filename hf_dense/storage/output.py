@@ -92,6 +92,7 @@ class Output:
         claims: Iterable[str] = (),
         reads: Iterable[str | os.PathLike[str]] = (),
         again: bool = False,
+        result: Path | None = None,
     ) -> Occupied:
         """Begin, or go on with, a directory that is worked in; see `Occupied`.
 
@@ -99,6 +100,7 @@ class Output:
             claims: names in the directory, `*` is any text, that the work has to itself.
             reads: names (paths, Hub ids) of what is read beside the sources; none of it may lie in the directory.
             again: whether a complete directory is worked in again, as a folder of evaluations is.
+            result: directory, this or one in it, without whose files the work is not done; checkpoints and logs may go.
 
         The other arguments and the errors are those of `stage`.
         """
@@ -107,7 +109,7 @@ class Output:
             del wanted.made_from[_VERSION]
         with plain_errors(self.path):
             check_place(self.path, sources or {}, reads)
-            return decide_together(lambda: Occupied(self.path, self.overwrite, wanted, again))
+            return decide_together(lambda: Occupied(self.path, self.overwrite, wanted, again, result))
 
     def _manifest(
         self, kind: str, settings: Mapping[str, Any], sources: Mapping[str, Source], seed: int | None

@@ -73,12 +73,17 @@ def state_of(path: Path, wanted: Manifest, overwrite: bool) -> str:
     if not overwrite:
         state = "was made from" if found.state == COMPLETE else "holds unfinished work made from"
         raise InputError(f"{path} {state} {other}; name another directory, or replace it with --overwrite.")
+    check_replaceable(path)
+    return NEW
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise `InputError` where a directory of ours holds something that is not as we wrote it."""
     if foreign := foreign_file(path):
         raise InputError(
             f"{path} cannot be replaced: {foreign.relative_to(path)} is not as hf_dense wrote it; move it away, or "
             "name another directory."
         )
-    return NEW
 
 
 class Lock:

@@ -48,6 +48,15 @@ def test_one_point_is_written_without_measuring(inputs: Path, tmp_path: Path) ->
     assert SentenceTransformer(str(tmp_path / "out" / "model")).similarity_fn_name == "dot"
 
 
+@pytest.mark.parametrize("name", ["model/model.safetensors", "merge.md"])
+def test_what_is_gone_is_made_again(name: str, inputs: Path, tmp_path: Path) -> None:
+    words = ["--collection", "{own}", "--keep", "{other}:test", "--weights", "1", "--out", str(tmp_path / "out")]
+    assert merge(inputs, *words) == 0
+    (tmp_path / "out" / name).unlink()
+    assert merge(inputs, *words) == 0
+    assert (tmp_path / "out" / name).is_file()
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -227,9 +227,24 @@ def test_a_model_tells_what_it_was_made_from(retriever: Path, pairs: Dataset, tm
     assert (manifest.kind, manifest.sources["model"], manifest.command) == ("retriever", str(retriever), "me")
     assert (manifest.made_from["learning_rate"], manifest.facts["steps"]) == (2e-3, 6)
     assert "learning_rate" in (model / "README.md").read_text()
+
+
+def test_a_training_without_its_model_is_not_done(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
+    options = {"save_strategy": "steps", "save_steps": 3}
+    model = finetune(retriever, pairs, arguments(tmp_path / "run", **options))
+    for checkpoint in (tmp_path / "run").glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+    expected, before = weights(model), (model / "model.safetensors").stat().st_mtime_ns
+    finetune(retriever, pairs, arguments(tmp_path / "run", **options))
+    assert (model / "model.safetensors").stat().st_mtime_ns == before
+    (model / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"model/model\.safetensors is gone, although the training is complete"):
+        finetune(retriever, pairs, arguments(tmp_path / "run", **options))
+    finetune(retriever, pairs, arguments(tmp_path / "run", overwrite=True, **options))
+    assert all(torch.equal(expected[name], found) for name, found in weights(model).items())
     shutil.rmtree(model)
-    with pytest.raises(InputError, match="model is gone, although its training is complete"):
-        finetune(retriever, pairs, arguments(tmp_path / "run"))
+    with pytest.raises(InputError, match="is gone, although the training is complete"):
+        finetune(retriever, pairs, arguments(tmp_path / "run", **options))
 
 
 def test_a_foreign_directory_is_not_touched(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:

@@ -471,11 +471,23 @@ def test_a_run_that_cannot_be_replaces_nothing(finished: Path, changes: dict[str
     assert contents(finished / "out") == before
 
 
-def test_a_result_that_is_gone_is_not_done(tmp_path: Path) -> None:
-    pretrain(tiny_options(tmp_path), tiny_arguments(tmp_path / "out", max_steps=1))
-    (tmp_path / "out" / "trainer_state.json").unlink()
-    with pytest.raises(InputError, match="is gone, although the training is complete"):
-        pretrain(tiny_options(tmp_path), tiny_arguments(tmp_path / "out", max_steps=1))
+@pytest.mark.parametrize("name", ["trainer_state.json", "model.safetensors"])
+def test_a_result_that_is_gone_is_not_done(name: str, tmp_path: Path) -> None:
+    out, options = tmp_path / "out", {"max_steps": 2, "save_strategy": "steps", "save_steps": 1}
+    pretrain(tiny_options(tmp_path), tiny_arguments(out, **options))
+    for checkpoint in out.glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+    (out / "training_args.bin").unlink()
+    assert pretrain(tiny_options(tmp_path), tiny_arguments(out, **options)).done
+    (out / name).unlink()
+    with pytest.raises(InputError, match=f"{name} is gone, although the training is complete; put it back"):
+        pretrain(tiny_options(tmp_path), tiny_arguments(out, **options))
+    (out / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match=r"cannot be replaced: thesis\.tex is not as hf_dense wrote it"):
+        pretrain(tiny_options(tmp_path, overwrite=True), tiny_arguments(out, **options))
+    (out / "thesis.tex").unlink()
+    assert not pretrain(tiny_options(tmp_path, overwrite=True), tiny_arguments(out, **options)).done
+    assert (out / name).is_file()
 
 
 def test_a_second_run_at_the_same_time_is_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
