@@ -57,29 +57,23 @@ def put_on_hub(arguments: argparse.Namespace) -> str:
         raise InputError("--mteb writes results in another layout; name the evaluations with --results DIR.")
     if arguments.trained_on is not None and arguments.mteb is None:
         raise InputError("--trained_on is told to MTEB; say where its results are written with --mteb DIR.")
-    results = []
+    results, place = [], published_part(arguments.directory)[0]
     if arguments.results is not None:
         from hf_dense.evaluation.measured import measured_of
 
-        results = measured_of(published_part(arguments.directory)[0], arguments.results)
-    private = True if arguments.private else None
-    address = publish(
-        arguments.directory, arguments.repo, results=results, private=private, revision=arguments.revision
-    )
-    if arguments.mteb is not None:
-        _write_for_mteb(arguments, address)
-    return address
-
-
-def _write_for_mteb(arguments: argparse.Namespace, address: str) -> None:
-    """Write the results under the name and commit that the model has on the Hub now."""
+        results = measured_of(place, arguments.results)
+    options = {"private": True if arguments.private else None, "revision": arguments.revision}
+    if arguments.mteb is None:
+        return publish(arguments.directory, arguments.repo, results=results, **options)
     from huggingface_hub import HfApi
 
-    from hf_dense.evaluation.mteb_results import write_mteb_results
-    from hf_dense.hub.publish import published_part
+    from hf_dense.evaluation.mteb_results import check_mteb_results, write_mteb_results
+    from hf_dense.hub.repositories import Repository
 
-    name = "/".join(address.rstrip("/").split("/")[-2:])
-    commit = str(HfApi().model_info(name, revision=arguments.revision).sha)
-    place = published_part(arguments.directory)[0]
-    named = {"name": name, "revision": commit, "trained_on": arguments.trained_on}
-    write_mteb_results(place, arguments.results, arguments.mteb, **named)
+    measured = (place, arguments.results)
+    named = {"name": Repository(arguments.repo).check(), "trained_on": arguments.trained_on}
+    out = check_mteb_results(*measured, arguments.mteb, **named)
+    address = publish(arguments.directory, arguments.repo, results=results, **options)
+    commit = str(HfApi().model_info(named["name"], revision=arguments.revision).sha)
+    write_mteb_results(*measured, out, revision=commit, **named)
+    return address

@@ -53,12 +53,7 @@ def write_mteb_results(
     Raises:
         InputError: no result on a public task of MTEB is there, a name that MTEB does not know, or no retriever.
     """
-    if unknown := [task for task in trained_on or () if not _is_task(task)]:
-        raise InputError(f"MTEB has no task {unknown[0]!r} that a model could be trained on; name it as MTEB does.")
-    found = _public_results(model, evaluations)
-    if not found:
-        raise InputError(f"{evaluations} holds no result of {model} on a task of MTEB by its name; measure it on one.")
-    meta = describe(model, name, revision, trained_on)
+    found, meta = _public_results(model, evaluations), describe(model, name, revision, trained_on)
     sources = {"model": Source(str(model), retriever_fingerprint(load_ranker(model)))}
     settings: dict[str, Any] = {"name": name, "revision": revision, "trained on": trained_on, "tasks": sorted(found)}
     settings["scores"] = {task: [result.mteb_version, result.dataset_revision] for task, result in found.items()}
@@ -70,12 +65,42 @@ def write_mteb_results(
     return work.path
 
 
+def check_mteb_results(
+    model: str | Path,
+    evaluations: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    name: str,
+    trained_on: Sequence[str] | None = None,
+) -> Output:
+    """Find before a model is published, when it has no commit yet, what would keep its results from being written.
+
+    Returns:
+        Where `write_mteb_results` writes them then, in place of those of an earlier commit.
+
+    Raises:
+        InputError: as `write_mteb_results` does, or results of another model are there.
+    """
+    _public_results(model, evaluations)
+    describe(model, name, "main", trained_on)
+    there = Manifest.load(Path(out))
+    if there is not None and there.kind == KIND and there.made_from.get("name") != name:
+        raise InputError(
+            f"{out} holds results of {there.made_from.get('name')}, not of {name}; name another directory."
+        )
+    output = Output(Path(out), overwrite=True)
+    output.check(KIND, {"model": Source(str(model), ""), "directory of evaluations": Source(str(evaluations), "")})
+    return output
+
+
 def describe(model: str | Path, name: str, revision: str, trained_on: Sequence[str] | None = None) -> ModelMeta:
     """What MTEB wants to know of a retriever; arguments are those of `write_mteb_results`.
 
     Raises:
-        InputError: nothing to load, or a cross-encoder.
+        InputError: nothing to load, a cross-encoder, or a name in `trained_on` that MTEB does not know.
     """
+    if unknown := [task for task in trained_on or () if not _is_task(task)]:
+        raise InputError(f"MTEB has no task {unknown[0]!r} that a model could be trained on; name it as MTEB does.")
     loaded: Any = load_ranker(model)
     if isinstance(loaded, CrossEncoder):
         raise InputError(f"{model} is a cross-encoder; MTEB's results of retrieval are those of retrievers.")
@@ -102,7 +127,7 @@ def describe(model: str | Path, name: str, revision: str, trained_on: Sequence[s
 
 
 def _public_results(model: str | Path, evaluations: str | os.PathLike[str]) -> dict[str, TaskResult]:
-    """The results of a model on MTEB's tasks, by their names."""
+    """The results of a model on MTEB's tasks, by their names; raises where there is none."""
     found = {}
     for path, manifest in own_evaluations(model, evaluations).items():
         whole = "dimensions" not in manifest.made_from and not Reading.of(manifest.made_from).in_words
@@ -110,6 +135,8 @@ def _public_results(model: str | Path, evaluations: str | os.PathLike[str]) -> d
             result = TaskResult.from_disk(path / SCORES_FILE)
             if _is_task(result.task_name):
                 found[result.task_name] = result
+    if not found:
+        raise InputError(f"{evaluations} holds no result of {model} on a task of MTEB by its name; measure it on one.")
     return found
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from hf_dense.storage.files import plain_errors
 from hf_dense.storage.manifest import RUNNING, Manifest
 from hf_dense.storage.occupied import Occupied
-from hf_dense.storage.places import Source, check_place
+from hf_dense.storage.places import Source, check_place, state_of
 from hf_dense.storage.process_group import decide_together
 from hf_dense.storage.provenance import describe_run
 from hf_dense.storage.staged import Staged
@@ -54,6 +54,16 @@ class Output:
     def at(self, *parts: str) -> Output:
         """An output inside of this one, written in the same way."""
         return replace(self, path=self.path.joinpath(*parts))
+
+    def check(self, kind: str, sources: Mapping[str, Source] | None = None) -> None:
+        """Pass when an output of a kind can be written, if in place of another one of ours.
+
+        Raises:
+            InputError: something foreign, another kind or a source is there.
+        """
+        with plain_errors(self.path):
+            check_place(self.path, sources or {})
+            state_of(self.path, Manifest(kind, RUNNING), overwrite=True)
 
     def stage(
         self,

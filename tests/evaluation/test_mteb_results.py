@@ -52,6 +52,44 @@ def test_published_results_are_mtebs(root: Path, hub_here: HfApi, tmp_path: Path
     assert meta["reference"] == "https://huggingface.co/someone/leading"
 
 
+def test_a_model_is_published_with_its_results_again(root: Path, hub_here: HfApi, tmp_path: Path) -> None:
+    words = ["publish", str(root / "model"), "someone/again", "--results", str(root / "measured"), "--mteb"]
+    for data in ("MSMARCO", "MSMARCO", "NQ"):
+        main([*words, str(tmp_path / "out"), "--trained_on", data])
+        commit = hub_here.model_info("someone/again").sha
+        assert [path.name for path in (tmp_path / "out" / "results" / "someone__again").iterdir()] == [commit]
+    assert data in next((tmp_path / "out").rglob("model_meta.json")).read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"--trained_on": "MyData"}, "MTEB has no task 'MyData'"),
+        ({"--results": "{root}/measured/data-test"}, "on a task of MTEB by its name; measure it on one"),
+        ({"--mteb": "{root}/measured"}, "is the directory of evaluations, and would replace it"),
+        ({"--mteb": "{tmp}/mine"}, "was not written by hf_dense"),
+        ({"--mteb": "{tmp}/other"}, "holds results of a/b, not of someone/first; name another directory"),
+    ],
+)
+def test_results_that_cannot_be_written_keep_a_model_from_the_hub(
+    changes: dict[str, str],
+    sentence: str,
+    root: Path,
+    hub_here: HfApi,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    write_mteb_results(root / "model", root / "measured", tmp_path / "other", name="a/b", revision="1" * 40)
+    given = {"--results": f"{root}/measured", "--mteb": f"{tmp_path}/out", "--trained_on": "NQ", **changes}
+    words = [word.format(root=root, tmp=tmp_path) for pair in given.items() for word in pair]
+    with pytest.raises(SystemExit):
+        main(["publish", str(root / "model"), "someone/first", *words])
+    assert sentence in capsys.readouterr().err
+    assert not hub_here.repo_exists("someone/first")
+
+
 def test_what_it_was_trained_on_may_be_unknown_or_nothing(root: Path, tmp_path: Path) -> None:
     for name, given in (("unknown", None), ("nothing", [])):
         out = write_mteb_results(
