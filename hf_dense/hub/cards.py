@@ -15,7 +15,7 @@ from hf_dense.data.hub_names import divided
 from hf_dense.errors import InputError
 from hf_dense.hub.lineage import FOREIGN, FROM_HUB, Step, licence_of, steps_of
 from hf_dense.storage.files import write_text
-from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.manifest import Manifest, sha256_of
 
 CARD_TEMPLATE: Final = """---
 {metadata}
@@ -177,8 +177,8 @@ def write_model_card(
     write_text(card, render_model_card(name or str(directory), manifest, form_of(place)))
     found = Manifest.load(place)
     if found is not None and _CARD in found.files:
-        files = {**found.files, _CARD: card.stat().st_size}
-        replace(found, files=files, facts={**found.facts, **measured}).save(place)
+        files, hashes = {**found.files, _CARD: card.stat().st_size}, {**found.hashes, _CARD: sha256_of(card)}
+        replace(found, files=files, hashes=hashes, facts={**found.facts, **measured}).save(place)
     return card
 
 

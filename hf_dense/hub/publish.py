@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,7 +13,7 @@ from hf_dense.errors import InputError
 from hf_dense.hub.cards import Measured, form_of, render_model_card
 from hf_dense.hub.output_cards import render_output_card
 from hf_dense.hub.repositories import Repository
-from hf_dense.storage.manifest import COMPLETE, MANIFEST, Manifest
+from hf_dense.storage.manifest import COMPLETE, MANIFEST, Manifest, sha256_of
 from hf_dense.storage.process_group import decide_together
 
 if TYPE_CHECKING:
@@ -62,17 +62,16 @@ def publish(
         raise InputError(f"{place} holds no model that results could be of; leave them out.")
     repository = Repository(repo, "dataset" if form is None else "model", token, private, revision)
     files = _files(place, manifest)
-    card, size = place / _CARD, manifest.files.get(_CARD)
-    if size is not None and card.stat().st_size != size:
+    has_card = _CARD in manifest.files
+    if has_card and not manifest.is_unchanged(place, _CARD):
         if results:
-            raise InputError(f"{card} was changed by hand, so results cannot be put into it; remove it first.")
-        manifest = _with_card(place, manifest)
-    elif form is not None or size is None:
+            raise InputError(f"{place / _CARD} was changed by hand, so results cannot be put into it; remove it first.")
+    elif form is not None or not has_card:
         facts = {**manifest.facts, **({"results": list(results)} if results else {})}
         manifest, name = replace(manifest, facts=facts), repository.check()
         text = render_model_card(name, manifest, form) if form else render_output_card(name, manifest, place)
         files[_CARD] = text.encode()
-        manifest = replace(manifest, files={**manifest.files, _CARD: len(text.encode())})
+    manifest = _published(manifest, files)
     files[MANIFEST] = _as_bytes(manifest)
     return repository.write(manifest, files, f"Publish the {manifest.kind}")
 
@@ -144,25 +143,29 @@ def _form(place: Path) -> str | None:
 
 def _files(place: Path, manifest: Manifest) -> dict[str, Path | bytes]:
     """The files that are published, by their path in the repository; raises where one is not as it was written."""
-    listed = {name: size for name, size in manifest.files.items() if not name.startswith(_OF_TRAINING)}
-    for name, size in listed.items():
+    listed = [name for name in manifest.files if not name.startswith(_OF_TRAINING)]
+    for name in listed:
         file = place / name
-        if not _is_inside(file, place) or (file.stat().st_size != size and name != _CARD):
+        if not _is_inside(file, place) or not (name == _CARD or manifest.is_unchanged(place, name)):
             raise InputError(f"{file} is not as hf_dense wrote it; give the command that writes {place} again.")
     files: dict[str, Path | bytes] = {name: place / name for name in listed}
     if manifest.kind == _WITH_PARTS:
         for inner in sorted(place.glob(f"*/*/{MANIFEST}")):
             part = published_part(inner.parent)
-            prefix = inner.parent.relative_to(place).as_posix()
-            files |= {f"{prefix}/{name}": path for name, path in _files(*part).items()}
-            files[f"{prefix}/{MANIFEST}"] = _as_bytes(_with_card(*part))
+            prefix, own = inner.parent.relative_to(place).as_posix(), _files(*part)
+            files |= {f"{prefix}/{name}": path for name, path in own.items()}
+            files[f"{prefix}/{MANIFEST}"] = _as_bytes(_published(part[1], own))
     return files
 
 
-def _with_card(place: Path, manifest: Manifest) -> Manifest:
-    """A manifest that lists the card as it is, where somebody has changed it."""
-    sizes = {name: (place / name).stat().st_size for name in manifest.files if name == _CARD}
-    return replace(manifest, files={**manifest.files, **sizes})
+def _published(manifest: Manifest, files: Mapping[str, Path | bytes]) -> Manifest:
+    """A manifest that knows the content of all its files, and of the card, as they are published."""
+    own = {name: content for name, content in files.items() if name in (*manifest.files, _CARD)}
+    sizes = {
+        name: len(content) if isinstance(content, bytes) else content.stat().st_size for name, content in own.items()
+    }
+    hashes = {name: sha256_of(content) for name, content in own.items()}
+    return replace(manifest, files={**manifest.files, **sizes}, hashes={**manifest.hashes, **hashes})
 
 
 def _as_bytes(manifest: Manifest) -> bytes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from huggingface_hub.errors import (
 
 from hf_dense.errors import InputError, first_line
 from hf_dense.hub.reach import HubUnreachable
-from hf_dense.storage.manifest import MANIFEST, Manifest
+from hf_dense.storage.manifest import MANIFEST, Manifest, sha256_of
 
 logger = logging.getLogger(__name__)
 
@@ -117,18 +118,34 @@ class Repository:
         except RepositoryNotFoundError:
             return False
 
-    def _ours(self, api: HfApi, place: dict[str, Any], manifest: Manifest, files: Iterable[str]) -> set[str]:
+    def _ours(
+        self, api: HfApi, place: dict[str, Any], manifest: Manifest, files: Mapping[str, Path | bytes]
+    ) -> set[str]:
         """The files there that we published, by their manifests; raises where one that is not ours would go."""
         there, revision = self._files(api, place)
         if not there.keys() - _OF_THE_HUB:
             return set()
-        known, listed = None, dict[str, int]()
+
+        def fetch(path: str) -> Path:
+            return Path(api.hf_hub_download(**place, filename=path, revision=revision))
+
+        def is_unchanged(path: str) -> bool:
+            """As it was published, or as it is now to be: by its bytes and, where that is known, by its content."""
+            entry, new = there[path], files.get(path)
+            if entry.size != listed.get(path):
+                return False
+            if path not in hashes or (new is not None and _is_blob(entry, new)):
+                return True
+            return (entry.lfs.sha256 if entry.lfs else sha256_of(fetch(path))) == hashes[path]
+
+        known, listed, hashes = None, dict[str, int](), dict[str, str]()
         for path in (path for path in there if path.rpartition("/")[2] == MANIFEST):
-            found = Manifest.load(Path(api.hf_hub_download(**place, filename=path, revision=revision)).parent)
+            found = Manifest.load(fetch(path).parent)
             known = found if path == MANIFEST else known
             folder = path.removesuffix(MANIFEST)
             listed |= {f"{folder}{name}": size for name, size in (found.files if found else {}).items()}
-            listed[path] = there[path]
+            hashes |= {f"{folder}{name}": digest for name, digest in (found.hashes if found else {}).items()}
+            listed[path] = there[path].size
         if known is None:
             raise InputError(
                 f"The repository {place['repo_id']} holds {min(there.keys() - _OF_THE_HUB)!r}, which hf_dense did not "
@@ -140,19 +157,19 @@ class Repository:
                 "name another one."
             )
         for path in sorted(there.keys() & {*files, *listed}):
-            if there[path] != listed.get(path):
+            if not is_unchanged(path):
                 raise InputError(
                     f"The repository {place['repo_id']} holds {path!r}, which is not as hf_dense published it; move it "
                     "away there, or name another repository."
                 )
         return there.keys() & listed.keys()
 
-    def _files(self, api: HfApi, place: dict[str, Any]) -> tuple[dict[str, int], str | None]:
-        """The bytes of all files by their paths, and the revision that has them; none where there is no repository."""
+    def _files(self, api: HfApi, place: dict[str, Any]) -> tuple[dict[str, RepoFile], str | None]:
+        """All files by their paths, and the revision that has them; none where there is no repository."""
         for revision in dict.fromkeys([self.revision, None]):  # a branch that is not there begins as the main one
             try:
                 tree = api.list_repo_tree(**place, revision=revision, recursive=True)
-                return {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}, revision
+                return {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}, revision
             except RevisionNotFoundError:
                 continue
             except RepositoryNotFoundError:
@@ -202,6 +219,14 @@ class Repository:
             return f"The Hub is too busy to publish {self.name} ({status}); try again later."
         reason = (error.server_message or str(error)).strip().partition("\n")[0].rstrip(".")
         return f"The Hub refuses to publish {self.name}: {reason}."
+
+
+def _is_blob(entry: RepoFile, content: Path | bytes) -> bool:
+    """Whether a file of a repository holds just that, by Git's name for it; not told of a large one."""
+    if entry.lfs:
+        return False
+    data = content if isinstance(content, bytes) else content.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest() == entry.blob_id
 
 
 def _patiently(ask: Callable[[], T]) -> T:

@@ -6,10 +6,12 @@ other file marks a directory as ours.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ MANIFEST: Final = "hf_dense.json"
 OWN_PREFIX: Final = ".hf_dense"  # of the names of locks and of files that are being written
 
 RUNNING, COMPLETE = "running", "complete"
+_SMALL: Final = 2**20  # bytes; of larger files a change that keeps their size goes unseen here
 UNSAID: Final = "other"  # the licence of what nobody gave one
 
 
@@ -32,6 +35,7 @@ class Manifest:
         made_from: all that the result depends on, by name: fingerprints of what was read, settings, our version.
         sources: the names (paths, Hub ids) of what was read, for people; they do not decide anything.
         files: paths from the directory, and bytes, of the files that are ours.
+        hashes: SHA-256 of those of them that are small; of what is published, of all.
         claims: names in the directory that work has to itself while it runs, with all below them; `*` is any text.
         command: what wrote it.
         licence: of the content.
@@ -45,6 +49,7 @@ class Manifest:
     made_from: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
     claims: tuple[str, ...] = ()
     command: str = ""
     licence: str = UNSAID
@@ -65,8 +70,25 @@ class Manifest:
             found = cls(**{**values, "claims": tuple(values.get("claims", ()))})
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
-        tables = (found.made_from, found.sources, found.files, found.run, found.facts)
+        tables = (found.made_from, found.sources, found.files, found.hashes, found.run, found.facts)
         return found if all(isinstance(table, dict) for table in tables) and isinstance(found.kind, str) else None
+
+    def listing(self, directory: Path, files: Mapping[str, int]) -> Manifest:
+        """This one of some files in its directory (see `list_files`), as they are."""
+        small = [name for name, size in files.items() if size <= _SMALL and not (directory / name).is_symlink()]
+        return replace(self, files=dict(files), hashes={name: sha256_of(directory / name) for name in small})
+
+    def is_unchanged(self, directory: Path, name: str) -> bool:
+        """Whether a file of the directory is one that is listed, as it was written; of large ones bytes are counted."""
+        file, digest = directory / name, self.hashes.get(name)
+        same = file.lstat().st_size == self.files.get(name)
+        return same and (digest is None or (not file.is_symlink() and sha256_of(file) == digest))
+
+
+def sha256_of(content: Path | bytes) -> str:
+    """The SHA-256 of a file, or of what one is to hold, as the Hub has it of large ones."""
+    with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def difference(
@@ -172,8 +194,8 @@ def _is_ours(path: Path, owner: Path, manifest: Manifest | None) -> bool:
     name = path.relative_to(owner)
     if manifest.state == RUNNING and is_claimed(name.as_posix(), manifest):
         return True
-    listed = manifest.files.get(name.as_posix())
-    return listed is not None and (manifest.state == RUNNING or listed == path.lstat().st_size)
+    running = manifest.state == RUNNING and name.as_posix() in manifest.files
+    return running or manifest.is_unchanged(owner, name.as_posix())
 
 
 def _owner(path: Path, root: Path) -> Path:

@@ -131,7 +131,7 @@ class Occupied:
             before, there = Manifest.load(self.path), list_files(self.path)
             known = {} if before is None else before.files
             files = {name: size for name, size in there.items() if name in known or is_claimed(name, self.manifest)}
-            replace(self.manifest, state=state, files=files, facts=self.facts).save(self.path)
+            replace(self.manifest.listing(self.path, files), state=state, facts=self.facts).save(self.path)
 
     def _check(self) -> str:
         """What is to be done; raises where the directory, or a file that we would write over, is not ours."""
@@ -150,6 +150,6 @@ class Occupied:
         if self.again and found is not None and found.state == COMPLETE and state == DONE:
             claimed = [file for name in self.manifest.claims for file in self.path.glob(name) if file.is_file()]
             for file in claimed:
-                if found.files.get(file.name) != file.stat().st_size:
+                if not found.is_unchanged(self.path, file.name):
                     raise InputError(f"{file} is not as hf_dense wrote it; move it away, or name another directory.")
         return state

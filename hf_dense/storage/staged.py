@@ -190,7 +190,8 @@ class Staged:
             shutil.rmtree(self.partial, ignore_errors=True)
 
     def _finish(self) -> None:
-        replace(self.manifest, state=COMPLETE, files=list_files(self.result), facts=self.facts).save(self.result)
+        made = self.manifest.listing(self.result, list_files(self.result))
+        replace(made, state=COMPLETE, facts=self.facts).save(self.result)
         if self.path.exists():
             state_of(self.path, self.manifest, overwrite=True)  # raises where something foreign has come into it
             os.rename(self.path, self._old)

@@ -91,7 +91,7 @@ def _meaning(path: Path) -> Any:
 def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
         if isinstance(sizes := value.get("files"), dict):  # of a manifest
-            value = {**value, "files": sorted(sizes)}
+            value = {**value, "files": sorted(sizes), "hashes": sorted(value.get("hashes", ()))}
         return {name: _without_times(each) for name, each in value.items() if not _TIMES.search(name)}
     return [_without_times(each) for each in value] if isinstance(value, list) else value
 

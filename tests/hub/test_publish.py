@@ -281,6 +281,41 @@ def test_what_was_edited_on_the_hub_is_not_replaced(hub_here: HfApi, tmp_path: P
     assert card_of(hub_here, "someone/mine").text == "# By hand"
 
 
+@pytest.mark.parametrize("name", ["README.md", "config_sentence_transformers.json", "model.safetensors"])
+def test_what_was_edited_on_the_hub_to_as_many_bytes_is_not_replaced(
+    name: str, hub_here: HfApi, tmp_path: Path
+) -> None:
+    first, second = (
+        export_sentence_transformer(
+            write_embedder(tmp_path / f"base-{seed}", seed=seed), tmp_path / f"out-{seed}", similarity=similarity
+        )
+        for seed, similarity in ((0, "dot"), (1, "cosine"))
+    )
+    repo = f"someone/edited-{name.partition('.')[0]}"
+    publish(first, repo)
+    published = Path(hub_here.hf_hub_download(repo, name)).read_bytes()
+    publish(second, repo)
+    publish(first, repo)
+    edited = published[:-1] + b" "
+    hub_here.upload_file(path_or_fileobj=edited, path_in_repo=name, repo_id=repo)
+    for model in (first, second):
+        with pytest.raises(InputError, match=f"holds '{name}', which is not as hf_dense published it"):
+            publish(model, repo)
+    assert Path(hub_here.hf_hub_download(repo, name)).read_bytes() == edited
+
+
+def test_what_was_edited_here_to_as_many_bytes_is_known(hub_here: HfApi, tmp_path: Path) -> None:
+    model = write_retriever(tmp_path / "mine")
+    card = (model / "README.md").read_text()
+    (model / "README.md").write_text(own := card.replace("retriever", "RETRIEVER"))
+    publish(model, "someone/few-words")
+    assert Path(hub_here.hf_hub_download("someone/few-words", "README.md")).read_text() == own
+    config = (model / "config.json").read_text()
+    (model / "config.json").write_text(config.replace("64", "46"))
+    with pytest.raises(InputError, match=r"config\.json is not as hf_dense wrote it"):
+        publish(model, "someone/few-words")
+
+
 def test_what_is_no_part_of_evaluations_any_more_goes(hub_here: HfApi, tmp_path: Path) -> None:
     out, model = tmp_path / "out", write_retriever(tmp_path / "mine")
     with Output(out).occupy("evaluations", {}, claims=["results.md"], again=True) as work:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import shutil
@@ -101,6 +102,31 @@ def test_what_was_changed_in_an_output_is_not_deleted(tmp_path: Path) -> None:
     (tmp_path / "out" / "README.md").write_text("a card that somebody wrote")
     with pytest.raises(InputError, match=r"README\.md is not as hf_dense wrote it"):
         make(tmp_path / "out", "b", overwrite=True)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_was_changed_to_as_many_bytes_is_not_deleted(again: bool, tmp_path: Path) -> None:
+    make(tmp_path / "out")
+    (tmp_path / "out" / "README.md").write_text("card of A")
+    with pytest.raises(InputError, match=r"README\.md is not as hf_dense wrote it"):
+        make(tmp_path / "out", "b", overwrite=True)
+    run = Output(tmp_path / "run", overwrite=True)
+    with run.occupy("tables", {}, claims=["table.md"], again=again) as work:
+        (work.path / "table.md").write_text("| 1 |")
+        work.complete()
+    (tmp_path / "run" / "table.md").write_text("| 2 |")
+    with pytest.raises(InputError, match=r"table\.md is not as hf_dense wrote it"):
+        run.occupy("tables", {} if again else {"more": 1}, claims=["table.md"], again=again)
+    assert (tmp_path / "run" / "table.md").read_text() == "| 2 |"
+
+
+def test_a_manifest_without_hashes_goes_by_bytes(tmp_path: Path) -> None:
+    make(tmp_path / "out")
+    values = json.loads((tmp_path / "out" / MANIFEST).read_text())
+    assert list(values.pop("hashes")) == ["README.md", "deep/text"]
+    (tmp_path / "out" / MANIFEST).write_text(json.dumps(values))
+    assert not make(tmp_path / "out")
+    assert make(tmp_path / "out", "b", overwrite=True)
 
 
 def test_what_comes_into_an_output_while_it_is_replaced_is_not_deleted(tmp_path: Path) -> None:
