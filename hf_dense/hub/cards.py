@@ -88,6 +88,31 @@ queries = model.encode_query(["what is a bottleneck"])
 passages = model.encode_document(["A bottleneck squeezes a text into one vector."])
 print(model.similarity(queries, passages))"""
 
+_ONNX_USE: Final = """import json
+from pathlib import Path
+
+import onnxruntime
+from huggingface_hub import snapshot_download
+from transformers import AutoTokenizer
+
+model = Path("{model}")
+folder = model if model.is_dir() else Path(snapshot_download(str(model)))
+tokenizer = AutoTokenizer.from_pretrained(folder)
+session = onnxruntime.InferenceSession(folder / "model.onnx")
+facts = json.loads((folder / "onnx.json").read_text())
+
+
+def encode(texts, role):  # whose prompt, if it has one, is in onnx.json
+    texts = [facts["prompts"].get(role, "") + text for text in texts]
+    longest = facts.get("query_length") if role == "query" else None
+    batch = tokenizer(texts, padding=True, truncation=True, max_length=longest, return_tensors="np")
+    return session.run(None, {{name: batch[name] for name in facts["inputs"]}})[0]
+
+
+queries = encode(["what is a bottleneck"], "query")
+passages = encode(["A bottleneck squeezes a text into one vector."], "document")
+print(facts["similarity"])  # that queries and passages are compared by"""
+
 FORMS: Final = {
     "retriever": Form(
         "A retriever: it turns queries and passages into vectors whose similarity is the passage's relevance.",
@@ -143,11 +168,7 @@ FORMS: Final = {
         "A retriever as an ONNX file: from tokens to vectors whose similarity is the passage's relevance.",
         "onnx",
         "sentence-similarity",
-        "import onnxruntime\nfrom transformers import AutoTokenizer\n\n"
-        'tokenizer = AutoTokenizer.from_pretrained("{model}")\n'
-        'session = onnxruntime.InferenceSession("{model}/model.onnx")  # onnx.json names its inputs\n'
-        'batch = tokenizer(["what is a bottleneck"], truncation=True, return_tensors="np")\n'
-        "(vectors,) = session.run(None, {{entry.name: batch[entry.name] for entry in session.get_inputs()}})",
+        _ONNX_USE,
     ),
 }
 

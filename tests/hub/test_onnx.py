@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import HfApi
 from sentence_transformers import SentenceTransformer
 from tiny_backbones import BACKBONES
 from tiny_retriever import tiny_tokenizer, write_embedder, write_encoder, write_retriever
@@ -18,6 +20,7 @@ from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.hub import onnx as ours
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.onnx import export_onnx
+from hf_dense.hub.publish import publish
 from hf_dense.storage.output import Output
 
 needs_onnx = pytest.mark.skipif(
@@ -56,7 +59,6 @@ def test_the_file_gives_the_models_vectors(backbone: str, pooling: str, normaliz
     written = (out / "model.onnx").stat().st_mtime_ns
     assert export_onnx(retriever, tmp_path / "onnx") == out
     assert (out / "model.onnx").stat().st_mtime_ns == written, "the same is not made again"
-    assert f'InferenceSession("{out}/model.onnx")' in (out / "README.md").read_text()
 
     facts = json.loads((out / "onnx.json").read_text())
     assert facts["similarity"] == "dot"
@@ -71,6 +73,23 @@ def test_the_file_gives_the_models_vectors(backbone: str, pooling: str, normaliz
         assert batch["input_ids"].shape[1] <= 22
         (vectors,) = session.run(None, {name: batch[name] for name in facts["inputs"]})
         np.testing.assert_allclose(vectors, model.encode(texts), atol=1e-5)
+
+
+@needs_onnx
+def test_the_card_says_how_a_published_file_is_used(
+    hub_here: HfApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = export_sentence_transformer(write_embedder(tmp_path / "embedder"), tmp_path / "model", query_length=8)
+    out = export_onnx(model, tmp_path / "onnx")
+    publish(out, "someone/onnx")
+    loaded = SentenceTransformer(str(model), device="cpu")
+    for card in (out / "README.md", Path(hub_here.hf_hub_download("someone/onnx", "README.md"))):
+        found: dict[str, Any] = {}
+        exec(card.read_text().partition("```python\n")[2].partition("```")[0], found)
+        query, passage = "what is a bottleneck", "A bottleneck squeezes a text into one vector."
+        np.testing.assert_allclose(found["queries"], loaded.encode_query([query]), atol=1e-5)
+        np.testing.assert_allclose(found["passages"], loaded.encode_document([passage]), atol=1e-5)
+        assert capsys.readouterr().out.endswith("cosine\n")
 
 
 @needs_onnx
