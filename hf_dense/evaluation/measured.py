@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from hf_dense.errors import InputError
@@ -24,14 +25,23 @@ def measured_of(model: str | Path, evaluations: str | Path) -> list[Measured]:
 
     Returns:
         Name of the task, split and metrics; of another protocol than `passages`, and of first passages that were
-        ordered anew, the name says so.
+        ordered anew, the name says so. What was measured twice, to the same figures, is given once.
 
     Raises:
-        InputError: nothing to load, no evaluation there, or all are of other models.
+        InputError: nothing to load, no evaluation there, all are of other models, or two of one task and split differ.
     """
-    own = own_evaluations(model, evaluations)
-    measured = [(_name(path, manifest), RetrievalResult.load(path)) for path, manifest in own.items()]
-    return [(name, result.split, result.metrics) for name, result in measured]
+    found: dict[tuple[str, str], tuple[Path, Mapping[str, float]]] = {}
+    for path, manifest in own_evaluations(model, evaluations).items():
+        result = RetrievalResult.load(path)
+        first, metrics = found.setdefault((_name(path, manifest), result.split), (path, result.metrics))
+        if metrics != result.metrics:
+            raise two_results(first, path)
+    return [(name, split, metrics) for (name, split), (_, metrics) in found.items()]
+
+
+def two_results(first: Path, second: Path) -> InputError:
+    """The error of two evaluations of one task that differ."""
+    return InputError(f"{first} and {second} are results of one task, and differ; name a directory with one of them.")
 
 
 def own_evaluations(model: str | Path, evaluations: str | os.PathLike[str]) -> dict[Path, Manifest]:

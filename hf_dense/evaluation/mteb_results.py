@@ -13,7 +13,7 @@ from mteb.results import TaskResult
 from sentence_transformers import CrossEncoder
 
 from hf_dense.errors import InputError, as_sentence
-from hf_dense.evaluation.measured import own_evaluations
+from hf_dense.evaluation.measured import own_evaluations, two_results
 from hf_dense.evaluation.retrieval import SCORES_FILE
 from hf_dense.hub.fingerprints import retriever_fingerprint
 from hf_dense.hub.lineage import licence_of
@@ -127,14 +127,18 @@ def describe(model: str | Path, name: str, revision: str, trained_on: Sequence[s
 
 
 def _public_results(model: str | Path, evaluations: str | os.PathLike[str]) -> dict[str, TaskResult]:
-    """The results of a model on MTEB's tasks, by their names; raises where there is none."""
-    found = {}
+    """The results of a model on MTEB's tasks, by their names; raises where there is none, or two of one differ."""
+    found: dict[str, TaskResult] = {}
+    places: dict[str, Path] = {}
     for path, manifest in own_evaluations(model, evaluations).items():
         whole = "dimensions" not in manifest.made_from and not Reading.of(manifest.made_from).in_words
         if whole and (path / SCORES_FILE).is_file():
             result = TaskResult.from_disk(path / SCORES_FILE)
             if _is_task(result.task_name):
-                found[result.task_name] = result
+                first = found.setdefault(result.task_name, result)
+                if str(first.scores) != str(result.scores):  # where NaN is as good as NaN
+                    raise two_results(places[result.task_name], path)
+                places.setdefault(result.task_name, path)
     if not found:
         raise InputError(f"{evaluations} holds no result of {model} on a task of MTEB by its name; measure it on one.")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import mteb
@@ -14,7 +15,7 @@ from tiny_retriever import write_dataset, write_retriever
 from hf_dense.commands.main import main
 from hf_dense.errors import InputError
 from hf_dense.evaluation.mteb_results import write_mteb_results
-from hf_dense.evaluation.retrieval import Passages, build_task, evaluate_retriever
+from hf_dense.evaluation.retrieval import SCORES_FILE, Passages, build_task, evaluate_retriever
 from hf_dense.evaluation.runner import run_protocol
 
 
@@ -105,6 +106,13 @@ def test_what_cannot_be_written(root: Path, tmp_path: Path, capsys: pytest.Captu
         write_mteb_results(root / "other", root / "local", **given)
     with pytest.raises(InputError, match="MTEB has no task 'MyData' that a model could be trained on"):
         write_mteb_results(root / "model", root / "measured", **given, trained_on=["MyData"])
+    for name in ("a", "b"):
+        place = shutil.copytree(root / "measured" / "SciFact", tmp_path / "measured" / name)
+    scores = json.loads((place / SCORES_FILE).read_text())
+    scores["scores"]["test"][0]["ndcg_at_10"] = 0.875
+    (place / SCORES_FILE).write_text(json.dumps(scores))
+    with pytest.raises(InputError, match=r"measured/a and .*measured/b are results of one task, and differ"):
+        write_mteb_results(root / "model", tmp_path / "measured", **given)
     for words, sentence in (
         (["--mteb", str(tmp_path / "out")], "name the evaluations with --results DIR"),
         (["--trained_on", "NQ"], "say where its results are written with --mteb DIR"),

@@ -94,6 +94,14 @@ def test_results_of_this_very_model_go_into_its_card(
         ("data, the first 100 of one", "test", "ndcg@10"): 0.625,
     }
     assert Manifest.load(model) == before, "nothing is written here"
+    write_evaluation(out / "again" / "data-test", model, 0.5)
+    assert len(measured_of(model, out)) == 3, "what was measured twice is said once"
+    differs = write_evaluation(out / "moved" / "data-test", model, 0.375)
+    with pytest.raises(SystemExit):
+        main(["publish", str(model), "someone/measured", "--results", str(out)])
+    assert f"again/data-test and {differs} are results of one task, and differ; name" in capsys.readouterr().err
+    assert measured_of(model, differs) == [("data", "test", {"ndcg@10": 0.375})]
+    shutil.rmtree(differs.parent)
     for results, message in (
         (out / "two", f"holds no evaluation of {other}, but of others ({model}); measure it"),
         (model, "holds no evaluation; measure the model with hf-dense evaluate"),
