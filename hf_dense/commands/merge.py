@@ -10,6 +10,7 @@ from hf_dense.commands.output import add_output_arguments, output_of
 from hf_dense.errors import InputError
 
 SUMMARY: Final = "Find the retriever between two that is best for your collection and for another."
+_WEIGHTS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)  # measured where none are named
 _INTRODUCTION: Final = """\
 Write the retriever whose weights are BASE + w (TUNED - BASE): what tuning gained without all that it forgot. Several w
 are measured on your collection and on another; the one with the largest sum of both nDCG@10 is written.
@@ -41,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--weights",
         nargs="+",
         type=float,
-        default=[0.0, 0.25, 0.5, 0.75, 1.0],
         metavar="W",
         help="that are measured (default: 0 0.25 0.5 0.75 1)",
     )
@@ -58,19 +58,21 @@ def run(arguments: argparse.Namespace) -> None:
     """
     if arguments.weight is None and arguments.collection is None:
         raise InputError("Name the collection that w is chosen on (--collection), or the w that is wanted (--weight).")
-    if arguments.weight is not None and arguments.collection is not None:
-        raise InputError("--weight is written without measuring; leave --collection out, or name --weights.")
+    for name in ("collection", "weights"):
+        if arguments.weight is not None and getattr(arguments, name) is not None:
+            raise InputError(f"--weight is written without measuring; leave it out, or --{name}.")
     from hf_dense.experiments.interpolation import Between
     from hf_dense.experiments.keeping import Kept, open_kept
     from hf_dense.experiments.merging import check_weights, merge_at, merge_best, read_table
 
     output, models = output_of(arguments), (arguments.base, arguments.tuned, arguments.delta)
-    check_weights([arguments.weight] if arguments.weight is not None else arguments.weights)
+    weights = _WEIGHTS if arguments.weights is None else arguments.weights
+    check_weights([arguments.weight] if arguments.weight is not None else weights)
     if arguments.weight is not None:
         model = merge_at(Between(*models), arguments.weight, output)
     else:
         own = Kept(Path(arguments.collection).resolve().name, Path(arguments.collection), arguments.split)
         kept = open_kept(arguments.keep, arguments.collection)
-        model = merge_best(Between(*models), arguments.weights, own, kept, output, arguments.batch_size)
+        model = merge_best(Between(*models), weights, own, kept, output, arguments.batch_size)
         print(read_table(arguments.out))
     print(f"The model is in {model}")

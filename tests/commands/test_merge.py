@@ -62,6 +62,10 @@ def test_what_is_gone_is_made_again(name: str, inputs: Path, tmp_path: Path) -> 
     [
         ([], "Name the collection that w is chosen on (--collection), or the w that is wanted (--weight)."),
         (["--weight", "0.5", "--collection", "{own}"], "--weight is written without measuring"),
+        (
+            ["--weight", "0.5", "--weights", "0.1", "0.2"],
+            "--weight is written without measuring; leave it out, or --weights",
+        ),
         (["--weight", "2"], "A weight is 2; weights are from 0, the base, to 1"),
         (["--collection", "{own}", "--weights", "0", "-1"], "A weight is -1"),
         (["--collection", "{own}", "--split", "test", "--keep", "{other}"], "choose on another than test"),
