@@ -25,6 +25,7 @@ SUMMARY: Final = "List the recipes, or print one."
 FOLDER: Final = Path(__file__).parents[1] / "recipes"
 STAGES: Final = ("bm25", "retriever1", "mined", "retriever2", "reranker", "distilled")
 _SECTIONS: Final = (*STAGES, "retriever", "pretraining", "finetuning")
+_PARTS: Final = ("encoders", "decoders")  # of a method, by their names
 _USES: Final = {
     "pretrain": "Pre-training: hf-dense pretrain --config NAME",
     "overlay": "On top of any pre-training: hf-dense pretrain --config NAME --config OVERLAY",
@@ -64,7 +65,8 @@ def describe(path: Path) -> dict[str, str]:
 def read_configs(
     names: Iterable[str], method: str | None = None, others: Iterable[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """The options of recipes and YAML files, later ones winning: of a section each option, else the whole.
+    """The options of recipes and YAML files, later ones winning: of a section each option, of encoders and decoders
+    each by its name, else the whole.
 
     Args:
         names: paths, or names of recipes.
@@ -174,7 +176,7 @@ def _check_sections(values: Mapping[str, Any], path: Path) -> None:
 def _merge(before: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(before)
     for key, value in later.items():
-        by_option = key in _SECTIONS and isinstance(value, dict) and isinstance(merged.get(key), dict)
+        by_option = key in (*_SECTIONS, *_PARTS) and isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = _merge(merged[key], value) if by_option else value
     return merged
 

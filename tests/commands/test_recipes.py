@@ -52,6 +52,12 @@ def test_a_pretraining_declares_its_method(recipe: str, overlay: str) -> None:
 def test_the_demo_keeps_the_losses_of_a_paper() -> None:
     paper, demo = (read_configs(["dupmae_paper", *more])["encoders"] for more in ([], ["demo"]))
     assert demo == paper
+    paper, plain, demo = (
+        read_configs(names) for names in (["master_paper"], ["master", "demo"], ["master_paper", "demo"])
+    )
+    assert demo["encoders"] == paper["encoders"]
+    assert demo["decoders"] == {**paper["decoders"], **plain["decoders"]}
+    assert [*plain["decoders"]] == ["queries", "continuation"]
     assert not {"encoders", "decoders"} & read_configs(["simlm", "demo"]).keys(), "titles are not read"
 
 
