@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Router, StaticEmbedding, Transformer
 from tiny_backbones import BACKBONES
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from torch import nn
@@ -114,6 +114,33 @@ def write_embedder(directory: Path, *more: nn.Module, seed: int = 0, pooling: st
     model.save_pretrained(str(directory), create_model_card=False)
     card = "---\nlicense: mit\n---\n\n# Somebody's embedder\n"
     (directory / "README.md").write_text(card)
+    return directory
+
+
+def write_static(directory: Path) -> Path:
+    """Write a random model of static embeddings, as Model2Vec makes them: no encoder, vectors of length 1."""
+    torch.manual_seed(0)
+    model = SentenceTransformer(modules=[static_embeddings(), Normalize()], similarity_fn_name="cosine", device="cpu")
+    model.save_pretrained(str(directory), create_model_card=False)
+    return directory
+
+
+def static_embeddings() -> StaticEmbedding:
+    """Make random vectors of 32 numbers for words that are letters."""
+    letters = Tokenizer(models.WordPiece({token: index for index, token in enumerate(VOCABULARY)}, unk_token="[UNK]"))
+    letters.pre_tokenizer = pre_tokenizers.Whitespace()
+    return StaticEmbedding(letters, embedding_dim=32)
+
+
+def write_two_encoders(directory: Path, *queries: nn.Module) -> Path:
+    """Write a model whose queries have 8 tokens, and whose passages 20, or whose queries are read by other modules."""
+    routes = []
+    for role, length in (("query", 8), ("document", 20)):
+        encoder = write_encoder(directory.with_name(f"{directory.name}-{role}"), length)
+        routes.append([Transformer(str(encoder), max_seq_length=length), Pooling(32, pooling_mode="mean")])
+    router = Router.for_query_document([*queries] or routes[0], routes[1])
+    model = SentenceTransformer(modules=[router, Normalize()], similarity_fn_name="cosine", device="cpu")
+    model.save_pretrained(str(directory), create_model_card=False)
     return directory
 
 

@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
+from hf_dense.hub.retriever_settings import length_of
 from hf_dense.search.candidates import candidate_texts, rank_candidates
 from hf_dense.search.first_stage import Search, open_search
 
@@ -57,7 +58,7 @@ class SearchingRetriever:
             {
                 "name": "local/retriever",  # nothing is kept by it
                 "embed_dim": retriever.get_embedding_dimension(),
-                "max_tokens": retriever.max_seq_length,
+                "max_tokens": length_of(retriever),
             }
         )
         self.find: Search | None = None  # once the corpus is encoded

@@ -18,6 +18,7 @@ from hf_dense.evaluation.retrieval import SCORES_FILE
 from hf_dense.hub.fingerprints import retriever_fingerprint
 from hf_dense.hub.lineage import licence_of
 from hf_dense.hub.precision import Reading
+from hf_dense.hub.retriever_settings import length_of
 from hf_dense.search.candidates import load_ranker
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
@@ -111,7 +112,7 @@ def describe(model: str | Path, name: str, revision: str, trained_on: Sequence[s
         "revision": revision,
         "framework": ["Sentence Transformers", "PyTorch", "safetensors"],
         "embed_dim": loaded.get_embedding_dimension(),
-        "max_tokens": loaded.max_seq_length,
+        "max_tokens": length_of(loaded),
         "similarity_fn_name": loaded.similarity_fn_name,
         "n_parameters": sum(weight.numel() for _, weight in loaded.named_parameters()),
         "reference": f"{_HUB}/{name}",

@@ -6,6 +6,7 @@ from typing import Final
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
+from hf_dense.hub.retriever_settings import length_of, query_length_of
 from hf_dense.storage.fingerprints import fingerprint_weights
 
 CUT: Final = "vectors"
@@ -34,7 +35,18 @@ def describe_model(model: SentenceTransformer | CrossEncoder) -> dict[str, str]:
     }
     if isinstance(model, SentenceTransformer):
         prompts = [f"{role}: {prompt!r}" for role, prompt in model.prompts.items() if prompt]
-        settings |= {"similarity": str(model.similarity_fn_name), "prompts": "; ".join(prompts) or "none"}
+        settings |= {
+            "longest text": _longest(model),
+            "similarity": str(model.similarity_fn_name),
+            "prompts": "; ".join(prompts) or "none",
+        }
         if model.truncate_dim is not None:
             settings[CUT] = f"cut to {model.truncate_dim} dimensions"
     return settings
+
+
+def _longest(model: SentenceTransformer) -> str:
+    """The longest text, and the longest query where that is another."""
+    length, queries = length_of(model), query_length_of(model)
+    texts = "any" if length is None else f"{length} tokens"
+    return f"{texts}, of a query {queries}" if queries not in (None, length) else texts

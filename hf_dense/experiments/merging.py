@@ -24,6 +24,7 @@ from hf_dense.experiments.arms import KEPT_METRIC, format_test
 from hf_dense.experiments.interpolation import Between
 from hf_dense.experiments.keeping import Kept
 from hf_dense.hub.cards import write_model_card
+from hf_dense.hub.retriever_settings import length_of
 from hf_dense.storage.files import replaced_file, write_text
 from hf_dense.storage.manifest import missing_file
 from hf_dense.storage.markdown import markdown_table
@@ -138,7 +139,7 @@ def read_table(merged: str | Path) -> str:
 
 def _write_model(between: Between, weight: float, out: Output, facts: dict[str, Any]) -> None:
     model = between.at(weight)
-    settings = {"weight": weight, "max_length": model.max_seq_length}
+    settings = {"weight": weight, "max_length": length_of(model)}
     with out.stage("retriever", settings, between.sources) as work:
         if not work.done:
             steps, licences = between.lineage()

@@ -310,7 +310,9 @@ def _limitations(manifest: Manifest, form: str) -> list[str]:
     found: list[str] = list(manifest.facts.get("limitations", []))
     length = manifest.made_from.get("max_length")
     if length and form != "pre-training checkpoint":  # which was trained on so many, and reads more
-        found.append(f"It reads at most {length} tokens of a text; what follows is cut off.")
+        queries = manifest.made_from.get("query_length")
+        of_query = f", and {queries} of a query" if queries else ""
+        found.append(f"It reads at most {length} tokens of a text{of_query}; what follows is cut off.")
     if first.start and first.kind != FROM_HUB:
         found.append(f"How `{first.start}` was made is not recorded.")
     return found or ["None was recorded."]

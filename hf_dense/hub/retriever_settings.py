@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import is_retriever, load_config, load_retriever, load_tokenizer
-from hf_dense.hub.towers import parts_of
+from hf_dense.hub.towers import parts_of, reader_of
 from hf_dense.methods import METHODS
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
 
@@ -118,13 +118,12 @@ def settings_of(model: SentenceTransformer) -> RetrieverSettings:
         () if first is None else (first.pooling_mode,) if isinstance(first.pooling_mode, str) else first.pooling_mode
     )
     prompts = {role: text or "" for role, text in model.prompts.items()}
-    length = length_of(model)
     return RetrieverSettings(
         "+".join(modes) or None,
         isinstance(model[-1], Normalize),
         model.similarity_fn_name,
         prompts,
-        length if length and length < _LONGEST else None,
+        length_of(model),
         query_length_of(model),
         None if pools_prompts(model) else False,
     )
@@ -136,15 +135,22 @@ def pools_prompts(model: SentenceTransformer) -> bool:
 
 
 def length_of(model: SentenceTransformer) -> int | None:
-    """The longest passage in tokens."""
-    return next((module.document_length for module in _readers(model) if module.document_length), model.max_seq_length)
+    """The longest passage in tokens; None where no text is cut."""
+    reader = reader_of(model, "document")
+    return _known(getattr(reader, "document_length", None) or getattr(reader, "max_seq_length", None))
 
 
 def query_length_of(model: SentenceTransformer) -> int | None:
     """The longest query in tokens, where that is another length than of passages."""
-    for module in _readers(model):
-        return module.query_length or (model.max_seq_length if module.document_length else None)
-    return None
+    reader = reader_of(model, "query")
+    if own := getattr(reader, "query_length", None):
+        return int(own)
+    length = _known(getattr(reader, "max_seq_length", None))
+    return length if length != length_of(model) else None
+
+
+def _known(length: float | None) -> int | None:
+    return int(length) if length and length < _LONGEST else None
 
 
 def _readers(model: SentenceTransformer) -> list[Transformer]:

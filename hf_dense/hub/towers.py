@@ -32,6 +32,16 @@ def parts_of(model: SentenceTransformer) -> list[nn.Module]:
     return found
 
 
+def reader_of(model: SentenceTransformer, role: str) -> nn.Module:
+    """The module that reads the texts of a role, `query` or `document`."""
+    first: nn.Module = model[0]
+    if not isinstance(first, Router):
+        return first
+    routes: dict[str, Any] = dict(first.sub_modules.items())
+    reader: nn.Module = routes[role if role in routes else first.default_route or next(iter(routes))][0]
+    return reader
+
+
 def untie(model: SentenceTransformer) -> SentenceTransformer:
     """A retriever whose queries and passages are encoded by two encoders that share no weights.
 

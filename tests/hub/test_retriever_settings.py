@@ -14,9 +14,17 @@ import torch
 from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
-from tiny_retriever import tiny_config, tiny_tokenizer, write_embedder, write_encoder, write_hybrid
+from tiny_retriever import (
+    tiny_config,
+    tiny_tokenizer,
+    write_embedder,
+    write_encoder,
+    write_hybrid,
+    write_two_encoders,
+)
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
+from hf_dense.evaluation.settings import describe_model
 from hf_dense.hub.export import export_encoder, export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.retriever_settings import RetrieverSettings, embedder_settings, settings_of
@@ -189,3 +197,20 @@ def test_a_pooling_without_prompts_stays_so(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "retromae", bottleneck="mean", retriever=own)
     out = export_sentence_transformer(checkpoint, tmp_path / "out")
     assert not SentenceTransformer(str(out), device="cpu")[1].include_prompt
+
+
+def test_two_encoders_have_the_lengths_of_both(tmp_path: Path) -> None:
+    model = write_two_encoders(tmp_path / "model")
+    own = settings_of(load_retriever(model))
+    assert (own.max_length, own.query_length) == (20, 8)
+    out = export_sentence_transformer(model, tmp_path / "out")
+    manifest, card = Manifest.load(out), ModelCard.load(out / "README.md").text
+    assert manifest is not None
+    assert (manifest.made_from["max_length"], manifest.made_from["query_length"]) == (20, 8)
+    assert "It reads at most 20 tokens of a text, and 8 of a query; what follows is cut off." in card
+    assert describe_model(load_retriever(model))["longest text"] == "20 tokens, of a query 8"
+    long, short = "a b c d e f g h i j k l", "a b c d e f"
+    for length in (None, 16):
+        cut = build_retriever(out, RetrieverSettings(max_length=length))
+        assert settings_of(cut).query_length == 8
+        np.testing.assert_allclose(cut.encode_query(long), cut.encode_query(short), atol=1e-6)

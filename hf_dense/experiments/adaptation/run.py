@@ -28,7 +28,7 @@ from hf_dense.finetuning.lists import fingerprint_entries, load_entries
 from hf_dense.finetuning.negatives import build_lexical_negatives
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import is_retriever
-from hf_dense.hub.retriever_settings import RetrieverSettings
+from hf_dense.hub.retriever_settings import RetrieverSettings, length_of
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.fingerprints import model_source, retriever_source
@@ -148,7 +148,7 @@ def _open_base(options: AdaptOptions) -> SentenceTransformer:
 
 def _readable(options: AdaptOptions) -> int:
     """Tokens of the longest text: as many as are wanted, and as the base reads."""
-    read = _open_base(options).max_seq_length if options.base is not None else None
+    read = length_of(_open_base(options)) if options.base is not None else None
     return min(options.length, read or options.length)
 
 
