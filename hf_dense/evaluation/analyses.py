@@ -14,6 +14,7 @@ from datasets import Dataset
 from numpy.typing import NDArray
 from scipy.stats import bootstrap
 from sentence_transformers import SentenceTransformer
+from transformers import PreTrainedTokenizerBase
 
 from hf_dense.data.contexts import CONTEXTS
 from hf_dense.data.corpus import check_texts
@@ -126,6 +127,8 @@ def similarity_by_length(
     if not texts:
         raise InputError("There is no text to compare; give at least two of one length.")
     retriever = as_retriever(model, ends[-1])
+    if not isinstance(retriever.tokenizer, PreTrainedTokenizerBase):
+        raise InputError(f"{model} has no tokenizer of transformers, which texts are measured by.")
     encoded = retriever.tokenizer(list(texts), truncation=True, max_length=retriever.max_seq_length, verbose=False)
     tokens = np.array([len(ids) for ids in encoded["input_ids"]])
     generator = np.random.default_rng(seed)

@@ -89,6 +89,8 @@ class Between:
 
     def _moved_weights(self, start: str) -> State:
         """The base's weights, the encoder's among them moved as training moved those of another."""
+        if self._encoder is None:
+            raise InputError(f"{self.base} has no encoder of transformers that could be moved; leave --delta out.")
         prefix = next(name for name, module in self._model.named_modules() if module is self._encoder)
         states = []
         for role, name in (("tuned", self.tuned), ("start", start)):

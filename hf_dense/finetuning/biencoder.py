@@ -20,6 +20,7 @@ from sentence_transformers import (
 )
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 from transformers.training_args import OptimizerNames
@@ -50,8 +51,8 @@ from hf_dense.hub.dimensions import check_dimensions, dimensions_in_words
 from hf_dense.hub.hybrid import save_hybrid
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.loading import load_retriever
-from hf_dense.hub.retriever_settings import settings_of
-from hf_dense.hub.towers import project, two_encoders, untie
+from hf_dense.hub.retriever_settings import length_of, settings_of
+from hf_dense.hub.towers import parts_of, project, two_encoders, untie
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.storage.batch_size import find_batch_size, is_auto
 from hf_dense.storage.fingerprints import fingerprint_rows
@@ -187,6 +188,8 @@ def finetune(
     check_evaluates(arguments, held_out is not None or bool(evaluator))
     set_seed(arguments.seed)
     start = load_retriever(model).float()  # steps are smaller than numbers of 16 bits are apart
+    if any(isinstance(part, StaticEmbedding) for part in parts_of(start)):
+        raise InputError("Static embeddings are not fine-tuned here; Sentence-Transformers' own trainer does that.")
     retriever = shape(start, arguments)
     check_dimensions(arguments.matryoshka or (), retriever)
     arguments.prompts = arguments.prompts or _prompts(retriever)
@@ -396,7 +399,7 @@ def _longest_rows(
 
     A batch of pairs has no query and no passage twice.
     """
-    text = "a " * (retriever.max_seq_length or _LONG)
+    text = "a " * (length_of(retriever) or _LONG)
     if isinstance(data, PassageLists):
         row: dict[str, Any] = {"query": max((entry.query for entry in data.entries), key=len)}
         row["passages"] = [text] * data.passages

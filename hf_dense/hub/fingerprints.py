@@ -8,6 +8,7 @@ from typing import Any, Final, TypeGuard
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
+from tokenizers import Tokenizer
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -89,7 +90,7 @@ def _encoders(model: SentenceTransformer) -> list[Any]:
     return [
         [_configuration(getattr(one, "model", None)), fingerprint_tokenizer(one.tokenizer), one.max_seq_length]
         for one in readers
-        if isinstance(one.tokenizer, PreTrainedTokenizerBase)
+        if isinstance(one.tokenizer, PreTrainedTokenizerBase | Tokenizer)
     ]
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeGuard
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.util import is_sentence_transformer_model, load_file_path
+from tokenizers import Tokenizer
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -120,7 +121,7 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
                 check_weights(model, type(encoder), subfolder=folder)
     check_dropout(retriever, model)
     with plain_loading("a retriever", model):
-        _check_vocabulary(retriever.tokenizer, model)
+        _check_tokenizers(retriever, model)
         for encode in (retriever.encode_query, retriever.encode_document):  # its modules' settings are read only then
             vector = encode("a", show_progress_bar=False)
     if (said := retriever.get_embedding_dimension()) not in (None, len(vector)):
@@ -244,6 +245,16 @@ def classifies(config: PreTrainedConfig | None) -> bool:
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise InputError(f"The configuration's architectures are {str(named)[:60]!r}; they must be a list of names.")
     return any(name.endswith("ForSequenceClassification") for name in named)
+
+
+def _check_tokenizers(retriever: SentenceTransformer, origin: str) -> None:
+    """Pass when texts are read by transformers' tokenizers, or by those of static embeddings."""
+    readers = {type(part).__name__: part.tokenizer for part in parts_of(retriever) if hasattr(part, "tokenizer")}
+    for name, tokenizer in readers.items():
+        if isinstance(tokenizer, PreTrainedTokenizerBase):
+            _check_vocabulary(tokenizer, origin)
+        elif not isinstance(tokenizer, Tokenizer):
+            raise InputError(f"{origin} reads texts by {name}; a retriever does by Transformer or StaticEmbedding.")
 
 
 def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, origin: str | Path) -> None:

@@ -58,6 +58,8 @@ def export_onnx(retriever: str | Path, out: str | os.PathLike[str] | Output) -> 
     model = load_retriever(retriever).to("cpu").float().eval()
     if two_encoders(model):
         raise InputError(f"{retriever} has two encoders, and an ONNX file holds one; export each as a retriever.")
+    if model.transformers_model is None:
+        raise InputError(f"{retriever} has no encoder of transformers, which an ONNX file is made from.")
     if model.truncate_dim or getattr(model[0], "document_length", None):
         raise InputError(f"{retriever} has truncate_dim or document_length, which no ONNX file has; save it without.")
     if any(model.prompts.values()) and not pools_prompts(model):

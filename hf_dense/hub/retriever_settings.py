@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, StaticEmbedding, Transformer
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
@@ -163,6 +163,7 @@ def set_lengths(model: SentenceTransformer, max_length: int, query_length: int |
     Raises:
         InputError: a query would be longer than a text, or hold no token of its own, or the model tells no queries.
     """
+    check_can_cut(model)
     check_lengths(max_length, query_length)
     readers = _readers(model)
     if query_length is not None and not readers:
@@ -170,6 +171,12 @@ def set_lengths(model: SentenceTransformer, max_length: int, query_length: int |
     model.max_seq_length = max_length
     for reader in readers:
         reader.query_length, reader.document_length = query_length, None
+
+
+def check_can_cut(model: SentenceTransformer) -> None:
+    """Raise `InputError` for static embeddings, of queries say, which read texts whole."""
+    if any(isinstance(reader_of(model, role), StaticEmbedding) for role in ROLES):
+        raise InputError("Static embeddings read texts of any length; leave max_length and query_length out.")
 
 
 def check_lengths(max_length: int | None, query_length: int | None) -> None:

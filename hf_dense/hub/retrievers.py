@@ -27,6 +27,7 @@ from hf_dense.hub.loading import (
 from hf_dense.hub.retriever_settings import (
     DEFAULTS,
     RetrieverSettings,
+    check_can_cut,
     check_choices,
     checkpoint_settings,
     set_lengths,
@@ -184,6 +185,7 @@ def _change(retriever: SentenceTransformer, own: RetrieverSettings, given: Retri
         retriever.similarity_fn_name = given.similarity  # type: ignore[assignment]
     retriever.prompts.update(given.prompts or {})
     if given.max_length is not None:
+        check_can_cut(retriever)
         encoder: Any = retriever.transformers_model
         if encoder is not None:
             check_fit(retriever.tokenizer, encoder.config, name, given.max_length, str(given.pooling or own.pooling))

@@ -14,6 +14,7 @@ from hf_dense.storage.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from tokenizers import Tokenizer
     from torch import nn
     from transformers import PreTrainedTokenizerBase
 
@@ -93,8 +94,12 @@ def fingerprint_weights(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def fingerprint_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Of all that decides on the tokens of a text."""
+def fingerprint_tokenizer(tokenizer: PreTrainedTokenizerBase | Tokenizer) -> str:
+    """Of all that decides on the tokens of a text; those of static embeddings are of no class of transformers."""
+    from tokenizers import Tokenizer
+
+    if isinstance(tokenizer, Tokenizer):
+        return fingerprint_values({"model": json.loads(tokenizer.to_str())})
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         model: Any = sorted(tokenizer.get_vocab().items())

@@ -11,12 +11,29 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from tiny_retriever import tiny_config, tiny_tokenizer, write_embedder, write_encoder, write_retriever
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer, WordEmbeddings
+from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
+from tiny_retriever import (
+    static_embeddings,
+    tiny_config,
+    tiny_tokenizer,
+    write_dataset,
+    write_embedder,
+    write_encoder,
+    write_retriever,
+    write_static,
+    write_two_encoders,
+)
 from transformers import BertForMaskedLM, BertForSequenceClassification, T5Config, T5EncoderModel
 
+from hf_dense.data.collections import training_pairs
 from hf_dense.errors import InputError
+from hf_dense.evaluation.analyses import similarity_by_length
+from hf_dense.evaluation.retrieval import evaluate_retriever
+from hf_dense.experiments.interpolation import Between
+from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
 from hf_dense.hub.export import export_cross_encoder
+from hf_dense.hub.fingerprints import retriever_fingerprint
 from hf_dense.hub.loading import is_cross_encoder, load_encoder, load_retriever
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.hub.towers import untie
@@ -24,6 +41,8 @@ from hf_dense.methods import METHODS
 from hf_dense.pretraining.start import start_from
 from hf_dense.search.candidates import load_ranker
 from hf_dense.search.cross_encoder import load_reranker
+from hf_dense.search.index import SearchIndex
+from hf_dense.search.index_building import build_index
 
 
 def change(file: Path, **settings: object) -> None:
@@ -150,3 +169,38 @@ def test_an_encoder_that_is_half_of_a_model_is_whole(tmp_path: Path) -> None:
     rename_weights(tmp_path / "retriever", lambda name: None if "final_layer_norm" in name else name)
     with pytest.raises(InputError, match=r"lacks 1 of its encoder's weights, such as encoder\.final_layer_norm"):
         load_retriever(tmp_path / "retriever")
+
+
+def test_static_embeddings_are_searched_with(tmp_path: Path) -> None:
+    static, data = write_static(tmp_path / "static"), write_dataset(tmp_path / "data")
+    mixed = write_two_encoders(tmp_path / "mixed", static_embeddings())
+    for model in (static, mixed):
+        found = evaluate_retriever(model, data, "test", name="x", out=tmp_path / "out" / model.name)
+        assert 0 < found.metrics["ndcg@10"] < 1
+    index = build_index(static, data, tmp_path / "index")
+    assert len(SearchIndex.load(index, static).search("abcd", 3)) == 3
+    again = load_retriever(static)
+    before = retriever_fingerprint(again)
+    again[0].tokenizer.add_tokens(["xyz"])
+    assert retriever_fingerprint(again) != before
+
+
+def test_what_static_embeddings_are_not_taken_for(tmp_path: Path) -> None:
+    static, data = write_static(tmp_path / "static"), write_dataset(tmp_path / "data")
+    tries: dict[str, Callable[[], object]] = {
+        "has no encoder of transformers that could be moved": lambda: Between(str(static), str(static), str(static)),
+        "has no tokenizer of transformers": lambda: similarity_by_length(static, ["a b", "c d"], lengths=[8]),
+        "Static embeddings are not fine-tuned here": lambda: finetune(
+            static,
+            training_pairs(data),
+            BiencoderTrainingArguments(str(tmp_path / "run"), per_device_train_batch_size=4, use_cpu=True),
+        ),
+    }
+    for said, attempt in tries.items():
+        with pytest.raises(InputError, match=said):
+            attempt()
+    assert not (tmp_path / "run").exists()
+    words = WordEmbeddings(WhitespaceTokenizer(["a", "b"]), [[0.0, 1.0], [1.0, 0.0]])
+    SentenceTransformer(modules=[words, Pooling(2, "mean")], device="cpu").save_pretrained(str(tmp_path / "words"))
+    with pytest.raises(InputError, match="reads texts by WordEmbeddings; a retriever does by Transformer or Static"):
+        load_retriever(tmp_path / "words")

@@ -13,7 +13,7 @@ import torch
 from huggingface_hub import HfApi
 from sentence_transformers import SentenceTransformer
 from tiny_backbones import BACKBONES
-from tiny_retriever import tiny_tokenizer, write_embedder, write_encoder, write_retriever
+from tiny_retriever import tiny_tokenizer, write_embedder, write_encoder, write_retriever, write_static
 from transformers import AutoTokenizer, BertTokenizer
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
@@ -131,6 +131,7 @@ def test_the_extra_is_named_where_it_is_absent(tmp_path: Path, monkeypatch: pyte
 def test_bad_input_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     for given, message in (
         (write_encoder(tmp_path / "encoder"), "has no modules.json"),
+        (write_static(tmp_path / "static"), "static has no encoder of transformers"),
         (tmp_path / "nowhere", "There is no model directory"),
     ):
         with pytest.raises(InputError, match=message):

@@ -15,11 +15,13 @@ from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 from tiny_retriever import (
+    static_embeddings,
     tiny_config,
     tiny_tokenizer,
     write_embedder,
     write_encoder,
     write_hybrid,
+    write_static,
     write_two_encoders,
 )
 
@@ -27,6 +29,7 @@ from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.evaluation.settings import describe_model
 from hf_dense.hub.export import export_encoder, export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.precision import Reading
 from hf_dense.hub.retriever_settings import RetrieverSettings, embedder_settings, settings_of
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.storage.manifest import Manifest
@@ -214,3 +217,20 @@ def test_two_encoders_have_the_lengths_of_both(tmp_path: Path) -> None:
         cut = build_retriever(out, RetrieverSettings(max_length=length))
         assert settings_of(cut).query_length == 8
         np.testing.assert_allclose(cut.encode_query(long), cut.encode_query(short), atol=1e-6)
+
+
+def test_static_embeddings_have_no_length(tmp_path: Path) -> None:
+    static = write_static(tmp_path / "static")
+    mixed = write_two_encoders(tmp_path / "mixed", static_embeddings())
+    assert settings_of(load_retriever(static)) == RetrieverSettings(
+        None, True, "cosine", {"query": "", "document": ""}, None, None, None
+    )
+    assert settings_of(load_retriever(mixed)).max_length == 20
+    assert describe_model(load_retriever(static))["longest text"] == "any"
+    for model in (static, mixed):
+        out = export_sentence_transformer(model, tmp_path / f"{model.name}-out")
+        np.testing.assert_allclose(vectors(out), vectors(model), atol=1e-6)
+        with pytest.raises(InputError, match="Static embeddings read texts of any length; leave max_length"):
+            build_retriever(model, RetrieverSettings(max_length=16))
+        with pytest.raises(InputError, match="Static embeddings read texts of any length"):
+            Reading(max_length=16).apply(load_retriever(model))
