@@ -146,8 +146,8 @@ class SearchIndex:
             For each question its hits, best first; fewer than `top_k` where no more were found.
 
         Raises:
-            InputError: a text in place of a list of them, an empty question, `top_k` below 1, a weight that is not from
-                0 to 1, or the index was replaced since it was opened.
+            InputError: a text in place of a list of them, an empty question, no whole `top_k` above 0, a weight that
+                is not from 0 to 1, or the index was replaced since it was opened.
         """
         if isinstance(queries, str):
             raise InputError("search_many takes a list of questions; ask a single one with search.")
@@ -185,7 +185,7 @@ class SearchIndex:
         if isinstance(ids, str):
             raise InputError(f"remove takes a list of ids; give [{ids!r}] for a single one.")
         if unknown := set(ids) - set(self.passages["id"][:]):
-            raise InputError(f"The index has no passage with the id {min(unknown)!r}.")
+            raise InputError(f"The index has no passage with the id {min(map(repr, unknown))}.")
         return self._become(self._without(ids))
 
     def _without(self, ids: Collection[str]) -> Dataset:

@@ -211,11 +211,14 @@ def _origin(corpus: Dataset | str | Path, origin: str | None) -> str:
 
 
 def plain_passages(corpus: Dataset) -> Dataset:
-    """Id, title and text of the passages; a title or a text that is absent is "".
+    """Id, title and text of the passages, as texts; a title or a text that is absent is "".
 
     Raises:
-        InputError: a column is absent, there are no passages, or two have the same id or one has none.
+        InputError: no Dataset, a column is absent or holds lists, there are no passages, or two have the same id or one
+            has none.
     """
+    if not isinstance(corpus, Dataset):
+        raise InputError("Passages are given as a Dataset; make one of a list of rows by Dataset.from_list.")
     missing = [column for column in COLUMNS if column not in corpus.column_names]
     if missing:
         raise InputError(f"The corpus has no column {missing[0]!r}; it has {', '.join(corpus.column_names)}.")
@@ -223,8 +226,10 @@ def plain_passages(corpus: Dataset) -> Dataset:
         raise InputError("The corpus has no passages.")
     passages = corpus.select_columns(list(COLUMNS))
     table = passages.with_format("arrow")[:]
+    if nested := [field for field in table.schema if pa.types.is_nested(field.type)]:
+        raise InputError(f"The column {nested[0].name!r} holds {nested[0].type} in place of texts.")
     _check_ids(table.column("id"))
-    if not any(table.column(name).null_count for name in COLUMNS):
+    if all(column.type == pa.string() and not column.null_count for column in table.columns):
         return passages
     return Dataset(pa.table({name: table.column(name).cast(pa.string()).fill_null("") for name in COLUMNS}))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ def check_questions(questions: Collection[str], top_k: int, weight: float) -> No
         weight: of the dense scores.
 
     Raises:
-        InputError: one is empty, `top_k` is below 1, or `weight` is not from 0 to 1.
+        InputError: one is no text or empty, `top_k` is no whole number above 0, or `weight` is not from 0 to 1.
     """
+    if strange := [question for question in questions if not isinstance(question, str)]:
+        raise InputError(f"The question {strange[0]!r} is no text.")
     if not all(question.strip() for question in questions):
         raise InputError("The question is empty." if len(questions) == 1 else "One of the questions is empty.")
-    if top_k < 1:
-        raise InputError(f"top_k is {top_k}; it must be at least 1.")
+    if not isinstance(top_k, Integral) or top_k < 1:
+        raise InputError(f"top_k is {top_k}; it must be a whole number, at least 1.")
     check_weight(weight)
 
 
@@ -34,7 +37,7 @@ def check_weight(weight: float) -> None:
     Raises:
         InputError: it is not from 0 to 1.
     """
-    if not 0 <= weight <= 1:
+    if not isinstance(weight, Real) or not 0 <= weight <= 1:
         raise InputError(f"weight is {weight}; it must be from 0 (words alone) to 1 (vectors alone).")
 
 

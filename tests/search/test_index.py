@@ -156,6 +156,12 @@ def test_bad_question_is_refused(corpus: Dataset, tmp_path: Path) -> None:
         index.search("  ")
     with pytest.raises(InputError, match="top_k is 0"):
         index.search("abc", top_k=0)
+    with pytest.raises(InputError, match=r"top_k is 2\.0; it must be a whole number"):
+        index.search("abc", top_k=2.0)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="The question 7 is no text"):
+        index.search(7)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="weight is x"):
+        index.search("abc", weight="x")  # type: ignore[arg-type]
 
 
 def test_an_index_of_another_model_or_corpus_is_not_used(corpus: Dataset, tmp_path: Path) -> None:
@@ -426,6 +432,23 @@ def test_passages_that_are_added_have_ids_of_their_own(corpus: Dataset, tmp_path
         with pytest.raises(InputError, match=message):
             index.add(Dataset.from_dict({"id": ids, "title": ["", ""], "text": ["abc", "def"]}))
     assert len(index.search("abc", 20)) == 9
+
+
+def test_ids_that_are_numbers_become_texts(corpus: Dataset, tmp_path: Path) -> None:
+    model = write_retriever(tmp_path / "model")
+    rows = [{"id": number, "title": "", "text": f"text {number}"} for number in range(3)]
+    index = SearchIndex.load(build_index(model, Dataset.from_list(rows), model / "index"))
+    index = index.add(
+        Dataset.from_list([{"id": 2, "title": "", "text": "another"}, {"id": 3, "title": "", "text": "abc"}])
+    )
+    assert sorted(hit.id for hit in index.search("abc")) == ["0", "1", "2", "3"]
+    with pytest.raises(InputError, match="no passage with the id 2"):
+        index.remove([2])  # type: ignore[list-item]
+    assert len(index.remove(["2"])) == 3
+    with pytest.raises(InputError, match=r"make one of a list of rows by Dataset\.from_list"):
+        index.add(rows)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"The column 'text' holds list"):
+        index.add(Dataset.from_dict({"id": ["9"], "title": [""], "text": [["a", "b"]]}))
 
 
 @pytest.mark.parametrize("absent", ["title", "text"])
