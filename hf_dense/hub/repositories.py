@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, RepoFile, constants
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, RepoCard, RepoFile, constants
 from huggingface_hub.errors import (
     HfHubHTTPError,
     HFValidationError,
@@ -27,7 +27,8 @@ from hf_dense.storage.manifest import MANIFEST, Manifest, sha256_of
 
 logger = logging.getLogger(__name__)
 
-_OF_THE_HUB: Final = {".gitattributes", "README.md"}  # in a repository that a person has just made
+_CARD: Final = "README.md"
+_OF_THE_HUB: Final = {".gitattributes", _CARD}  # in a repository that a person has just made
 _BUSY: Final = (429, 500, 502, 503, 504)  # statuses of a Hub that may soon be well again
 _PAUSES: Final = (1, 4, 8)  # seconds between two tries; of what only reads, the client makes more
 # What the client raises where no answer comes: errors of its HTTP library, and of the system.
@@ -123,11 +124,15 @@ class Repository:
     ) -> set[str]:
         """The files there that we published, by their manifests; raises where one that is not ours would go."""
         there, revision = self._files(api, place)
-        if not there.keys() - _OF_THE_HUB:
-            return set()
 
         def fetch(path: str) -> Path:
             return Path(api.hf_hub_download(**place, filename=path, revision=revision))
+
+        foreign = there.keys() - _OF_THE_HUB
+        if not foreign:
+            if _CARD not in there or not _says_something(fetch(_CARD)):
+                return set()
+            foreign = {_CARD}
 
         def is_unchanged(path: str) -> bool:
             """As it was published, or as it is now to be: by its bytes and, where that is known, by its content."""
@@ -148,7 +153,7 @@ class Repository:
             listed[path] = there[path].size
         if known is None:
             raise InputError(
-                f"The repository {place['repo_id']} holds {min(there.keys() - _OF_THE_HUB)!r}, which hf_dense did not "
+                f"The repository {place['repo_id']} holds {min(foreign)!r}, which hf_dense did not "
                 "publish; name another one."
             )
         if known.kind != manifest.kind:
@@ -219,6 +224,11 @@ class Repository:
             return f"The Hub is too busy to publish {self.name} ({status}); try again later."
         reason = (error.server_message or str(error)).strip().partition("\n")[0].rstrip(".")
         return f"The Hub refuses to publish {self.name}: {reason}."
+
+
+def _says_something(card: Path) -> bool:
+    """Whether a card has words; the one that the Hub writes for a new repository has a licence at most."""
+    return bool(RepoCard.load(card, ignore_metadata_errors=True).text.strip())
 
 
 def _is_blob(entry: RepoFile, content: Path | bytes) -> bool:

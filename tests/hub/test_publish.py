@@ -289,6 +289,17 @@ def test_what_was_edited_on_the_hub_is_not_replaced(hub_here: HfApi, tmp_path: P
     assert card_of(hub_here, "someone/mine").text == "# By hand"
 
 
+def test_a_readme_alone_is_kept_where_somebody_wrote_it(hub_here: HfApi, tmp_path: Path) -> None:
+    model = export_sentence_transformer(write_embedder(tmp_path / "base"), tmp_path / "out")
+    for name, text in (("new", "---\nlicense: mit\n---\n"), ("written", "---\nlicense: mit\n---\n# My plans\n")):
+        hub_here.create_repo(f"someone/{name}")
+        hub_here.upload_file(path_or_fileobj=text.encode(), path_in_repo="README.md", repo_id=f"someone/{name}")
+    publish(model, "someone/new")
+    with pytest.raises(InputError, match=r"holds 'README\.md', which hf_dense did not publish"):
+        publish(model, "someone/written")
+    assert card_of(hub_here, "someone/written").text.strip() == "# My plans"
+
+
 @pytest.mark.parametrize("name", ["README.md", "config_sentence_transformers.json", "model.safetensors"])
 def test_what_was_edited_on_the_hub_to_as_many_bytes_is_not_replaced(
     name: str, hub_here: HfApi, tmp_path: Path
