@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.hub.retriever_settings import length_of
+from hf_dense.search.bm25 import composed
 from hf_dense.search.candidates import candidate_texts, rank_candidates
 from hf_dense.search.first_stage import Search, open_search
 
@@ -37,6 +38,23 @@ class Recorded:
         """Hand on queries, and keep what is found."""
         found: dict[str, dict[str, float]] = self.model.search(queries, hf_split=hf_split, hf_subset=hf_subset, **given)
         self.rankings[hf_subset, hf_split] = found
+        return found
+
+
+class ComposedTexts:
+    """A model of MTEB's `SearchProtocol` that reads texts as the own BM25 does (see `composed`)."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.mteb_model_meta = model.mteb_model_meta
+
+    def index(self, corpus: Dataset, **given: Any) -> None:
+        """Hand on a corpus."""
+        self.model.index(_composed(corpus), **given)
+
+    def search(self, queries: Dataset, **given: Any) -> dict[str, dict[str, float]]:
+        """Hand on queries."""
+        found: dict[str, dict[str, float]] = self.model.search(_composed(queries), **given)
         return found
 
 
@@ -105,6 +123,16 @@ class SearchingRetriever:
             query: {names[index]: score for index, score in zip(found, row, strict=True)}
             for query, row, found in zip(texts, scores.tolist(), indices.tolist(), strict=True)
         }
+
+
+def _composed(rows: Dataset) -> Dataset:
+    """Rows with titles and texts composed."""
+    columns = [name for name in ("title", "text") if name in rows.column_names]
+
+    def compose(row: dict[str, Any]) -> dict[str, Any]:
+        return {name: composed(row[name]) if isinstance(row[name], str) else row[name] for name in columns}
+
+    return rows.map(compose, keep_in_memory=True, load_from_cache_file=False)
 
 
 def _asked(queries: Dataset) -> dict[str, str]:

@@ -16,7 +16,7 @@ from sentence_transformers import SentenceTransformer
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import score_queries
-from hf_dense.evaluation.mteb_model import Recorded, SearchingRetriever
+from hf_dense.evaluation.mteb_model import ComposedTexts, Recorded, SearchingRetriever
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.runner import (
     AS_IT_IS,
@@ -86,7 +86,7 @@ class Passages(Protocol):
     def rank(self, model: Any, folder: Path, batch_size: int) -> Found:
         """The first 1,000 passages of each query."""
         dense = SearchingRetriever(model, folder) if isinstance(model, SentenceTransformer) else None
-        recorded = Recorded(dense or mteb.get_model(_BM25))
+        recorded = Recorded(dense or ComposedTexts(mteb.get_model(_BM25)))
         options = EncodeKwargs(batch_size=batch_size)
         # No cache: MTEB's is keyed by model name, and would hand one local model the scores of another.
         results = mteb.evaluate(recorded, self.task, cache=None, co2_tracker=False, encode_kwargs=options)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -24,7 +26,7 @@ class LexicalIndex:
     @classmethod
     def build(cls, texts: Iterable[str], folder: Path) -> LexicalIndex:
         """Index texts, in `folder`."""
-        tokens = bm25s.tokenize(list(texts), stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False)
+        tokens = _tokenize(texts)
         if not tokens.vocab:  # no text has a word, which bm25s cannot index: each has one that nobody asks for
             tokens = tokens._replace(ids=[[0]] * len(tokens.ids), vocab={"": 0})
         retriever = bm25s.BM25()
@@ -54,10 +56,22 @@ class LexicalIndex:
         return found
 
 
+def composed(text: str) -> str:
+    """A text whose letters and accents are one character each, as people type them; files of macOS have them apart.
+
+    >>> len("u\u0308ber"), len(composed("u\u0308ber"))
+    (5, 4)
+    """
+    return unicodedata.normalize("NFC", text)
+
+
 def _words(queries: list[str]) -> list[list[str]]:
     """The words of queries as the index knows them."""
-    stemmer = Stemmer.Stemmer("english")
-    words: list[list[str]] = bm25s.tokenize(
-        queries, stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False
-    )
+    words: list[list[str]] = _tokenize(queries, return_ids=False)
     return words
+
+
+def _tokenize(texts: Iterable[str], **options: Any) -> Any:
+    """What bm25s makes of texts."""
+    stemmer = Stemmer.Stemmer("english")
+    return bm25s.tokenize(list(map(composed, texts)), stopwords="en", stemmer=stemmer, show_progress=False, **options)

@@ -72,6 +72,18 @@ def test_bm25_finds_the_passages_that_share_a_word(dataset: Path, tmp_path: Path
         assert result.metrics[metric] == pytest.approx(mean, abs=6e-6), metric
 
 
+def test_bm25_finds_accents_however_they_are_written(tmp_path: Path) -> None:
+    rows = {"corpus": [("a", "übung"), ("b", "u"), ("c", "bung")], "queries": [("q", "u\u0308bung")]}
+    for name, texts in rows.items():
+        lines = [json.dumps({"_id": key, "title": "", "text": text}) for key, text in texts]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\ta\t1\n")
+    result = evaluate_retriever("bm25", tmp_path, "test", name="BM25", out=tmp_path / "out")
+    assert result.metrics["mrr@10"] == 1
+    assert load_rankings(tmp_path / "out", 10)["q"].keys() == {"a"}
+
+
 def test_second_local_model_does_not_get_the_scores_of_the_first(
     retriever: Path, dataset: Path, tmp_path: Path
 ) -> None:
