@@ -18,12 +18,11 @@ from hf_dense.data.folders import written_files
 from hf_dense.data.hub_names import divided
 from hf_dense.data.readers.kinds import KINDS, read_page
 from hf_dense.data.readers.page import CodeOption, Section, UnreadableError
-from hf_dense.data.rows import MAX_BYTES, TABLES, Row, plain_text, read_rows
+from hf_dense.data.rows import IDS, MAX_BYTES, TABLES, Row, plain_text, read_rows
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_files, fingerprint_values
 from hf_dense.storage.places import Source
 
-_IDS: Final = ("id", "_id", "docid", "doc_id", "document_id", "pid")
 _TITLES: Final = ("title", "name")
 _TEXTS: Final = ("text", "contents", "content", "body", "passage", "paragraphs")
 _KNOWN: Final = ", ".join((*KINDS, *TABLES))
@@ -75,9 +74,9 @@ class DocumentReader:
     Args:
         sources: each a folder of files of the `KINDS` (hf_dense.data.readers.kinds), or one such file; a .jsonl,
             .parquet, .csv or .tsv file (also .gz) or a folder of them; a collection in published form or BEIR layout;
-            or a dataset of the Hub (`name` or `name:configuration`). A .tsv file is MS MARCO's documents (docid, url,
-            title, body), its passages (pid, passage) or DPR's psgs_w100 (with its header). Columns are found by their
-            usual names.
+            or a dataset of the Hub (`name` or `name:configuration`). A .tsv file has a header with a
+            column of ids, as DPR's psgs_w100, or is MS MARCO's documents (docid, url, title, body) or passages (pid,
+            passage). Columns are found by their usual names.
         columns: where they have other names: `{"id": ..., "title": ..., "text": ...}`.
         split: of a Hub dataset.
         code: what becomes of blocks of code: `keep` their words, `drop` them, or keep them between ``` (`fence`).
@@ -234,7 +233,7 @@ class DocumentReader:
         Raises:
             InputError: no row has a column that was named, or one of texts; of a long table none of the first ones.
         """
-        usual = {"id": _IDS, "title": _TITLES, "text": _TEXTS}
+        usual = {"id": IDS, "title": _TITLES, "text": _TEXTS}
         roles = {role: (self.columns[role],) if role in self.columns else names for role, names in usual.items()}
         seen: dict[str, None] = {}  # columns of the rows
         without = 0  # rows that have none for their text

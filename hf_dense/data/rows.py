@@ -9,7 +9,7 @@ import json
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -19,6 +19,7 @@ from pyarrow.parquet import ParquetFile
 from hf_dense.errors import InputError
 
 TABLES: Final = (".jsonl", ".parquet", ".csv", ".tsv")
+IDS: Final = ("id", "_id", "docid", "doc_id", "document_id", "pid")  # columns by which rows are known
 MAX_BYTES: Final = 10_000_000  # of one row; books are below 5 million characters
 _DEEP: Final = 500  # brackets of a line that may be within each other
 _BEFORE: Final = codecs.BOM_UTF8 + b" \t\r\n["  # the first value of a file
@@ -118,26 +119,35 @@ def _csv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
 
 
 def _tsv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
-    names: tuple[str, ...] | None = None
+    names: Sequence[str] | None = None
+    quoted = False
     for line in _lines(path, counts):
         fields = line.split("\t")
         if names is None:
-            if fields == ["id", "text", "title"]:
-                names = ("id", "text", "title")
+            head = [_unquoted(field) for field in fields]
+            if quoted := any(name.lower() in IDS for name in head):  # as CSV has it, like DPR's psgs_w100
+                names = head
                 continue
             names = {4: ("id", "url", "title", "text"), 2: ("id", "text")}.get(len(fields))
             if names is None:
                 raise InputError(
                     f"{path} has {len(fields)} columns; a .tsv file is MS MARCO's documents (4), its passages (2), "
-                    "or DPR's psgs_w100 with its header."
+                    f"or has a header that names the ids ({', '.join(IDS)})."
                 )
         if len(fields) != len(names):
             counts["unreadable"] += 1
             continue
-        row = dict(zip(names, fields, strict=True))
-        if row["text"].startswith('"') and row["text"].endswith('"'):  # psgs_w100 quotes as CSV does
-            row["text"] = row["text"][1:-1].replace('""', '"')
-        yield row
+        yield dict(zip(names, map(_unquoted, fields) if quoted else fields, strict=True))
+
+
+def _unquoted(cell: str) -> str:
+    """A cell without the quotes that CSV puts around it; one with quotes of its own stays.
+
+    >>> _unquoted('"He said ""so""."'), _unquoted('"Yes", she said, "no"')
+    ('He said "so".', '"Yes", she said, "no"')
+    """
+    inner = cell[1:-1].replace('""', "")
+    return cell[1:-1].replace('""', '"') if len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner else cell
 
 
 def _lines(path: Path, counts: Counter[str]) -> Iterator[str]:

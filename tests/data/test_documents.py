@@ -143,6 +143,33 @@ def test_published_tab_separated_forms(tmp_path: Path) -> None:
     assert read(tmp_path / "psgs_w100.tsv")[0] == [("1", "Saying", 'He said "so".')]
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('0\t"To be, or not to be"\n1\t""\n', [("0", "", '"To be, or not to be"'), ("1", "", '""')]),  # as written
+        ("id\ttext\n1\tone\n", [("1", "", "one")]),
+        ("docid\ttext\n1\tone\n", [("1", "", "one")]),
+        ("pid\tpassage\n1\tone\n", [("1", "", "one")]),
+        ("docid\turl\ttitle\tbody\n1\thttp://a\tT\tone\n", [("1", "T", "one")]),
+        ("id\ttitle\ttext\n1\tT\tone\n", [("1", "T", "one")]),
+        ('"id"\t"text"\n"1"\t"He said ""so""."\n', [("1", "", 'He said "so".')]),
+        ('id\ttext\ttitle\n1\t"Yes", she said, "no"\t"A ""T"""\n', [("1", 'A "T"', '"Yes", she said, "no"')]),
+    ],
+)
+def test_headers_and_quotes_of_tab_separated_files(
+    tmp_path: Path, content: str, expected: list[tuple[str, str, str]]
+) -> None:
+    (tmp_path / "a.tsv").write_text(content)
+    assert read(tmp_path / "a.tsv")[0] == expected
+
+
+def test_a_header_whose_texts_have_another_name_is_no_document(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("id\twords\n1\tone\n")
+    with pytest.raises(InputError, match=r"a.tsv has no column of texts .*; it has: id, words"):
+        read(tmp_path / "a.tsv")
+    assert read(tmp_path / "a.tsv", text="words")[0] == [("1", "", "one")]
+
+
 def test_a_collection_is_read_by_its_corpus(tmp_path: Path) -> None:
     write_lines(tmp_path / "corpus.jsonl", [{"_id": "1", "title": "T", "text": "one"}])
     write_lines(tmp_path / "queries.jsonl", [{"_id": "q", "text": "not a document"}])
