@@ -14,11 +14,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
+from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.rows import plain_text
 from hf_dense.errors import InputError, first_line
 
 _POSITIVES: Final = ("positive", "positives", "pos", "passage", "answer")
 _NEGATIVES: Final = ("negative", "negatives", "neg", "hard_negatives")
+_EMPTY: Final = "empty passages"
+_REPEATED: Final = "negatives that are positives or repeated"
 _SEPARATOR: Final = " [SEP] "  # between the titles of a history
 _HISTORY: Final = 50  # titles; more do not fit 512 tokens
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a letter, which cannot be written
@@ -55,6 +58,21 @@ class Labels:
         known += [passage for passage in dict.fromkeys(negatives) if passage not in known]
         return name
 
+    def drop_repeated(self) -> None:
+        """Leave out negatives that read as a positive of their query does, or as a negative before them."""
+        for query, negatives in self.negatives.items():
+            taken, kept = {self._words(name) for name in self.grades[query]}, list[str]()
+            for name in negatives:
+                if (words := self._words(name)) not in taken:
+                    taken.add(words)
+                    kept.append(name)
+            self.dropped[_REPEATED] += len(negatives) - len(kept)
+            self.negatives[query] = kept
+        self.dropped += Counter()  # no reason that never was one
+
+    def _words(self, name: str) -> str:
+        return " ".join(passage_text(*self.passages[name]).split())
+
     def reject(self, query: str, negatives: Iterable[str]) -> None:
         """Judge passages (ids) as none that answer a query, whatever was said of them before."""
         rejected = list(negatives)
@@ -85,6 +103,7 @@ def read_pairs(path: Path) -> Labels:
     for name in [name for name, grades in labels.grades.items() if not grades]:
         del labels.queries[name], labels.grades[name], labels.negatives[name]
         labels.dropped["queries without a positive passage"] += 1
+    labels.drop_repeated()
     return labels
 
 
@@ -100,7 +119,7 @@ def read_judgements(path: Path) -> Labels:
     for number, row in enumerate(_rows(path), start=1):
         origin = f"Row {number} of {path}"
         query = _text(row.get("query"), origin).strip()
-        positives, negatives = _texts(row, _POSITIVES, origin), _texts(row, _NEGATIVES, origin)
+        positives, negatives = (_texts(row, names, origin, labels.dropped) for names in (_POSITIVES, _NEGATIVES))
         if not query or not (positives or negatives):
             lacking = "query" if not query else "positive passage"
             raise InputError(f"Row {number} of {path} has no {lacking}; every row needs columns query and positive.")
@@ -126,16 +145,17 @@ def read_dpr(path: Path) -> Labels:
     for number, row in enumerate(_entries(path), start=1):
         if not isinstance(row, dict) or "question" not in row or "positive_ctxs" not in row:
             raise InputError(f"Entry {number} of {path} lacks question or positive_ctxs; it is not a file of DPR.")
-        if not row["positive_ctxs"]:
-            labels.dropped["questions without positive passage"] += 1
-            continue
-        origin, kinds = f"Entry {number} of {path}", (row["positive_ctxs"], row.get("hard_negative_ctxs") or [])
+        origin, kinds = f"Entry {number} of {path}", (row["positive_ctxs"] or [], row.get("hard_negative_ctxs") or [])
         if not all(isinstance(found, list) for found in kinds):
             raise InputError(f"{origin} has passages that are no list; it is not a file of DPR.")
-        positives, negatives = ([_keep_context(labels, context, origin) for context in found] for found in kinds)
-        name = labels.add(_text(row["question"], origin), positives, negatives)
-        if answers := _texts(row, ("answers",), origin):
+        question, positives = _text(row["question"], origin), _keep_contexts(labels, kinds[0], origin)
+        if not question.strip() or not positives:
+            labels.dropped["questions without " + ("positive passage" if question.strip() else "words")] += 1
+            continue
+        name = labels.add(question, positives, _keep_contexts(labels, kinds[1], origin))
+        if answers := _texts(row, ("answers",), origin, Counter()):
             labels.answers[name] = answers
+    labels.drop_repeated()
     return labels
 
 
@@ -239,7 +259,8 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
                         f"Line {rows.line_num} of {path} has more cells than the head has columns; put texts with "
                         "commas into quotes."
                     )
-                yield row
+                origin = f"Line {rows.line_num} of {path}"
+                yield row | {name: _listed(row[name], origin) for name in (*_POSITIVES, *_NEGATIVES) if row.get(name)}
         except csv.Error as error:
             raise InputError(f"Line {rows.line_num} of {path} is no CSV ({error}); correct its quotes.") from error
     elif path.suffix == ".jsonl":
@@ -256,10 +277,34 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
         raise InputError(f"{path} is of no known kind; pairs come as .jsonl or .csv.")
 
 
-def _texts(row: Mapping[str, Any], names: Iterable[str], origin: str) -> list[str]:
+def _texts(row: Mapping[str, Any], names: Iterable[str], origin: str, dropped: Counter[str]) -> list[str]:
     found: Any = next((row[name] for name in names if row.get(name)), [])
-    texts = found if isinstance(found, list) else [found]
-    return [text for text in (_text(text, origin).strip() for text in texts) if text]
+    texts = [_text(text, origin).strip() for text in (found if isinstance(found, list) else [found])]
+    dropped[_EMPTY] += texts.count("")
+    return [text for text in texts if text]
+
+
+def _listed(cell: str, origin: str) -> str | list[str | None]:
+    """The texts of a cell that holds a list as JSON or Python write it; else the cell.
+
+    >>> _listed("['a', \\"it's\\"]", ""), _listed('["a",null]', ""), _listed("[1] says: [a]", "")
+    (['a', "it's"], ['a', None], '[1] says: [a]')
+    """
+    if not (cell.startswith("[") and cell.endswith("]")):
+        return cell
+    try:
+        found, written = json.loads(cell), cell
+    except (ValueError, RecursionError):
+        try:
+            found = ast.literal_eval(cell)
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            return cell
+        written = repr(found)
+    if not isinstance(found, list) or not all(isinstance(text, str | None) for text in found):
+        return cell
+    if written != cell:  # NumPy puts no commas, without which Python joins the texts to one
+        raise InputError(f'{origin} has a list that is written neither as JSON nor as Python; write ["...", "..."].')
+    return found
 
 
 def _text(value: object, origin: str) -> str:
@@ -272,11 +317,19 @@ def _text(value: object, origin: str) -> str:
     return text
 
 
-def _keep_context(labels: Labels, context: object, origin: str) -> str:
-    if not isinstance(context, dict) or "text" not in context:
-        raise InputError(f"{origin} has a passage without text.")
-    name, title = (_text(context.get(one) or context.get(other), origin) for one, other in _CONTEXT_COLUMNS)
-    return labels.keep(_text(context["text"], origin), title, name)
+def _keep_contexts(labels: Labels, contexts: Iterable[object], origin: str) -> list[str]:
+    """The ids of DPR's passages; those without words, and an id to find some by, are left out."""
+    names = []
+    for context in contexts:
+        if not isinstance(context, dict) or "text" not in context:
+            raise InputError(f"{origin} has a passage without text.")
+        name, title = (_text(context.get(one) or context.get(other), origin) for one, other in _CONTEXT_COLUMNS)
+        text = _text(context["text"], origin)
+        if name or passage_text(title, text):
+            names.append(labels.keep(text, title, name))
+        else:
+            labels.dropped[_EMPTY] += 1
+    return names
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from hf_dense.data.schemas import TRAINING
 from hf_dense.data.supervision import build_collection
 from hf_dense.errors import InputError
 from hf_dense.finetuning.negatives import build_lexical_negatives
+from hf_dense.storage.manifest import MANIFEST
 
 
 def lists(out: Path, split: str = "train") -> list[dict[str, Any]]:
@@ -372,6 +375,7 @@ def write_corpus(path: Path, rows: list[dict[str, str]]) -> Path:
     ("content", "sentence"),
     [
         ("query,positive\nq,first, with comma\n", "Line 2 of .* has more cells than the head has columns"),
+        ("query,positive\nq,['first' 'second']\n", "Line 2 of .* has a list that"),
         ('query,positive\nq,"first\n', "Line 1 of .* is no CSV .*correct its quotes"),
     ],
 )
@@ -408,3 +412,58 @@ def test_a_text_that_says_nothing_is_found_by_its_id(tmp_path: Path) -> None:
 def test_an_empty_cell_beyond_the_head_is_nothing(tmp_path: Path) -> None:
     (tmp_path / "pairs.csv").write_text("query,positive\nq,a text,\n")
     assert [*texts(build_collection(tmp_path / "pairs.csv", tmp_path / "out")).values()] == ["a text"]
+
+
+def counted(out: Path) -> dict[str, int]:
+    counts: dict[str, int] = json.loads((out / MANIFEST).read_text())["facts"]["counts"]
+    return counts
+
+
+def test_what_is_left_out_of_pairs_is_counted(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"query": "q", "positive": "yes, this", "negatives": [" ", "", None, "yes,  this", "not that", "not  that"]},
+        {"query": "r", "positive": ["", "that"]},
+        {"query": "s", "negatives": ["alone"]},
+    ]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out")
+    known, counts = texts(out), counted(out)
+    assert [[known[name] for name in row["negatives"]] for row in lists(out)] == [["not that"], []]
+    assert counts["empty passages"] == 4
+    assert counts["negatives that are positives or repeated"] == 2
+    assert counts["queries without a positive passage"] == 1
+
+
+def test_what_is_left_out_of_dpr_is_counted(tmp_path: Path) -> None:
+    positive = {"title": "T", "text": "it is me", "passage_id": "7"}
+    negatives = [
+        {"title": "T", "text": "it is  me", "passage_id": "9"},
+        {"title": "U", "text": "not me", "passage_id": "8"},
+        {"title": "U", "text": "not me", "passage_id": "10"},
+        {"title": "", "text": " "},
+    ]
+    rows = [
+        {"question": "who", "positive_ctxs": [positive], "hard_negative_ctxs": negatives},
+        {"question": " ", "positive_ctxs": [positive]},
+        {"question": "where", "positive_ctxs": [{"text": ""}], "hard_negative_ctxs": [{"text": "of no query"}]},
+    ]
+    (tmp_path / "nq.json").write_text(json.dumps(rows))
+    out = build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr")
+    (row,) = lists(out)
+    assert (row["query"], row["positives"], row["negatives"]) == ("who", ["7"], ["8"])
+    assert "of no query" not in texts(out).values()
+    counts = counted(out)
+    assert counts["empty passages"] == 2
+    assert counts["negatives that are positives or repeated"] == 2
+    assert counts["questions without words"] == counts["questions without positive passage"] == 1
+
+
+@pytest.mark.parametrize("written", [json.dumps, str])
+def test_a_cell_may_hold_a_list(tmp_path: Path, written: Callable[[object], str]) -> None:
+    with (tmp_path / "pairs.csv").open("w", newline="") as stream:
+        rows = [["q", written(["a, b", "it's"]), written(['"c"', "d"])], ["r", "[1] says so [a]", written([])]]
+        csv.writer(stream).writerows([["query", "positives", "negatives"], *rows])
+    out = build_collection(tmp_path / "pairs.csv", tmp_path / "out")
+    known = texts(out)
+    assert [[known[name] for name in row["positives"]] for row in lists(out)] == [["a, b", "it's"], ["[1] says so [a]"]]
+    assert [[known[name] for name in row["negatives"]] for row in lists(out)] == [['"c"', "d"], []]
