@@ -266,8 +266,10 @@ def _measured_on(manifest: Manifest) -> dict[str, Any]:
 
 
 def curve_point(curve: str, x: float, scores: Mapping[str, float], seed: int = 0) -> CurvePoint:
-    """The point of a curve that the scores of two or more queries give; `seed` is the bootstrap's."""
+    """The point of a curve that scores give; `seed` is the bootstrap's. One query tells nothing of others: 0 to 1."""
     values = np.array([scores[query] for query in sorted(scores)])
+    if len(values) == 1:
+        return CurvePoint(curve, x, float(values[0]), 0.0, 1.0)
     interval = bootstrap(
         (values,), np.mean, method="percentile", batch=256, rng=np.random.default_rng(seed)
     ).confidence_interval

@@ -134,7 +134,9 @@ def _differences(first: Run, others: Sequence[Run]) -> list[Block]:
         *blocks,
         "Mean differences over the queries, their 95 % bootstrap interval, and the two-sided p-value of the paired "
         "randomisation test (10,000 resamples, so never below 0.0002). The p-values are not corrected for the "
-        "number of comparisons.",
+        "number of comparisons."
+        + " One query tells nothing of others: no test can be made."
+        * (len(values_of(first)) == 1),
         Table(("", "metric", "difference", "95 % interval", "p"), rows),
         Picture(_plot_differences(first, others), f"Differences of {title(first.metric)} per query, sorted"),
     ]

@@ -18,8 +18,9 @@ class Comparison:
 
     Attributes:
         difference: mean over the queries of first minus second.
-        low: lower end of the 95 % bootstrap (percentile) interval of `difference`.
-        high: upper end.
+        low: lower end of the 95 % bootstrap (percentile) interval of `difference`; -1 for one query, which tells
+            nothing of others.
+        high: upper end; 1 for one query.
         p_value: two-sided, of the paired randomisation test; never below 2 / (resamples + 1) when drawn at random.
         queries: how many were compared.
     """
@@ -46,17 +47,19 @@ def compare_paired(
         Difference, interval and p-value.
 
     Raises:
-        InputError: the two do not cover the same queries, or there are fewer than two.
+        InputError: the two do not cover the same queries, or there is none.
 
     >>> compare_paired({"a": 0.5, "b": 1.0}, {"a": 0.5, "b": 1.0}).p_value
     1.0
     """
     if set(first) != set(second):
         raise InputError("The two results cover different queries; evaluate both on the same split.")
-    if len(first) < 2:
-        raise InputError(f"A comparison needs at least 2 queries, not {len(first)}.")
+    if not first:
+        raise InputError("A comparison needs a query.")
     differences = np.array([first[query] - second[query] for query in sorted(first)], dtype=np.float64)
     mean = float(differences.mean())
+    if len(differences) == 1:
+        return Comparison(difference=mean, low=-1.0, high=1.0, p_value=1.0, queries=1)
     if not differences.any():
         return Comparison(difference=0.0, low=0.0, high=0.0, p_value=1.0, queries=len(differences))
     test = permutation_test(

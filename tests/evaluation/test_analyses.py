@@ -18,7 +18,7 @@ from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder, write_ret
 from hf_dense import InputError
 from hf_dense.commands.analyse import add_arguments, run
 from hf_dense.data import hub_names
-from hf_dense.evaluation.analyses import CurvePoint, curves, pair_correlation, similarity_by_length
+from hf_dense.evaluation.analyses import CurvePoint, curve_point, curves, pair_correlation, similarity_by_length
 from hf_dense.evaluation.analysis_plots import draw_curves
 from hf_dense.evaluation.positions import load_with_decoders, similarity_by_position
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
@@ -27,6 +27,10 @@ from hf_dense.modeling.bottleneck_layout import FlatRows
 from hf_dense.storage.manifest import MANIFEST, Manifest
 
 EAST, NORTH, NORTH_EAST = (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)
+
+
+def test_one_query_tells_nothing_of_others() -> None:
+    assert curve_point("a", 1, {"q": 0.25}) == CurvePoint("a", 1, 0.25, 0.0, 1.0)
 
 
 class Known(SentenceTransformer):

@@ -170,6 +170,13 @@ def test_another_baseline_and_a_single_run(runs: dict[str, Path], collection: Pa
     assert "There is no other run to compare." in alone
 
 
+def test_one_query_is_compared_without_a_test(collection: Path, tmp_path: Path) -> None:
+    runs = {name: write_run(tmp_path / name, [rank]) for name, rank in (("before", 2), ("after", 1))}
+    page = write_html_report(runs, collection, tmp_path / "out")[0].read_text()
+    assert Page(page).tables[2][1] == ["after", "nDCG@10", "+0.3691", "-1.0000 to +1.0000", "1.0000"]
+    assert "One query tells nothing of others: no test can be made." in page
+
+
 def test_texts_are_escaped_and_nothing_is_fetched(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:
     page, markdown = (
         path.read_text()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hf_dense import InputError
-from hf_dense.evaluation.significance import compare_paired
+from hf_dense.evaluation.significance import Comparison, compare_paired
 
 
 def by_query(values: list[float]) -> dict[str, float]:
@@ -65,5 +65,10 @@ def test_swapping_the_two_swaps_the_sign_and_the_seed_repeats() -> None:
 def test_bad_input_is_named() -> None:
     with pytest.raises(InputError, match="different queries"):
         compare_paired({"a": 1.0, "b": 1.0}, {"a": 1.0, "c": 1.0})
-    with pytest.raises(InputError, match="at least 2"):
-        compare_paired({"a": 1.0}, {"a": 1.0})
+    with pytest.raises(InputError, match="needs a query"):
+        compare_paired({}, {})
+
+
+def test_one_query_tells_nothing_of_others() -> None:
+    for value in (0.0, 0.25):
+        assert compare_paired({"a": value}, {"a": 0.0}) == Comparison(value, -1.0, 1.0, 1.0, 1)
