@@ -28,7 +28,7 @@ from hf_dense.search.candidates import load_ranker
 from hf_dense.search.first_stage import BM25
 from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_path
-from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.manifest import MANIFEST, Manifest
 from hf_dense.storage.occupied import Occupied
 from hf_dense.storage.output import Output
 
@@ -42,6 +42,7 @@ PROTOCOLS: Final[dict[str, Callable[[Path, str], Protocol]]] = {
 }  # how a local task is measured
 FACTS_FILE, TABLE_FILE, PLOT_FILE = "results.json", "results.md", "results.png"
 DIMENSIONS_FILE: Final = "dimensions.png"
+_FILES: Final = (FACTS_FILE, TABLE_FILE, PLOT_FILE, DIMENSIONS_FILE)
 
 T = TypeVar("T")
 Results = dict[str, dict[str, RetrievalResult]]  # by the names of model and task
@@ -93,8 +94,7 @@ def evaluate_tasks(
     _check_cuts(models, dimensions)
     titles = _titles(names)
     reads = [*models.values(), *rerankers.values(), *(local_task(task)[0] or task for task in names)]
-    claims = (FACTS_FILE, TABLE_FILE, PLOT_FILE, DIMENSIONS_FILE)
-    with output.occupy("evaluations", {}, claims=claims, reads=reads, again=True) as folder:
+    with output.occupy("evaluations", {}, claims=_FILES, reads=reads, again=True) as folder:
         table = _Table(folder, output, [*models], [*titles], batch_size, reading, baselines)
         for title, task in titles.items():
             searched = table.attempt([*models], title, partial(_load, task, protocol))
@@ -130,6 +130,8 @@ def _check(
         raise InputError("Name at least one model and one task.")
     if strange := [name for name in (*models, *rerankers) if Path(name).name != name or name in ("", "..")]:
         raise InputError(f"A model is called {strange[0]!r}, which is no name of a directory; name it: NAME=MODEL.")
+    if taken := [name for name in (*models, *rerankers) if name.lower() in (MANIFEST, *_FILES)]:
+        raise InputError(f"A model is called {taken[0]!r}, as a file that is written is; name it: NAME=MODEL.")
     if protocol not in PROTOCOLS:
         raise InputError(f"The protocol is {protocol!r}; allowed: {', '.join(PROTOCOLS)}.")
     if not 1 <= depth <= RANKS_KEPT:

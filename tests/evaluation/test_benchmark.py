@@ -433,3 +433,11 @@ def test_from_the_command_line(
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", "a/model", "b/model", "--tasks", str(data), "--out", str(tmp_path / "two")])
     assert "Two models are called 'model'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["results.json", "results.md", "Results.png", "dimensions.png", "hf_dense.json"])
+def test_no_model_is_called_as_a_file_that_is_written(tmp_path: Path, name: str) -> None:
+    data = write_dataset(tmp_path / "data")
+    with pytest.raises(InputError, match=f"A model is called '{name}', as a file that is written is"):
+        evaluate_tasks({name: "bm25"}, [str(data)], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
