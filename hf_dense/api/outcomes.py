@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hf_dense.api.calls import Place, as_list, checked, read_call
 from hf_dense.api.results import Evaluation, Result
+from hf_dense.errors import InputError
 
 Models = Place | Sequence[Place] | Mapping[str, Place]  # with names, or without
 
@@ -153,7 +154,13 @@ def publish(
 
 
 def _named(models: Models) -> list[str]:
-    """As the command line has them: MODEL, or NAME=MODEL."""
+    """As the command line has them: MODEL, or NAME=MODEL.
+
+    Raises:
+        InputError: a name could not be told from its model.
+    """
     if isinstance(models, Mapping):
+        if strange := [name for name in models if not name or "=" in name or "/" in name]:
+            raise InputError(f"A model is called {strange[0]!r}; name it without = and /.")
         return [f"{name}={os.fspath(model)}" for name, model in models.items()]
     return [os.fspath(model) for model in as_list(models)]

@@ -183,6 +183,10 @@ WRONG = {
     ),
     "absent": (lambda out: hf_dense.pretrain(method="retromae", out=out), "Name the corpus"),
     "nowhere": (lambda out: hf_dense.finetune(model="m", collection="c", config="nowhere.yaml"), "nowhere.yaml"),
+    "name": (
+        lambda out: hf_dense.evaluate({"lr=1e-4": "bm25"}, "data", out=out),
+        "A model is called 'lr=1e-4'; name it without = and /.",
+    ),
     "budget": (lambda out: hf_dense.adapt("docs", out=out, budget="soon"), "The budget is 'soon'"),
 }
 
