@@ -170,8 +170,8 @@ def _check_enough(labels: Mapping[str, Labels]) -> None:
     for split, least in _LEAST.items():
         if (number := sum(map(_is_relevant, labels[split].grades.values()))) < least:
             raise InputError(
-                f"Only {number} queries are there for {split}, and {least} are the least that tell anything; give more "
-                "documents, or more labelled queries."
+                f"Queries with a relevant passage for {split}: {number}, and {least} are the least that tell anything; "
+                "give more documents, or more labelled queries."
             )
 
 
