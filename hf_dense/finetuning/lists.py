@@ -16,7 +16,7 @@ import numpy as np
 from datasets import Dataset
 from pyarrow import ArrowException, parquet
 
-from hf_dense.data.collections import content_hash, folder_of, load_corpus, training_pairs
+from hf_dense.data.collections import content_hash, folder_of, holds_corpus, load_corpus, training_pairs
 from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
@@ -62,10 +62,15 @@ def load_entries(path: str | os.PathLike[str], split: str = "train") -> list[Ent
             a collection without training lists its judgements are read; there are no negatives then.
 
     Raises:
-        InputError: nothing is there, or a row lacks a positive, or scores for some of its passages alone.
+        InputError: nothing is there, or lists of other splits alone, or a row lacks a positive, or scores for some of
+            its passages alone.
     """
     file = folder_of(path) / "negatives" / f"{split}.parquet"
     if not file.is_file():
+        if (others := sorted(other.stem for other in file.parent.glob("*.parquet"))) and not holds_corpus(path):
+            raise InputError(
+                f"{path} has no lists of the split {split!r}, but of {', '.join(others)}; make them of it."
+            )
         return _judged(path, split)
     try:
         rows = parquet.read_table(file, columns=list(TRAINING)).to_pylist()
@@ -224,16 +229,18 @@ class PassageLists:
                 short.append(entry)
         if short and self.scored:
             raise InputError(
-                f"{short[0]} has {len(short[0].negatives)} scored negatives, and {self.passages - 1} are asked for; "
-                "ask for fewer passages, or score longer lists."
+                f"{short[0]} has {min(len(short[0].negatives), self.depth)} scored negatives at a depth of "
+                f"{self.depth}, and {self.passages - 1} are asked for; ask for fewer passages or a greater depth, or "
+                "score longer lists."
             )
         if short:
             logger.warning(
-                "%d of %d lists have fewer than %d negatives (the first is that of query %r); they are made up with "
-                "passages drawn from the corpus.",
+                "%d of %d lists have fewer than %d negatives at a depth of %d (the first is that of query %r); they "
+                "are made up with passages drawn from the corpus.",
                 len(short),
                 len(entries),
                 self.passages - 1,
+                self.depth,
                 short[0].id,
             )
         self.entries = list(entries)

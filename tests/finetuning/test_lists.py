@@ -91,7 +91,9 @@ def test_rows_hold_texts_and_scores() -> None:
 def test_short_lists_are_made_up_from_the_corpus(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         lists = PassageLists([entry(), entry("short", negatives=("p2",))], corpus(), passages=5, seed=0)
-    assert "1 of 2 lists have fewer than 4 negatives (the first is that of query 'short')" in caplog.text
+    assert (
+        "1 of 2 lists have fewer than 4 negatives at a depth of 200 (the first is that of query 'short')" in caplog.text
+    )
     names = lists.draw(1)
     assert len(set(names)) == 5
     assert "p2" in names
@@ -140,6 +142,11 @@ def test_lists_that_lack_something(tmp_path: Path, changes: dict[str, Any], sent
         load_entries(write(tmp_path / "lists", **changes))
 
 
+def test_lists_of_another_split(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="lists has no lists of the split 'dev', but of train; make them of it"):
+        load_entries(write(tmp_path / "lists"), "dev")
+
+
 def test_a_file_that_holds_something_else(tmp_path: Path) -> None:
     (tmp_path / "negatives").mkdir()
     (tmp_path / "negatives" / "train.parquet").write_bytes(b"x" * 100)
@@ -156,7 +163,12 @@ def test_a_file_that_holds_something_else(tmp_path: Path) -> None:
         (
             {"negatives": ("p2",), "scores": {"p0": 1.0, "p1": 1.0, "p2": 0.0}},
             {"scored": True},
-            "query 'q' has 1 scored negatives, and 3 are asked for",
+            "query 'q' has 1 scored negatives at a depth of 200, and 3 are asked for",
+        ),
+        (
+            {"scores": {f"p{at}": 1.0 for at in range(12)}},
+            {"scored": True, "depth": 2},
+            "query 'q' has 2 scored negatives at a depth of 2, and 3 are asked for; .* a greater depth",
         ),
         ({}, {"passages": 0}, "passages is 0"),
         ({}, {"passages": 50}, "A list of 50 passages was asked for; the corpus has 20"),
