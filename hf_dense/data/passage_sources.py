@@ -20,6 +20,7 @@ from hf_dense.data.documents import DocumentReader
 from hf_dense.data.engines import Engine
 from hf_dense.data.passage_corpus import Cutting, write_passages
 from hf_dense.data.schemas import CORPUS
+from hf_dense.errors import InputError, first_line
 from hf_dense.storage.fingerprints import fingerprint_files
 from hf_dense.storage.places import Source
 
@@ -105,9 +106,18 @@ def in_batches(rows: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def _stored(files: Sequence[Path]) -> Iterator[pa.Table]:
-    """The passages of a published corpus, with the documents and sections that they were cut from."""
+    """The passages of a published corpus, with the documents and sections that they were cut from.
+
+    Raises:
+        InputError: a column holds something else than text.
+    """
     for file in files:
         with parquet.ParquetFile(file) as opened:
             columns = [name for name in CORPUS if name in opened.schema_arrow.names and name != "split"]
+            schema = pa.schema([CORPUS.arrow_schema.field(name) for name in columns])
             for batch in opened.iter_batches(batch_size=BATCH, columns=columns):
-                yield pa.Table.from_batches([batch])
+                try:
+                    table = pa.Table.from_batches([batch]).select(columns).cast(schema)
+                except pa.ArrowException as error:
+                    raise InputError(f"{file} cannot be read: {first_line(error)}") from error
+                yield table

@@ -10,6 +10,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -72,12 +73,12 @@ def check_lines(file: Path) -> None:
 def plain_text(value: object) -> str | None:
     """What a cell says in words, "" where it is empty; None where it holds no text: an object, a list, yes or no.
 
-    >>> plain_text(" a "), plain_text(3), plain_text(None), plain_text({"a": 1})
-    (' a ', '3', '', None)
+    >>> plain_text(" a "), plain_text(3), plain_text(date(2024, 1, 2)), plain_text(None), plain_text({"a": 1})
+    (' a ', '3', '2024-01-02', '', None)
     """
     if value is None:
         return ""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if isinstance(value, bool) or not isinstance(value, str | int | float | date):
         return None
     return str(value)
 

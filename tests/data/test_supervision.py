@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from tiny_retriever import random_words
@@ -407,6 +409,26 @@ def test_a_text_that_says_nothing_is_found_by_its_id(tmp_path: Path) -> None:
     (tmp_path / "nq.json").write_text(json.dumps(entries))
     out = build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr", "train", str(corpus))
     assert [*load_qrels(out, "train").values()] == [{"3": 1}, {"12": 1}]
+
+
+@pytest.mark.parametrize("first", [datetime(2024, 1, 2), date(2024, 1, 2), 7])
+def test_titles_and_ids_of_a_corpus_are_texts(tmp_path: Path, first: object) -> None:
+    (tmp_path / "corpus" / "corpus").mkdir(parents=True)
+    rows = {"id": [1, 2], "title": [first, None], "text": ["it is this", "it is not"]}
+    parquet.write_table(pa.table(rows), tmp_path / "corpus" / "corpus" / "part-00000.parquet")
+    (tmp_path / "pairs.jsonl").write_text('{"query": "what is it", "positive": "it is this"}\n')
+    out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus"))
+    assert [row["positives"] for row in lists(out)] == [["1"]]
+    assert load_corpus(out)["title"][0].startswith(str(first)[:10])
+
+
+def test_a_corpus_of_objects_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "corpus" / "corpus").mkdir(parents=True)
+    rows = {"id": ["1"], "title": [{"en": "this"}], "text": ["it is this"]}
+    parquet.write_table(pa.table(rows), tmp_path / "corpus" / "corpus" / "part-00000.parquet")
+    (tmp_path / "pairs.jsonl").write_text('{"query": "what is it", "positive": "it is this"}\n')
+    with pytest.raises(InputError, match=r"part-00000.parquet cannot be read: Unsupported cast"):
+        build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus"))
 
 
 def test_an_empty_cell_beyond_the_head_is_nothing(tmp_path: Path) -> None:
