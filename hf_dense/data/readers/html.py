@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from hf_dense.data.readers.html_ends import write_ends
 from hf_dense.data.readers.page import Block, Code, CodeOption, Heading, Page, UnreadableError, build_page, row_sentence
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _SILENT: Final = (
 _SAID: Final = (*_HEADINGS, "dt", "summary", "p")  # where a button is a part of what is said
 _CONTENT: Final = ("main", "article")  # what is outside of it, where a page has it, is the site's
 _SPAN: Final = re.compile("[1-9][0-9]{0,2}")
+_NOT_SHOWN: Final = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)  # by a style
 _ANCHORS: Final = "¶\u200b \t\n"  # what generators put behind a heading, to link to it
 # While a page is taken apart: between its blocks, and at the head of those that are no paragraph.
 _BREAK, _IS_HEADING, _IS_CODE = "\0", "\1", "\2"
@@ -31,7 +33,7 @@ _MARKS: Final = {ord(mark): " " for mark in (_BREAK, _IS_HEADING, _IS_CODE)}
 
 
 def read_html(content: str, code: CodeOption) -> Page:
-    """The page of an HTML text; scripts, navigation and controls are left out, and headers and asides of the site.
+    """The page of an HTML text without scripts, navigation, controls, hidden parts, and headers and asides of the site.
 
     >>> read_html("<title>A</title><nav><p>menu</p></nav><h1>B</h1><p>Some <b>text</b>.<script>x</script></p>", "keep")
     Page(title='A', sections=(Section(path='', text='B.\\n\\nSome text.'),))
@@ -59,13 +61,13 @@ def _parse(content: str) -> BeautifulSoup:
     from bs4.exceptions import ParserRejectedMarkup
 
     try:
-        return BeautifulSoup(content.translate(_MARKS), "html.parser")
-    except (ParserRejectedMarkup, RecursionError) as error:
+        return BeautifulSoup(write_ends(content.translate(_MARKS)), "html.parser")
+    except (ParserRejectedMarkup, AssertionError, RecursionError) as error:
         raise UnreadableError from error
 
 
 def _blocks(page: BeautifulSoup) -> Iterator[Block]:
-    for part in page.find_all(["title", *_SILENT]):
+    for part in page.find_all(["title", *_SILENT]) + page.find_all(_is_hidden):
         part.decompose()
     for part in page.find_all("button"):
         if part.find_parent(_SAID) is None:
@@ -90,6 +92,14 @@ def _blocks(page: BeautifulSoup) -> Iterator[Block]:
             yield Heading(int(text[1]), text[2:])
         else:
             yield Code(text[1:]) if text.startswith(_IS_CODE) else text
+
+
+def _is_hidden(part: Tag) -> bool:
+    """Whether a part is never shown: what is behind another tab, or opened by a search, is."""
+    if part.name in ("html", "body") or part.get("role") == "tabpanel":
+        return False
+    is_marked = part.has_attr("hidden") and part.get("hidden") != "until-found"
+    return is_marked or _NOT_SHOWN.search(str(part.get("style", ""))) is not None
 
 
 def _is_of_the_site(part: Tag, has_content: bool) -> bool:

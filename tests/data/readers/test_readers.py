@@ -474,3 +474,18 @@ def test_a_version_or_a_file_in_a_directive_is_no_text(tmp_path: Path) -> None:
     assert text.count("3.2") == 1
     assert text.count("a long") == 1
     assert "K: 1; V: 2." in text
+
+
+def test_hidden_parts_of_html_are_not_read() -> None:
+    hidden = "<p hidden>a<p>seen<ul><li style='color: red; DISPLAY:none'>b<li>too</ul><nav hidden><i hidden>c</i></nav>"
+    tabs = "<div role='tabpanel' hidden>tab</div><p hidden='until-found'>found</p><p style='display: block'>shown</p>"
+    page = read_html(f"<body style='display: none'><h1>T</h1>{hidden}{tabs}", "keep")
+    assert page.sections[0].text.split() == ["seen", "too", "tab", "found", "shown"]
+
+
+@pytest.mark.parametrize("parts", [("", ""), ("<thead>", "<tbody>"), ("<caption>C", "</thead>")])
+def test_rows_of_html_end_without_an_end(parts: tuple[str, str]) -> None:
+    head, body = parts
+    rows = "<tr><td><p>Ann<p>Lee<td>3<tr><td>Bob<td><ul><li>4<li>5</ul>"
+    page = read_html(f"<h1>T</h1><table>{head}<tr><th>Name<th>Age{body}{rows}</table><p>after", "keep")
+    assert page.sections[0].text.split("\n\n")[-3:] == ["Name: Ann Lee; Age: 3.", "Name: Bob; Age: 4 5.", "after"]
