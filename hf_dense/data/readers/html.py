@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from hf_dense.data.readers.html_ends import write_ends
 from hf_dense.data.readers.page import Block, Code, CodeOption, Heading, Page, UnreadableError, build_page, row_sentence
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ _SILENT: Final = (
 )
 _SAID: Final = (*_HEADINGS, "dt", "summary", "p")  # where a button is a part of what is said
 _CONTENT: Final = ("main", "article")  # what is outside of it, where a page has it, is the site's
+_TAG: Final = re.compile("<[a-zA-Z]")
 _SPAN: Final = re.compile("[1-9][0-9]{0,2}")
 _NOT_SHOWN: Final = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)  # by a style
 _ANCHORS: Final = "¶\u200b \t\n"  # what generators put behind a heading, to link to it
@@ -41,9 +41,9 @@ def read_html(content: str, code: CodeOption) -> Page:
     Raises:
         UnreadableError: it cannot be parsed, or holds no markup at all.
     """
-    page = _parse(content)
-    if page.find() is None:
+    if not _TAG.search(content):
         raise UnreadableError
+    page = _parse(content)
     return build_page(_blocks(page), page.title.get_text() if page.title else "", code)
 
 
@@ -61,8 +61,8 @@ def _parse(content: str) -> BeautifulSoup:
     from bs4.exceptions import ParserRejectedMarkup
 
     try:
-        return BeautifulSoup(write_ends(content.translate(_MARKS)), "html.parser")
-    except (ParserRejectedMarkup, AssertionError, RecursionError) as error:
+        return BeautifulSoup(content.translate(_MARKS), "lxml")
+    except (ParserRejectedMarkup, RecursionError) as error:
         raise UnreadableError from error
 
 

@@ -46,21 +46,21 @@ class Kind:
         return _PANDOC if self.pandoc and not reads_asciidoc() else ""
 
 
-_SOUP: Final = ("bs4", "beautifulsoup4")
-_MARKDOWN: Final = (("markdown_it", "markdown-it-py"), _SOUP)
+_SOUP: Final = (("bs4", "beautifulsoup4"), ("lxml", "lxml"))
+_MARKDOWN: Final = (("markdown_it", "markdown-it-py"), *_SOUP)
 
 KINDS: Final = {
     ".txt": Kind(lambda content, code: Page("", (Section("", content),))),
     ".md": Kind(read_markdown, modules=_MARKDOWN),
     ".markdown": Kind(read_markdown, modules=_MARKDOWN),
     ".mdx": Kind(partial(read_markdown, mdx=True), modules=_MARKDOWN),
-    ".html": Kind(read_html, modules=(_SOUP,)),
-    ".htm": Kind(read_html, modules=(_SOUP,)),
+    ".html": Kind(read_html, modules=_SOUP),
+    ".htm": Kind(read_html, modules=_SOUP),
     ".rst": Kind(read_rst, modules=(("docutils", "docutils"),)),
     ".ipynb": Kind(read_notebook, modules=(*_MARKDOWN, ("nbformat", "nbformat"))),
     ".docx": Kind(read_file=read_docx, modules=(("docx", "python-docx"),)),
     ".pdf": Kind(read_file=lambda path, code: read_pdf(path), modules=(("pypdf", "pypdf"),)),
-    ".adoc": Kind(read_asciidoc, modules=(_SOUP,), pandoc=True),
+    ".adoc": Kind(read_asciidoc, modules=_SOUP, pandoc=True),
 }
 
 
