@@ -18,6 +18,7 @@ from hf_dense.data.cards import write_card
 from hf_dense.data.labels import FORMS, Labels, existing
 from hf_dense.data.matching import divide, find_passages, use_ids
 from hf_dense.data.passage_sources import PassageSource, find_source, given_passages, in_batches
+from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.schemas import ANSWERED, QRELS, QUERIES, TRAINING
 from hf_dense.data.shards import ShardWriter
 from hf_dense.data.splits import Shares, parse_shares
@@ -163,6 +164,8 @@ def _corpus(labels: dict[str, Labels], path: Path, corpus: str | None, out: Path
     """The passages: of the corpus that was named, those that came with the labels, or MS MARCO's."""
     brought = {name: kept for found in labels.values() for name, kept in found.passages.items()}
     if corpus is None and brought:
+        if empty := [name for name, kept in brought.items() if not passage_text(*kept)]:
+            raise InputError(f"The passage {empty[0]!r} comes without words; name the corpus that has them: --corpus.")
         return given_passages(brought)
     return find_source(corpus or str(existing(path, "collection.tsv", "msmarco-docs.tsv")), out)
 

@@ -132,6 +132,12 @@ def test_judgements_that_do_not_fit(tmp_path: Path, qrels: str, sentence: str) -
         ("a.txt", "x", "pairs", "pairs come as .jsonl or .csv"),
         ("a.json", "[{}]", "dpr", r"Entry 1 of .* lacks question or positive_ctxs"),
         ("a.json", "[", "dpr", "is not a JSON file of DPR"),
+        (
+            "a.json",
+            '[{"question": "q", "positive_ctxs": [{"passage_id": "7", "text": ""}]}]',
+            "dpr",
+            "The passage '7' comes without words; name the corpus",
+        ),
         ("a.jsonl", "", "pairs", "holds no labelled query"),
         ("a.jsonl", "", "triples", "The form is 'triples'; allowed: pairs, dpr, msmarco, mind"),
     ],
