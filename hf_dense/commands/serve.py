@@ -41,8 +41,8 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_dense.serving.page import build_page
 
     disable_progress_bar()
+    page = build_page(arguments.directory, arguments.against, arguments.judgements)
     judgements = arguments.judgements or judgements_of(arguments.directory)
-    page = build_page(arguments.directory, arguments.against, judgements)
     address = {"server_name": arguments.host, "server_port": port}
     page.launch(**address, quiet=True, footer_links=[], ssr_mode=False, prevent_thread_lock=True)
     print(f"{page.local_url} is ready, judgements go to {judgements}; Ctrl-C ends it.", flush=True)

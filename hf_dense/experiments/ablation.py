@@ -30,6 +30,7 @@ from hf_dense.pretraining.gap import SUFFIX
 from hf_dense.pretraining.options import PretrainingOptions
 from hf_dense.pretraining.pretrain import pretrain
 from hf_dense.storage.files import write_text
+from hf_dense.storage.manifest import COMPLETE, Manifest
 from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.output import Output
 from hf_dense.storage.process_group import alone, are_several, is_main_process, wait_for_everyone
@@ -103,11 +104,13 @@ def run_ablation(
             for round_ in _rounds(trials):
                 commands = {trial.place: [*program, "--only", trial.place] for trial in round_}
                 run_side_by_side(commands, output.path / "logs", options.side_by_side)
-        countdown = Countdown(0 if side_by_side else len(trials))
+        waiting = [] if side_by_side else [trial for trial in trials if not _is_done(options, trial)]
+        countdown = Countdown(len(waiting))
         for trial in trials:
             if (found := run_trial(options, trial, command)) is not None:
                 results.setdefault(trial.variant, []).append(found)
-            countdown.step(trial.place)
+            if trial in waiting:
+                countdown.step(trial.place)
         rows = make_rows(results, options.metric, bottleneck_gaps(trials) if is_main_process() else {})
         if is_main_process():
             _write(options, trials, rows, output)
@@ -129,6 +132,12 @@ def run_trial(options: AblationOptions, trial: Trial, command: str = "") -> Retr
             found = evaluate_retriever(model, collection, options.split, name=name, out=place)
     wait_for_everyone()
     return found
+
+
+def _is_done(options: AblationOptions, trial: Trial) -> bool:
+    """Whether a trial was measured before; `run_trial` sees to it that it is the same."""
+    manifest = Manifest.load(Path(options.out, trial.place, f"evaluation-{options.split}"))
+    return manifest is not None and manifest.state == COMPLETE
 
 
 def bottleneck_gaps(trials: Sequence[Trial]) -> dict[str, dict[str, float]]:

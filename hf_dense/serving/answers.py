@@ -80,7 +80,7 @@ def _adapted(adaptation: Adaptation) -> list[ServedArm]:
 def _places(directory: Path, model: Path) -> tuple[Path, Path]:
     """Where the model of an arm and its index are now, wherever the adaptation was made."""
     tail = model.parts[-4:]  # arms/<arm>/training/model
-    if len(tail) == 4 and tail[0] == "arms":
+    if tail[:1] == ("arms",) and tail[2:] == ("training", "model"):
         return directory.joinpath(*tail), directory / "arms" / tail[1] / _INDEX
     return directory / BASE, directory / "arms" / BASE / _INDEX
 

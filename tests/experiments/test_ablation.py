@@ -19,6 +19,7 @@ from hf_dense.experiments.ablation import Trial, bottleneck_gaps, format_variant
 from hf_dense.experiments.sweep_options import AblationOptions
 from hf_dense.finetuning.pipeline import Pipeline
 from hf_dense.pretraining.options import PretrainingOptions
+from hf_dense.storage.output import Output
 
 
 def result(name: str, *scores: float) -> RetrievalResult:
@@ -113,3 +114,19 @@ def test_side_by_side_what_others_start_from_is_trained_first(tmp_path: Path, mo
     assert first["other-seed0"] == ["sweep", "x", "--only", "other-seed0"]
     assert list(later) == ["same start-seed0"]
     assert read == [trial.place for trial in trials]
+
+
+def test_of_trials_that_were_done_no_time_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = str(write_dataset(tmp_path / "data")), tmp_path / "out"
+    trials = [Trial(name, name, None, Pipeline(data, "anything", name)) for name in ("done", "one", "two")]
+    with Output(out).occupy("ablation", {}, again=True) as work:
+        with Output(out / "done" / "evaluation-test").occupy("evaluation", {}) as evaluation:
+            evaluation.complete()
+        work.complete()
+    monkeypatch.setattr(ablation, "run_trial", lambda _, trial, command="": result(trial.variant, 0.2, 0.3))
+    monkeypatch.setattr(ablation, "bottleneck_gaps", lambda _: {})
+    run_ablation(AblationOptions(str(out), split="test"), trials)
+    said = [line for line in capsys.readouterr().err.splitlines() if " done in " in line]
+    assert [line.partition(" done in")[0] for line in said] == ["one: 1 of 2", "two: 2 of 2"]

@@ -45,7 +45,7 @@ def made(corpus: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
         tuned = write_retriever(work.path / "arms" / "fine-tuned" / "training" / "model", 1)
         build_index(base, corpus, work.path / "arms" / "base" / "index")
         build_index(tuned, corpus, work.path / "arms" / "fine-tuned" / "index")
-        old = Path("elsewhere/out")
+        old = Path("arms/elsewhere/out")
         rows = [("BM25", 0.0, "base"), ("base", 1.0, "base"), ("fine-tuned", 1.0, "arms/fine-tuned/training/model")]
         rows.append(("fine-tuned + BM25", 0.5, "arms/fine-tuned/training/model"))
         rows.append(("gone", 1.0, "arms/gone/training/model"))

@@ -103,6 +103,11 @@ def test_a_port_that_is_taken(retriever: Path) -> None:
         serve.free_port("127.0.0.1", 70_000)
 
 
+def test_a_directory_without_a_name() -> None:
+    with pytest.raises(InputError, match="neither a complete adaptation nor a retriever"):
+        run("/")
+
+
 @pytest.mark.parametrize("host", ["\0", "\udcff", "a" * 5_000])
 def test_a_host_that_is_none(host: str) -> None:
     with pytest.raises(InputError, match="name another --port or --host"):
