@@ -176,8 +176,3 @@ def test_what_is_one_process_is_not_started_several_times(
     with pytest.raises(SystemExit):
         main(["evaluate", "bm25", "--tasks", "data", "--out", "out"])
     assert "hf-dense evaluate is one process; start it without accelerate launch" in capsys.readouterr().err
-
-
-def test_the_package_is_the_command() -> None:
-    words = [sys.executable, "-m", "hf_dense", "--version"]
-    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.startswith("hf-dense ")

@@ -1,6 +1,0 @@
-"""`python -m hf_dense` is `hf-dense`."""
-
-from hf_dense.commands.main import main
-
-if __name__ == "__main__":
-    main()
