@@ -22,6 +22,7 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from scipy.stats import spearmanr
 from transformers import TrainingArguments
 
@@ -285,23 +286,24 @@ def _two(value: float | None) -> str:
 def draw(table: pd.DataFrame, path: Path) -> None:
     """Quality after fine-tuning against both figures of the probe, and all three over the steps."""
     figure = Figure(figsize=(15, 4.6), layout="constrained")
+    styles = {METRIC: ("-", "fine-tuned"), WHITENED: ("--", "probe, whitened"), PLAIN: (":", "probe, as it is")}
     *scatters, curves = figure.subplots(1, 3)
     for number, (method, part) in enumerate(table.groupby("method")):
         colour = f"C{number}"
         for axes, name in zip(scatters, FIGURES, strict=True):
             axes.scatter(part[name], part[METRIC], s=18, color=colour, label=method)
         means = part.groupby("step")[[*FIGURES, METRIC]].mean()
-        curves.plot(means.index, means[METRIC], "-", color=colour, label=f"{method}, fine-tuned")
-        curves.plot(means.index, means[WHITENED], "--", color=colour, label=f"{method}, probe whitened")
-        curves.plot(means.index, means[PLAIN], ":", color=colour, label=f"{method}, probe as it is")
+        for name, (style, _) in styles.items():
+            curves.plot(means.index, means[name], style, color=colour)
     for axes, title in zip(scatters, FIGURES.values(), strict=True):
         axes.set_xlabel(f"probe, {title}: nDCG@10")
         axes.set_ylabel("fine-tuned: nDCG@10")
     curves.set_xlabel("step of pre-training")
     curves.set_ylabel("nDCG@10")
+    lines = [Line2D([], [], color="grey", linestyle=style, label=label) for style, label in styles.values()]
+    figure.legend(handles=[*scatters[0].collections, *lines], loc="outside lower center", ncols=9, frameon=False)
     for axes in (*scatters, curves):
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize=8)
     with replaced_file(path) as partial:
         figure.savefig(partial, format="png", dpi=144)
 
