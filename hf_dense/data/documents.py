@@ -74,9 +74,9 @@ class DocumentReader:
     Args:
         sources: each a folder of files of the `KINDS` (hf_dense.data.readers.kinds), or one such file; a .jsonl,
             .parquet, .csv or .tsv file (also .gz) or a folder of them; a collection in published form or BEIR layout;
-            or a dataset of the Hub (`name` or `name:configuration`). A .tsv file has a header with a
-            column of ids, as DPR's psgs_w100, or is MS MARCO's documents (docid, url, title, body) or passages (pid,
-            passage). Columns are found by their usual names.
+            or a dataset of the Hub (`name` or `name:configuration`). A .tsv file has a header with a column of ids, as
+            DPR's psgs_w100, or is MS MARCO's documents (docid, url, title, body) or passages (pid, passage). Columns
+            are found by their usual names.
         columns: where they have other names: `{"id": ..., "title": ..., "text": ...}`.
         split: of a Hub dataset.
         code: what becomes of blocks of code: `keep` their words, `drop` them, or keep them between ``` (`fence`).

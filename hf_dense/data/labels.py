@@ -71,7 +71,8 @@ class Labels:
         self.dropped += Counter()  # no reason that never was one
 
     def _words(self, name: str) -> str:
-        return " ".join(passage_text(*self.passages[name]).split())
+        """What a passage says, or its id, where that is all that the labels have of it."""
+        return " ".join(passage_text(*self.passages[name]).split()) or name
 
     def reject(self, query: str, negatives: Iterable[str]) -> None:
         """Judge passages (ids) as none that answer a query, whatever was said of them before."""

@@ -23,6 +23,7 @@ from hf_dense.storage.places import Source
 from hf_dense.storage.provenance import commit_in_words, describe_run, hardware_in_words
 
 _PLOTTED: Final = 3  # metrics
+_ONE_QUERY: Final = " One query tells nothing of others: no test can be made."
 _COSTS: Final = {
     "memory": ("peak_memory", 1e-9, "{:.2f} GB"),
     "passages encoded": ("passages", 1, "{:,}"),
@@ -134,9 +135,7 @@ def _differences(first: Run, others: Sequence[Run]) -> list[Block]:
         *blocks,
         "Mean differences over the queries, their 95 % bootstrap interval, and the two-sided p-value of the paired "
         "randomisation test (10,000 resamples, so never below 0.0002). The p-values are not corrected for the "
-        "number of comparisons."
-        + " One query tells nothing of others: no test can be made."
-        * (len(values_of(first)) == 1),
+        "number of comparisons." + (_ONE_QUERY if len(values_of(first)) == 1 else ""),
         Table(("", "metric", "difference", "95 % interval", "p"), rows),
         Picture(_plot_differences(first, others), f"Differences of {title(first.metric)} per query, sorted"),
     ]

@@ -486,6 +486,16 @@ def test_what_is_left_out_of_dpr_is_counted(tmp_path: Path) -> None:
     assert counts["questions without words"] == counts["questions without positive passage"] == 1
 
 
+def test_passages_of_dpr_that_have_an_id_alone_are_not_one(tmp_path: Path) -> None:
+    rows = [{"id": str(number), "text": f"text {number} of some"} for number in range(1, 4)]
+    corpus = write_corpus(tmp_path / "corpus.jsonl", rows)
+    first, *others = ({"title": "", "text": "", "passage_id": row["id"]} for row in rows)
+    entry = {"question": "which", "positive_ctxs": [first], "hard_negative_ctxs": others}
+    (tmp_path / "nq.json").write_text(json.dumps([entry]))
+    out = build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr", "train", str(corpus))
+    assert [(row["positives"], row["negatives"]) for row in lists(out)] == [(["1"], ["2", "3"])]
+
+
 @pytest.mark.parametrize("written", [json.dumps, str])
 def test_a_cell_may_hold_a_list(tmp_path: Path, written: Callable[[object], str]) -> None:
     with (tmp_path / "pairs.csv").open("w", newline="") as stream:
