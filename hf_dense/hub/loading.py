@@ -31,6 +31,7 @@ from hf_dense.modeling.bottleneck_backbones import quiet_loading
 
 _LAYERS: Final = 1_000  # of an encoder at most
 _DENSE: Final = "SentenceTransformer"  # what makers of dense vectors say that they are, or nothing
+_UNKNOWN: Final = "\ua66e"  # the rarest of letters, found in one manuscript
 _HOLES: Final = 1_000_000  # ids of a tokenizer that no token has, at most
 
 
@@ -258,12 +259,14 @@ def _check_tokenizers(retriever: SentenceTransformer, origin: str) -> None:
 
 
 def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, origin: str | Path) -> None:
-    """Refuse the empty tokenizer that transformers makes where there is none."""
+    """Refuse the empty tokenizer that transformers makes where there is none, and those that stop at what they lack."""
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise InputError(f"There is no tokenizer in {origin}; save one there with tokenizer.save_pretrained.")
     greatest = max(tokenizer.get_vocab().values())
     if greatest > len(tokenizer) + _HOLES:  # each number up to it would be gone through
         raise InputError(f"The tokenizer in {origin} has a token of the id {greatest}, but {len(tokenizer)} tokens.")
+    with as_sentence(f"The tokenizer in {origin} has no token for what it does not know"):
+        tokenizer(_UNKNOWN)
 
 
 def drop_pooler(model: nn.Module) -> None:

@@ -230,6 +230,12 @@ NAMED: Final = {
         "refused",
         "tokenizer",
     ),
+    "a retriever without a token for what it does not know": Named(
+        _setting("retriever/tokenizer_config.json", "unk_token", "zebra"),
+        "analyse contexts @retriever @corpus.jsonl --pairs 5 --seed 1 --out @out",
+        "refused",
+        "no token for what it does not know",
+    ),
     "queries whose column is no text": Named(
         lambda room: (room / "collection" / "queries.jsonl").write_bytes(b'{"\xff": "a"}\n'), _EVALUATE, "refused"
     ),

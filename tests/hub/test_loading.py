@@ -34,7 +34,7 @@ from hf_dense.experiments.interpolation import Between
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
 from hf_dense.hub.export import export_cross_encoder
 from hf_dense.hub.fingerprints import retriever_fingerprint
-from hf_dense.hub.loading import is_cross_encoder, load_encoder, load_retriever
+from hf_dense.hub.loading import is_cross_encoder, load_encoder, load_retriever, load_tokenizer
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.hub.towers import untie
 from hf_dense.methods import METHODS
@@ -79,6 +79,15 @@ def test_a_re_ranker_whose_tokens_are_none_of_its_encoder(tmp_path: Path) -> Non
     change(tmp_path / "tokenizer_config.json", sep_token="zebra")
     with pytest.raises(InputError, match="Cannot load a cross-encoder"):
         load_reranker(tmp_path)
+
+
+def test_a_tokenizer_that_stops_at_what_it_does_not_know(tmp_path: Path) -> None:
+    retriever = write_retriever(tmp_path / "retriever")
+    load_retriever(retriever)
+    change(retriever / "tokenizer_config.json", unk_token="zebra")
+    for load in (load_retriever, load_tokenizer):
+        with pytest.raises(InputError, match="retriever has no token for what it does not know"):
+            load(retriever)
 
 
 def test_a_cross_encoder_is_no_retriever(tmp_path: Path) -> None:
