@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -15,7 +15,7 @@ from hf_dense.data.hub_names import divided
 from hf_dense.errors import InputError
 from hf_dense.hub.lineage import FOREIGN, FROM_HUB, Step, licence_of, steps_of
 from hf_dense.storage.files import write_text
-from hf_dense.storage.manifest import Manifest, sha256_of
+from hf_dense.storage.manifest import Manifest
 
 CARD_TEMPLATE: Final = """---
 {metadata}
@@ -59,8 +59,7 @@ Settings of the last step:
 Measured = tuple[str, str, Mapping[str, float]]
 """What was measured: the name of the task, the split, and the metrics."""
 
-_CARD, _NOT_RECORDED = "README.md", "not recorded"
-
+_NOT_RECORDED: Final = "not recorded"
 
 _BY_ARCHITECTURE: Final = {
     "ForSequenceClassification": "cross-encoder",
@@ -173,17 +172,13 @@ FORMS: Final = {
 }
 
 
-def write_model_card(
-    directory: str | Path, manifest: Manifest, results: Sequence[Measured] = (), *, name: str | None = None
-) -> Path:
+def write_model_card(directory: str | Path, manifest: Manifest, *, name: str | None = None) -> Path:
     """Write a model's `README.md`; one that is there is replaced.
 
     Args:
         directory: of the model.
-        manifest: of the directory, as it is or as it will be. Its `facts` may hold `lineage` (see `lineage_of`),
-            `results`, and sentences for people: `remarks` on the model, and `limitations`.
-        results: what was measured of the model, in place of those in the manifest, into which they go too;
-            `model-index` holds these alone.
+        manifest: of the directory, as it will be. Its `facts` may hold `lineage` (see `lineage_of`), `results` (what
+            was measured of the model), and sentences for people: `remarks` on the model, and `limitations`.
         name: directory or Hub id that the model is loaded by; `directory` where None.
 
     Returns:
@@ -192,14 +187,8 @@ def write_model_card(
     Raises:
         InputError: there is no model, or a task and split is given twice.
     """
-    place = Path(directory)
-    card, measured = place / _CARD, {"results": results} if results else {}
-    manifest = replace(manifest, facts={**manifest.facts, **measured})
-    write_text(card, render_model_card(name or str(directory), manifest, form_of(place)))
-    found = Manifest.load(place)
-    if found is not None and _CARD in found.files:
-        files, hashes = {**found.files, _CARD: card.stat().st_size}, {**found.hashes, _CARD: sha256_of(card)}
-        replace(found, files=files, hashes=hashes, facts={**found.facts, **measured}).save(place)
+    card = Path(directory) / "README.md"
+    write_text(card, render_model_card(name or str(directory), manifest, form_of(card.parent)))
     return card
 
 
