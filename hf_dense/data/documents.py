@@ -18,7 +18,7 @@ from hf_dense.data.folders import written_files
 from hf_dense.data.hub_names import divided
 from hf_dense.data.readers.kinds import KINDS, read_page
 from hf_dense.data.readers.page import CodeOption, Section, UnreadableError
-from hf_dense.data.rows import IDS, MAX_BYTES, TABLES, Row, plain_text, read_rows
+from hf_dense.data.rows import IDS, MAX_BYTES, SURROGATE, TABLES, Row, plain_text, read_rows
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_files, fingerprint_values
 from hf_dense.storage.places import Source
@@ -30,7 +30,6 @@ _PACKED: Final = (".pdf", ".docx", ".ipynb")  # kinds whose files hold more than
 _EMPTY: Final[tuple[object, ...]] = (None, "", [])
 _FIRST: Final = 1000  # rows by which all columns have been seen
 _ORDINARY: Final = re.compile(r"\.[a-z][a-z0-9]{0,7}")  # suffixes that are counted by name
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a letter, which cannot be written
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class DocumentReader:
             if not text.strip():
                 self.counts["empty"] += 1
                 continue
-            if _SURROGATE.search(text) or _SURROGATE.search(document.id + document.title):
+            if SURROGATE.search(text) or SURROGATE.search(document.id + document.title):
                 self.counts["broken UTF-8"] += 1
                 continue
             key = hashlib.blake2b(document.id.encode("utf-8", "surrogatepass"), digest_size=8).digest()

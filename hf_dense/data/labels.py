@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hf_dense.data.passage_texts import passage_text
-from hf_dense.data.rows import plain_text
+from hf_dense.data.rows import SURROGATE, plain_text
 from hf_dense.errors import InputError, first_line
 
 _POSITIVES: Final = ("positive", "positives", "pos", "passage", "answer")
@@ -24,7 +24,6 @@ _EMPTY: Final = "empty passages"
 _REPEATED: Final = "negatives that are positives or repeated"
 _SEPARATOR: Final = " [SEP] "  # between the titles of a history
 _HISTORY: Final = 50  # titles; more do not fit 512 tokens
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a letter, which cannot be written
 _CONTEXT_COLUMNS: Final = (("passage_id", "psg_id"), ("title", "title"))
 _CHUNK: Final = 1 << 20  # characters read at once
 
@@ -313,7 +312,7 @@ def _text(value: object, origin: str) -> str:
     text = plain_text(value)
     if text is None:
         raise InputError(f"{origin} has a {type(value).__name__} where a text belongs.")
-    if _SURROGATE.search(text):
+    if SURROGATE.search(text):
         raise InputError(f"{origin} has half a letter (a lone surrogate), which cannot be written; correct it.")
     return text
 

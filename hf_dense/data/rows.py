@@ -6,6 +6,7 @@ import codecs
 import csv
 import gzip
 import json
+import re
 import sys
 import zlib
 from collections import Counter
@@ -22,6 +23,7 @@ from hf_dense.errors import InputError
 TABLES: Final = (".jsonl", ".parquet", ".csv", ".tsv")
 IDS: Final = ("id", "_id", "docid", "doc_id", "document_id", "pid")  # columns by which rows are known
 MAX_BYTES: Final = 10_000_000  # of one row; books are below 5 million characters
+SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a letter, which cannot be written
 _DEEP: Final = 500  # brackets of a line that may be within each other
 _BEFORE: Final = codecs.BOM_UTF8 + b" \t\r\n["  # the first value of a file
 _LINES: Final = 1024  # rows of a Parquet file read at once

@@ -10,9 +10,9 @@ from typing import Final
 from hf_dense.data.passages import MIN_WORDS, count_words
 from hf_dense.data.python_docs.prose import letter_share
 from hf_dense.data.queries.passages import Document, Passages, Query
+from hf_dense.data.readers.page import PATH_MARK
 from hf_dense.data.sentences import split_sentences
 
-SEPARATOR: Final = " > "  # between the headings of a section
 _NUMBER: Final = re.compile(
     r"^(?:(?:appendix|chapter|part|section|step)\s+)?(?:\d+(?:\.\d+)+[.):]?|\d+[.):])\s+", re.IGNORECASE
 )
@@ -56,9 +56,9 @@ class HeadingQueries:
         for section in dict.fromkeys(document.sections[at] for at in chosen):
             heading = _cleaned(section, numbered)[-1]
             if self._says_something(heading):
-                within = (section, section + SEPARATOR)
-                under = [at for at in document.left if f"{document.sections[at]}{SEPARATOR}".startswith(within[1])]
-                written = section.split(SEPARATOR)[-1]
+                within = (section, section + PATH_MARK)
+                under = [at for at in document.left if f"{document.sections[at]}{PATH_MARK}".startswith(within[1])]
+                written = section.split(PATH_MARK)[-1]
                 made.append(self._make(document, self._query(heading, title), heading, written, under))
         return [query for query in made if query]
 
@@ -137,13 +137,13 @@ def without(text: str, *headings: str) -> str:
 
 def _numbered(sections: Iterable[str]) -> set[int]:
     """The depths at which several headings of a document begin with a number."""
-    headings = {(depth, heading) for section in sections for depth, heading in enumerate(section.split(SEPARATOR))}
+    headings = {(depth, heading) for section in sections for depth, heading in enumerate(section.split(PATH_MARK))}
     found = Counter(depth for depth, heading in headings if _NUMBER.match(clean_heading(heading)))
     return {depth for depth, count in found.items() if count > 1}
 
 
 def _cleaned(section: str, numbered: Container[int]) -> list[str]:
-    return [clean_heading(heading, depth in numbered) for depth, heading in enumerate(section.split(SEPARATOR))]
+    return [clean_heading(heading, depth in numbered) for depth, heading in enumerate(section.split(PATH_MARK))]
 
 
 def _document_frequency(passages: Passages) -> Counter[str]:
