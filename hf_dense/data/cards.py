@@ -12,16 +12,7 @@ from huggingface_hub import DatasetCard, DatasetCardData
 from hf_dense.storage.files import write_text
 from hf_dense.storage.staged import Staged
 
-_SIZES: Final = (
-    ("n<1K", 10**3),
-    ("1K<n<10K", 10**4),
-    ("10K<n<100K", 10**5),
-    ("100K<n<1M", 10**6),
-    ("1M<n<10M", 10**7),
-    ("10M<n<100M", 10**8),
-    ("100M<n<1B", 10**9),
-    ("1B<n<10B", 10**10),
-)
+_SIZES: Final = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 
 _CARD: Final = """---
 {data}
@@ -56,10 +47,11 @@ Built from {sources} by
 def size_category(rows: int) -> str:
     """The Hub's name for a number of rows.
 
-    >>> size_category(25_000)
-    '10K<n<100K'
+    >>> size_category(999), size_category(25_000)
+    ('n<1K', '10K<n<100K')
     """
-    return next((label for label, bound in _SIZES if rows < bound), "n>1T")
+    power = max(len(str(rows)) - 3, 0)
+    return f"{_SIZES[power - 1]}<n<{_SIZES[power]}" if power else f"n<{_SIZES[0]}"
 
 
 def configuration(folder: Path, name: str, splits: Mapping[str, str]) -> dict[str, Any]:
