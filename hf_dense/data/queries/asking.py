@@ -6,7 +6,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -82,21 +81,14 @@ def side_by_side(
     work: Callable[[int], object], items: Iterable[int], threads: int, stop: Callable[[], object]
 ) -> Iterator[object]:
     """What `work` gives for each item, as it comes; where one raises, those that wait are given up after `stop`."""
-    waiting: set[Future[object]] = set()
-    with _pool(threads, stop) as pool:
+    pool, waiting = ThreadPoolExecutor(threads), set[Future[object]]()
+    try:
         for item in items:
             waiting.add(pool.submit(work, item))
             if len(waiting) >= 2 * threads:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 yield from (one.result() for one in done)
         yield from (one.result() for one in as_completed(waiting))
-
-
-@contextmanager
-def _pool(threads: int, stop: Callable[[], object]) -> Iterator[ThreadPoolExecutor]:
-    pool = ThreadPoolExecutor(threads)
-    try:
-        yield pool
     finally:
         stop()
         pool.shutdown(cancel_futures=True)
