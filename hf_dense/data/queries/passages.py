@@ -91,7 +91,8 @@ class Passages:
         if pc.count_distinct(self.table.column("id")).as_py() < len(self.rows):
             raise InputError(f"Two passages of {source} have the same id; every passage needs one of its own.")
         codes = self.table.column("document").combine_chunks().dictionary_encode().indices.to_numpy()
-        self._order = np.lexsort((self._positions(), codes))  # by document, in the order in which they come
+        positions = read_positions(self.rows) if "position" in self.rows.column_names else np.arange(len(self.rows))
+        self._order = np.lexsort((positions, codes))  # by document, in the order in which they come
         self._starts = np.flatnonzero(np.diff(codes[self._order], prepend=-1))
 
     def __len__(self) -> int:
@@ -152,11 +153,6 @@ class Passages:
                 chosen=chosen[rows].tolist(),
             )
 
-    def _positions(self) -> NDArray[np.int64]:
-        if "position" not in self.rows.column_names:
-            return np.arange(len(self.rows))
-        return read_positions(self.rows)
-
     def changed(self, changes: Changes) -> Iterator[pa.Table]:
         """The passages as they are written: those that are left, with their changed titles and texts."""
         there = [name for name in _COLUMNS if name in (*self.rows.column_names, "id", "title")]
@@ -194,14 +190,9 @@ class Changes:
         self.rows |= {row: (title, text) for row, text in zip(document.rows, document.texts, strict=True)}
 
 
-def _column(rows: Dataset, name: str) -> pa.ChunkedArray:
-    """A column that stays where it is, no row of which becomes an object of Python's."""
-    return rows.select_columns([name]).with_format("arrow")[:].column(name)
-
-
 def _words(rows: Dataset, name: str) -> pa.ChunkedArray:
-    """A column as text."""
-    column = _column(rows, name)
+    """A column as text; no row becomes an object of Python's."""
+    column = rows.select_columns([name]).with_format("arrow")[:].column(name)
     try:
         return column.cast(pa.string())
     except pa.ArrowException as error:
