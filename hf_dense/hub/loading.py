@@ -41,7 +41,7 @@ def load_encoder(checkpoint: str | Path) -> PreTrainedModel:
     Raises:
         InputError: nothing there that transformers can load, or an encoder that needs remote code.
     """
-    check_one_encoder(checkpoint, "one is wanted here")
+    check_one_encoder(checkpoint)
     _check_directory(checkpoint)
     with plain_loading("an encoder", checkpoint):
         place = model_folder(checkpoint)
@@ -65,7 +65,7 @@ def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
     Raises:
         InputError: no tokenizer there; transformers itself would go on with an empty vocabulary.
     """
-    check_one_encoder(checkpoint, "one is wanted here")
+    check_one_encoder(checkpoint)
     _check_directory(checkpoint)
     with plain_loading("a tokenizer", checkpoint):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(

@@ -84,20 +84,12 @@ def project(model: SentenceTransformer, seed: int) -> SentenceTransformer:
     return _like(model, [*own, linear, LayerNorm(width), *shared])
 
 
-def check_one_encoder(model: str | Path, wanted: str) -> None:
-    """Pass when a directory is none of two encoders.
-
-    Args:
-        model: directory or Hub id.
-        wanted: what one encoder is needed for, as the end of a sentence.
-
-    Raises:
-        InputError: it is one.
-    """
+def check_one_encoder(model: str | Path) -> None:
+    """Raise `InputError` where a directory is one of two encoders."""
     if (Path(model) / _ROUTES).is_file():
         parts = sorted(path.name for path in Path(model).glob("*_0_*") if path.is_dir())
         named = " or ".join(str(Path(model) / part) for part in parts)
-        raise InputError(f"{model} has two encoders, and {wanted}; name one of them, {named}.")
+        raise InputError(f"{model} has two encoders, and one is wanted here; name one of them, {named}.")
 
 
 def _divided(model: SentenceTransformer) -> tuple[list[Any], list[Any]]:
