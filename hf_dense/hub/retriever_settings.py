@@ -153,10 +153,6 @@ def _known(length: float | None) -> int | None:
     return int(length) if length and length < _LONGEST else None
 
 
-def _readers(model: SentenceTransformer) -> list[Transformer]:
-    return [module for module in parts_of(model) if isinstance(module, Transformer)]
-
-
 def set_lengths(model: SentenceTransformer, max_length: int, query_length: int | None) -> None:
     """Set the longest text and the longest query (None: the same) of a retriever, in tokens; no other length stays.
 
@@ -165,7 +161,7 @@ def set_lengths(model: SentenceTransformer, max_length: int, query_length: int |
     """
     check_can_cut(model)
     check_lengths(max_length, query_length)
-    readers = _readers(model)
+    readers = [module for module in parts_of(model) if isinstance(module, Transformer)]
     if query_length is not None and not readers:
         raise InputError("This model reads its texts by no encoder of transformers; leave query_length out.")
     model.max_seq_length = max_length
