@@ -110,10 +110,11 @@ def filter_collection(
     output, reading, started = Output.of(out), Reading(precision, max_length), time.perf_counter()
     _check(splits, within, by, teacher, batch_size)
     folder = folder_of(collection)
-    verdicts = {split: _verdict(load_judged(collection, split)) for split in splits}
+    judged = {split: load_judged(collection, split) for split in splits}
+    verdicts = {split: _Verdict(found, set(found.positives)) for split, found in judged.items()}
     retrievers = [model if model == BM25 else load_retriever(model) for model in by] if within else []
     cross_encoder = None if teacher is None else load_reranker(teacher)
-    sources = _sources(folder, next(iter(verdicts.values())).judged, retrievers, by)
+    sources = _sources(folder, judged[splits[0]], retrievers, by)
     settings: dict[str, Any] = {"filtered splits": sorted(splits), "within": within}
     retrievers = [model if isinstance(model, str) else reading.apply(model) for model in retrievers]
     settings |= {} if cross_encoder is None and all(model == BM25 for model in retrievers) else reading.settings
@@ -142,10 +143,6 @@ def _check(splits: Sequence[str], within: int | None, by: Sequence[object], teac
         raise InputError("Name a retriever that finds the passages: bm25, a directory or a Hub id.")
     if not splits or len(set(splits)) < len(splits):
         raise InputError(f"The splits are {', '.join(splits) or 'none'}; name each once.")
-
-
-def _verdict(judged: Judged) -> _Verdict:
-    return _Verdict(judged, set(judged.positives))
 
 
 def _sources(
