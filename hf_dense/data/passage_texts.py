@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, overload
 
+import numpy as np
 from datasets import Dataset
+from numpy.typing import NDArray
 
 _ROWS: Final = 1_000  # read at once
 
@@ -36,8 +38,8 @@ class PassageTexts(Sequence[str]):
     @overload
     def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
+    def __getitem__(self, index: slice | Sequence[int] | NDArray[np.int64]) -> list[str]: ...
+    def __getitem__(self, index: int | slice | Sequence[int] | NDArray[np.int64]) -> str | list[str]:
         """One text, or a list of them."""
         if isinstance(index, int):
             return self[index : index + 1 or None][0]

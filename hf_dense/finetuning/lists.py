@@ -17,7 +17,7 @@ from datasets import Dataset
 from pyarrow import ArrowException, parquet
 
 from hf_dense.data.collections import content_hash, folder_of, holds_corpus, load_corpus, training_pairs
-from hf_dense.data.passage_texts import passage_text
+from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_texts
@@ -281,8 +281,7 @@ class PassageLists:
 
     def texts(self, names: Sequence[str]) -> list[str]:
         """Title and text of passages."""
-        rows = self.corpus[[self.indices[name] for name in names]]
-        return [passage_text(title, text) for title, text in zip(rows["title"], rows["text"], strict=True)]
+        return PassageTexts(self.corpus)[[self.indices[name] for name in names]]
 
     def settings(self) -> dict[str, Any]:
         """What decides on the draws beside the sources, as JSON has it."""

@@ -194,7 +194,7 @@ def _no_answer(
 ) -> NDArray[np.bool_]:
     """Which passages hold no answer to the query."""
     strings = answers[name] or []
-    return np.array([not has_answer(text, strings) for text in judged.read(indices)], dtype=bool)
+    return np.array([not has_answer(text, strings) for text in judged.texts[indices]], dtype=bool)
 
 
 def _denoised(
@@ -207,7 +207,7 @@ def _denoised(
     indices: Indices,
 ) -> NDArray[np.bool_]:
     """Which passages a cross-encoder scores below the best positive less a margin."""
-    texts = judged.read(np.array([*indices, *chain(*judged.positives[name])]))
+    texts = judged.texts[[*indices, *chain(*judged.positives[name])]]
     query = read_part(cross_encoder, judged.queries[name])
     pairs = [(query, text) for text in texts]
     found = cross_encoder.predict(pairs, batch_size=batch_size, show_progress_bar=False)

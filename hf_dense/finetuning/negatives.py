@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 from hf_dense.data.cards import write_card
 from hf_dense.data.collections import content_hash, judged_indices, load_corpus, load_qrels, load_queries
 from hf_dense.data.duplicates import exact_hashes, near_hashes
-from hf_dense.data.passage_texts import PassageTexts, passage_text
+from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import KIND
@@ -67,11 +67,6 @@ class Judged:
     def texts(self) -> PassageTexts:
         """Title and text of every passage."""
         return PassageTexts(self.corpus)
-
-    def read(self, indices: Indices) -> list[str]:
-        """Title and text of some passages."""
-        rows = self.corpus[indices]
-        return [passage_text(title, text) for title, text in zip(rows["title"], rows["text"], strict=True)]
 
 
 @dataclass(frozen=True)
