@@ -33,6 +33,7 @@ from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import is_main_process
 from hf_dense.storage.training_values import check_training
 
+_LENGTHS = {"input_length": 256, "output_length": 48}  # tokens of a passage or text that are read, of a query
 _COLUMNS = {"queries": ("passage", "query"), "continuation": ("text",)}
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -59,8 +60,6 @@ def train_generator(
     config: dict[str, Any] | None = None,
     template: str = "{text}",
     vocab_size: int = 8000,
-    input_length: int = 256,
-    output_length: int = 48,
 ) -> Path:
     """Train a generator of queries or continuations and write it, with its tokenizer, to the directory `out`.
 
@@ -74,8 +73,6 @@ def train_generator(
         config: from scratch: the model's configuration, over that of `SMALL`.
         template: of queries: the prompt, with `{text}` where the passage goes; to be used for generating too.
         vocab_size: tokens of a tokenizer trained on the rows.
-        input_length: tokens of a passage (or of a text to continue) that are read.
-        output_length: tokens of a query that are learnt.
 
     Returns:
         The directory.
@@ -87,8 +84,7 @@ def train_generator(
     needed = _COLUMNS[kind]
     _check_rows(rows, needed)
     check_training(training)
-    lengths = {"input_length": input_length, "output_length": output_length}
-    settings = {"kind": kind, "config": config, "template": template, "vocab_size": vocab_size, **lengths}
+    settings = {"kind": kind, "config": config, "template": template, "vocab_size": vocab_size, **_LENGTHS}
     sources = {"rows": Source(source, fingerprint_rows(rows, needed))}
     set_seed(training.seed)
     if base:
@@ -100,9 +96,9 @@ def train_generator(
         if not work.done:
             if not base:
                 texts = [text for name in needed for text in rows[name]]
-                tokenizer = train_tokenizer(texts, vocab_size, max(lengths.values()))
+                tokenizer = train_tokenizer(texts, vocab_size, max(_LENGTHS.values()))
                 model = _from_scratch(kind, config or {}, tokenizer)
-            trainer = _trainer(rows, model, tokenizer, training, work.pieces, template, **lengths)
+            trainer = _trainer(rows, model, tokenizer, training, work.pieces, template)
             train(trainer, newest_checkpoint(work.pieces))
             work.facts["counts"] = {"rows": len(rows), "steps": trainer.state.global_step}
             if is_main_process():
@@ -131,8 +127,6 @@ def _trainer(
     training: Seq2SeqTrainingArguments,
     checkpoints: Path,
     template: str,
-    input_length: int,
-    output_length: int,
 ) -> Trainer:
     """The Trainer of an encoder-decoder on passages and queries, or of a causal model on texts."""
     training = copy.copy(training)
@@ -141,8 +135,8 @@ def _trainer(
 
     def encode(batch: dict[str, list[str]]) -> dict[str, Any]:
         if pairs:
-            return _pairs(batch, tokenizer, template, input_length, output_length)
-        return {"input_ids": _ids(tokenizer, batch["text"], input_length)}
+            return _pairs(batch, tokenizer, template)
+        return {"input_ids": _ids(tokenizer, batch["text"])}
 
     data = rows.map(encode, batched=True, remove_columns=rows.column_names, desc="Tokenizing")
     collator: Any = (
@@ -174,19 +168,13 @@ def _from_scratch(kind: str, changes: dict[str, Any], tokenizer: PreTrainedToken
     return model
 
 
-def _ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], length: int) -> Any:
-    return tokenizer(texts, truncation=True, max_length=length, verbose=False)["input_ids"]
+def _ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], read: str = "input_length") -> Any:
+    return tokenizer(texts, truncation=True, max_length=_LENGTHS[read], verbose=False)["input_ids"]
 
 
-def _pairs(
-    batch: dict[str, list[str]],
-    tokenizer: PreTrainedTokenizerBase,
-    template: str,
-    input_length: int,
-    output_length: int,
-) -> dict[str, Any]:
+def _pairs(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase, template: str) -> dict[str, Any]:
     """Prompts and queries as token ids; a query ends with the token that ends texts, and does not begin with one."""
     prompts = [template.format(text=passage, title="") for passage in batch["passage"]]
     first = tokenizer.cls_token_id
-    queries = [ids[1:] if ids and ids[0] == first else ids for ids in _ids(tokenizer, batch["query"], output_length)]
-    return {"input_ids": _ids(tokenizer, prompts, input_length), "labels": queries}
+    queries = [ids[1:] if ids and ids[0] == first else ids for ids in _ids(tokenizer, batch["query"], "output_length")]
+    return {"input_ids": _ids(tokenizer, prompts), "labels": queries}
