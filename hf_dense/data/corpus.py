@@ -128,23 +128,22 @@ def open_files(files: Sequence[Path], streaming: bool = False) -> Dataset | Iter
         for file in files:
             check_lines(file)
     if kind == "csv":
-        options |= _as_written(files)
+        options |= _as_written(files[0])
     if kind == "parquet" and not streaming:  # else Arrow reads ahead through the whole file
         options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
     return load_dataset(kind, data_files=[str(file) for file in files], split="train", streaming=streaming, **options)
 
 
-def _as_written(files: Sequence[Path]) -> dict[str, Any]:
-    """Options by which the cells of .csv files stay what they are: 007 no number, NA no empty cell.
+def _as_written(file: Path) -> dict[str, Any]:
+    """Options by which the cells of a .csv file stay what they are: 007 no number, NA no empty cell.
 
     Raises:
         InputError: a row has more cells than the header; pandas would move all of them by a column.
     """
-    heads = [pandas.read_csv(file, nrows=1) for file in files]
-    for file, head in zip(files, heads, strict=True):
-        if not isinstance(head.index, pandas.RangeIndex):
-            raise InputError(f"Rows of {file} have more cells than its header names; quote texts that hold commas.")
-    features = Features({name: Value("string") for name in heads[0].columns})
+    head = pandas.read_csv(file, nrows=1)
+    if not isinstance(head.index, pandas.RangeIndex):
+        raise InputError(f"Rows of {file} have more cells than its header names; quote texts that hold commas.")
+    features = Features({name: Value("string") for name in head.columns})
     return {"features": features, "keep_default_na": False, "na_values": [""]}
 
 
