@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf
 from pathlib import Path
@@ -327,33 +327,25 @@ def _save(file: Path, texts: list[list[str]], kind: Kind) -> None:
         parquet.write_table(pa.table({kind: pa.array(rows, _COLUMN[kind])}), partial)
 
 
-def _joined(corpus: Dataset, pieces: Path, config: TextGenerationConfig) -> Iterator[pa.Table]:
-    """The corpus with the column that was generated, piece by piece."""
-    rows = corpus.with_format("arrow")
-    for start in range(0, len(corpus), _PIECE):
-        read = parquet.read_table(_piece(pieces, start)).column(config.kind).to_pylist()
-        if config.kind == "queries":
-            texts: list[Any] = [[query for query in map(_one_line, found) if query] for found in read]
-            if config.deduplicate:
-                texts = [list(dict.fromkeys(found)) for found in texts]
-        else:
-            texts = list(map(_one_line, read))
-        column = pa.chunked_array([pa.array(texts, _COLUMN[config.kind])])
-        yield rows[start : start + _PIECE].append_column(config.kind, column)
-
-
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
 def _join(corpus: Dataset, work: Staged, config: TextGenerationConfig) -> None:
-    texts = empty = 0
+    """Write the corpus with the column that was generated, piece by piece, and its card."""
+    rows, texts, empty = corpus.with_format("arrow"), 0, 0
     with ShardWriter(work.result / "corpus") as writer:
-        for table in _joined(corpus, work.pieces, config):
-            found = table.column(config.kind).to_pylist()
+        for start in range(0, len(corpus), _PIECE):
+            read = parquet.read_table(_piece(work.pieces, start)).column(config.kind).to_pylist()
+            if config.kind == "queries":
+                found: list[Any] = [[query for query in map(_one_line, queries) if query] for queries in read]
+                found = [list(dict.fromkeys(queries)) for queries in found] if config.deduplicate else found
+            else:
+                found = list(map(_one_line, read))
             empty += sum(not text for text in found)
             texts += sum(map(len, found)) if config.kind == "queries" else sum(map(bool, found))
-            writer.write(table)
+            column = pa.chunked_array([pa.array(found, _COLUMN[config.kind])])
+            writer.write(rows[start : start + _PIECE].append_column(config.kind, column))
     work.facts["counts"] = {"passages": writer.written, f"generated {config.kind}": texts, "passages without": empty}
     write_card(
         work,
