@@ -222,7 +222,6 @@ def render_model_card(name: str, manifest: Manifest, form: str) -> str:
         raise InputError("Two results are of the same task and split; give each once.")
     title, kind = PurePath(name).name, FORMS[form]
     steps = [step for step in steps_of(manifest) if step.kind not in (FROM_HUB, FOREIGN)]
-    settings = {key: value for key, value in manifest.made_from.items() if key not in manifest.sources}
     card = CARD_TEMPLATE.format(
         metadata=_metadata(title, manifest, kind, results).to_yaml(),
         name=title,
@@ -230,12 +229,18 @@ def render_model_card(name: str, manifest: Manifest, form: str) -> str:
         use=f"```python\n{kind.use.format(model=name)}\n```",
         making=_table(steps),
         commands="\n".join(f"# {step.kind}\n{step.command or '# not recorded'}" for step in steps),
-        settings=yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).strip(),
+        settings=settings_as_yaml(manifest),
         results=_results(results),
         limitations="\n".join(f"- {sentence}" for sentence in _limitations(manifest, form)),
         licence=_licence(*licence_of(manifest)),
     )
     return str(ModelCard(card))
+
+
+def settings_as_yaml(manifest: Manifest) -> str:
+    """What an output depends on beside its sources."""
+    settings = {key: value for key, value in manifest.made_from.items() if key not in manifest.sources}
+    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).strip()
 
 
 def _metadata(title: str, manifest: Manifest, form: Form, results: Sequence[Measured]) -> ModelCardData:

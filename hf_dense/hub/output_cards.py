@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path, PurePath
 from typing import Final
 
-import yaml
 from huggingface_hub import DatasetCard, DatasetCardData
 
+from hf_dense.hub.cards import settings_as_yaml
 from hf_dense.storage.manifest import Manifest
 
 _TABLES: Final = ("results.md", "report.md", "sweep.md")  # that an output may hold, for people
@@ -52,11 +52,6 @@ def render_output_card(name: str, manifest: Manifest, place: Path) -> str:
         kind=manifest.kind,
         sources=", ".join(sources) or "what the command names",
         command=manifest.command or "# not recorded",
-        table=table.read_text(encoding="utf-8").strip() if table else _settings(manifest),
+        table=table.read_text(encoding="utf-8").strip() if table else f"```yaml\n{settings_as_yaml(manifest)}\n```",
     )
     return str(DatasetCard(content))
-
-
-def _settings(manifest: Manifest) -> str:
-    settings = {key: value for key, value in manifest.made_from.items() if key not in manifest.sources}
-    return f"```yaml\n{yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).strip()}\n```"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -72,7 +71,7 @@ def publish(
         text = render_model_card(name, manifest, form) if form else render_output_card(name, manifest, place)
         files[_CARD] = text.encode()
     manifest = _published(manifest, files)
-    files[MANIFEST] = _as_bytes(manifest)
+    files[MANIFEST] = manifest.as_text().encode()
     return repository.write(manifest, files, f"Publish the {manifest.kind}")
 
 
@@ -154,7 +153,7 @@ def _files(place: Path, manifest: Manifest) -> dict[str, Path | bytes]:
             part = published_part(inner.parent)
             prefix, own = inner.parent.relative_to(place).as_posix(), _files(*part)
             files |= {f"{prefix}/{name}": path for name, path in own.items()}
-            files[f"{prefix}/{MANIFEST}"] = _as_bytes(_published(part[1], own))
+            files[f"{prefix}/{MANIFEST}"] = _published(part[1], own).as_text().encode()
     return files
 
 
@@ -166,10 +165,6 @@ def _published(manifest: Manifest, files: Mapping[str, Path | bytes]) -> Manifes
     }
     hashes = {name: sha256_of(content) for name, content in own.items()}
     return replace(manifest, files={**manifest.files, **sizes}, hashes={**manifest.hashes, **hashes})
-
-
-def _as_bytes(manifest: Manifest) -> bytes:
-    return (json.dumps(asdict(manifest), indent=1) + "\n").encode()
 
 
 def _is_inside(file: Path, place: Path) -> bool:

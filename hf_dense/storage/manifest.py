@@ -59,7 +59,11 @@ class Manifest:
 
     def save(self, directory: Path) -> None:
         """Write it into its directory."""
-        write_text(directory / MANIFEST, json.dumps(asdict(self), indent=1) + "\n")
+        write_text(directory / MANIFEST, self.as_text())
+
+    def as_text(self) -> str:
+        """What its file holds."""
+        return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Manifest | None:
