@@ -136,26 +136,41 @@ def write_collection(
         counts[f"queries of {name}"] = len(found.queries)
         counts[f"judgements of {name}"] = sum(map(len, found.grades.values()))
         counts[f"negatives of {name}"] = sum(map(len, found.negatives.values()))
-        _write(work.result / "qrels" / f"{name}.parquet", _judgements(found), QRELS.arrow_schema)
+        write_judgements(work.result, name, found.grades)
         _write(work.result / "negatives" / f"{name}.parquet", _training(found, known), TRAINING.arrow_schema)
     work.facts["counts"] = dict(sorted(counts.items()))
-    judgements = {name: f"qrels/{name}.parquet" for name in labels}
+    columns = {"corpus": "id, title, text", "queries": "id, text, and the answers where they are known"}
+    write_collection_card(work, title, about, columns, labels)
+
+
+def write_collection_card(
+    work: Staged, title: str, about: str, columns: Mapping[str, str], splits: Iterable[str], lists: bool = True
+) -> None:
+    """Write the card of a collection, whose facts have the counts.
+
+    Args:
+        work: the collection.
+        title, about: of the card.
+        columns: of `corpus` and `queries`.
+        splits: of the judgements.
+        lists: whether there are training lists.
+    """
+    judgements = {name: f"qrels/{name}.parquet" for name in splits}
     write_card(
         work,
         title=title,
         about=about,
         columns={
-            "corpus": "id, title, text",
-            "queries": "id, text, and the answers where they are known",
+            **columns,
             **dict.fromkeys(judgements, "query-id, corpus-id, score: the judgements"),
-            "negatives": ", ".join(TRAINING),
+            **({"negatives": ", ".join(TRAINING)} if lists else {}),
         },
-        rows=counts["passages"],
+        rows=work.facts["counts"]["passages"],
         configs={
             "corpus": "corpus/*.parquet",
             "queries": "queries/*.parquet",
             **judgements,
-            "negatives": "negatives/*.parquet",
+            **({"negatives": "negatives/*.parquet"} if lists else {}),
         },
     )
 
@@ -207,10 +222,14 @@ def _write_queries(path: Path, labels: dict[str, Labels]) -> None:
         _write(path, ({"id": name, "text": text} for name, text in texts.items()), QUERIES.arrow_schema)
 
 
-def _judgements(labels: Labels) -> Iterator[dict[str, Any]]:
-    for query, graded in labels.grades.items():
-        for passage, grade in graded.items():
-            yield {"query-id": query, "corpus-id": passage, "score": grade}
+def write_judgements(folder: Path, split: str, grades: Mapping[str, Mapping[str, int]]) -> None:
+    """Write the judgements of a split into a collection: query id -> {passage id: grade}."""
+    rows = (
+        {"query-id": query, "corpus-id": passage, "score": grade}
+        for query, graded in grades.items()
+        for passage, grade in graded.items()
+    )
+    _write(folder / "qrels" / f"{split}.parquet", rows, QRELS.arrow_schema)
 
 
 def _training(labels: Labels, passages: Mapping[str, str]) -> Iterator[dict[str, Any]]:

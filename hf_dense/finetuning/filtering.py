@@ -22,11 +22,10 @@ from pyarrow import compute, parquet
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from tqdm.auto import tqdm
 
-from hf_dense.data.cards import write_card
 from hf_dense.data.collections import folder_of, judged_splits, load_corpus, load_qrels, query_table
 from hf_dense.data.corpus import table_files
-from hf_dense.data.schemas import QRELS, TRAINING
 from hf_dense.data.shards import ROWS, ShardWriter
+from hf_dense.data.supervision import write_collection_card, write_judgements
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import Entry, PassageLists
 from hf_dense.finetuning.negatives import Judged, load_judged
@@ -45,7 +44,6 @@ from hf_dense.storage.staged import Staged
 
 KIND: Final = "collection"  # of output
 _QUERIES: Final = 2_000  # searched at once
-_LISTS: Final = "negatives/{}.parquet"
 
 
 @dataclass
@@ -231,11 +229,10 @@ def _write(work: Staged, collection: Path, verdicts: Mapping[str, _Verdict]) -> 
     counts = {"passages": _copy_corpus(collection, work.result / "corpus")}
     left = {split: set(verdict.judged.positives) - verdict.kept for split, verdict in verdicts.items()}
     splits, judged = judged_splits(collection), set[str]()
-    (work.result / "qrels").mkdir()
     for split in splits:
         graded = load_qrels(collection, split)
         kept = {name: grades for name, grades in graded.items() if name not in left.get(split, ())}
-        parquet.write_table(_judgements(kept), work.result / "qrels" / f"{split}.parquet")
+        write_judgements(work.result, split, kept)
         judged |= kept.keys()
         counts[f"queries of {split}"] = len(kept)
         counts[f"judgements of {split}"] = sum(map(len, kept.values()))
@@ -247,7 +244,17 @@ def _write(work: Staged, collection: Path, verdicts: Mapping[str, _Verdict]) -> 
     parquet.write_table(queries, work.result / "queries" / "part-00000.parquet")
     lists = _copy_lists(collection, work.result, left)
     work.facts["counts"] = counts
-    _write_card(work, queries.column_names, splits, lists, sorted(verdicts))
+    filtered = ", ".join(sorted(verdicts))
+    measured = "" if filtered == "train" else " Figures on filtered queries favour the models that filtered them."
+    write_collection_card(
+        work,
+        f"Filtered queries of {Path(work.manifest.sources['collection']).name}",
+        f"The collection without the queries of {filtered} that do not lead to a relevant passage, as counted below, "
+        f"one reason after the other.{measured}",
+        {"corpus": "the passages, as they were", "queries": ", ".join(queries.column_names)},
+        splits,
+        lists,
+    )
 
 
 def _copy_corpus(collection: Path, folder: Path) -> int:
@@ -264,52 +271,17 @@ def _copy_corpus(collection: Path, folder: Path) -> int:
     return writer.written
 
 
-def _judgements(graded: Mapping[str, Mapping[str, int]]) -> pa.Table:
-    rows = [
-        {"query-id": query, "corpus-id": passage, "score": grade}
-        for query, grades in graded.items()
-        for passage, grade in grades.items()
-    ]
-    return pa.Table.from_pylist(rows, schema=QRELS.arrow_schema)
-
-
 def _without(table: pa.Table, column: str, gone: Iterable[str]) -> pa.Table:
     """The rows whose column holds none of some names."""
     there = compute.is_in(table.column(column).cast(pa.string()), pa.array(sorted(gone), pa.string()))
     return table.filter(compute.invert(there))
 
 
-def _copy_lists(collection: Path, result: Path, left: Mapping[str, set[str]]) -> list[str]:
-    """The training lists of queries that are kept; their splits."""
+def _copy_lists(collection: Path, result: Path, left: Mapping[str, set[str]]) -> bool:
+    """The training lists of queries that are kept; whether there are any."""
     files = sorted((collection / "negatives").glob("*.parquet"))
     for file in files:
         (result / "negatives").mkdir(exist_ok=True)
         table = _without(parquet.read_table(file), "query_id", left.get(file.stem, ()))
-        parquet.write_table(table, result / _LISTS.format(file.stem))
-    return [file.stem for file in files]
-
-
-def _write_card(
-    work: Staged, columns: Sequence[str], splits: Sequence[str], lists: Sequence[str], filtered: Sequence[str]
-) -> None:
-    judgements = {split: f"qrels/{split}.parquet" for split in splits}
-    measured = "" if filtered == ["train"] else " Figures on filtered queries favour the models that filtered them."
-    write_card(
-        work,
-        title=f"Filtered queries of {Path(work.manifest.sources['collection']).name}",
-        about=f"The collection without the queries of {', '.join(filtered)} that do not lead to a relevant passage, as "
-        f"counted below, one reason after the other.{measured}",
-        columns={
-            "corpus": "the passages, as they were",
-            "queries": ", ".join(columns),
-            **dict.fromkeys(judgements, "query-id, corpus-id, score: the judgements"),
-            **({"negatives": ", ".join(TRAINING)} if lists else {}),
-        },
-        rows=work.facts["counts"]["passages"],
-        configs={
-            "corpus": "corpus/*.parquet",
-            "queries": "queries/*.parquet",
-            **judgements,
-            **({"negatives": "negatives/*.parquet"} if lists else {}),
-        },
-    )
+        parquet.write_table(table, result / "negatives" / file.name)
+    return bool(files)
