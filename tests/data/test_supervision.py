@@ -36,14 +36,25 @@ def texts(out: Path) -> dict[str, str]:
     return dict(zip(corpus["id"], corpus["text"], strict=True))
 
 
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def of_dpr(tmp_path: Path, entries: list[dict[str, Any]], corpus: list[dict[str, Any]] | None = None) -> Path:
+    """The collection of labelled questions, and of the passages of a corpus where they have one."""
+    (tmp_path / "nq.json").write_text(json.dumps(entries))
+    passages = None if corpus is None else str(write_rows(tmp_path / "corpus.jsonl", corpus))
+    return build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr", corpus=passages)
+
+
 def write_pairs(path: Path) -> Path:
     rows = [
         {"query": "what is it", "positive": "it is this", "negatives": ["it is not that", "nor that"]},
         {"query": "who is it", "positive": ["it is me", "me it is"]},
         {"query": "what is it", "positive": "it is this too", "negatives": ["nor that"]},
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_rows(path, rows)
 
 
 def test_pairs_triples_and_lists_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,8 +92,7 @@ def test_dpr(tmp_path: Path) -> None:
         },
         {"question": "no positive", "positive_ctxs": [], "hard_negative_ctxs": []},
     ]
-    (tmp_path / "nq.json").write_text(json.dumps(rows))
-    out = build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr")
+    out = of_dpr(tmp_path, rows)
     (row,) = lists(out)
     assert (row["query"], row["positives"], row["negatives"]) == ("who", ["7"], ["8"])
     assert load_corpus(out)["title"][:] == ["T", "U"]
@@ -262,7 +272,7 @@ def test_texts_are_found_in_the_corpus_and_keep_its_ids_whoever_cuts_it(tmp_path
         {"query": "what", "positive": known["05.md#0"], "negatives": [known["04.md#0"], "nowhere either"]},
         {"query": "nothing", "positive": "stands nowhere"},
     ]
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
+    write_rows(tmp_path / "pairs.jsonl", pairs)
     made = [
         build_collection(tmp_path / "pairs.jsonl", tmp_path / f"by {source.name}", corpus=str(source))
         for source in (corpus, folder)
@@ -286,7 +296,7 @@ def test_texts_that_were_cut_otherwise_are_found_by_their_words(tmp_path: Path) 
     words = random_words(400)
     texts = [" ".join(words[start : start + 40]) for start in range(0, 400, 40)]
     rows = [{"id": f"p{row}", "text": text} for row, text in enumerate(texts)]
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(tmp_path / "corpus.jsonl", rows)
     passage = texts[3].split()
     pairs = [
         {"query": "a sentence of it", "positive": f"**{' '.join(passage[5:15]).upper()}.**"},
@@ -296,7 +306,7 @@ def test_texts_that_were_cut_otherwise_are_found_by_their_words(tmp_path: Path) 
         {"query": "a quarter of either", "positive": " ".join([*words[:10], *texts[9].split()[:10], *["new"] * 30])},
         {"query": "whole", "positive": texts[1], "negatives": [texts[2], " ".join(texts[1].split()[:20])]},
     ]
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
+    write_rows(tmp_path / "pairs.jsonl", pairs)
     out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus.jsonl"))
     found = {row["query"]: (row["positives"], row["negatives"]) for row in lists(out)}
     assert found == {
@@ -317,7 +327,7 @@ def test_splits_share_no_document(tmp_path: Path) -> None:
     pairs.append({"query": "of all", "positive": [row["text"] for row in rows]})
 
     def split(number: int, name: str) -> dict[str, set[str]]:
-        (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs[-number:]))
+        write_rows(tmp_path / "pairs.jsonl", pairs[-number:])
         out = build_collection(tmp_path / "pairs.jsonl", tmp_path / name, split="50/25/25", corpus=str(corpus))
         assert "| queries left out, of documents in several splits | 1 |" in (out / "README.md").read_text()
         judged = {name: load_qrels(out, name) for name in ("train", "dev", "test")}
@@ -348,35 +358,21 @@ def test_shares_that_cannot_be(tmp_path: Path) -> None:
 
 def test_a_text_is_found_by_its_words_whatever_has_its_id(tmp_path: Path) -> None:
     texts = ["Cheese is made of milk that was left to stand for a long time.", "Paris is the capital of France today."]
-    corpus = write_corpus(
-        tmp_path / "corpus.jsonl", [{"id": str(at + 1), "text": text} for at, text in enumerate(texts)]
-    )
     entry = {
         "question": "what is the capital of france",
-        "answers": ["Paris"],
         "positive_ctxs": [{"title": "", "text": texts[1], "passage_id": "1"}],
-        "negative_ctxs": [],
         "hard_negative_ctxs": [{"title": "", "text": texts[0], "passage_id": "2"}],
     }
-    (tmp_path / "nq.json").write_text(json.dumps([entry]))
-    out = build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr", "train", str(corpus))
+    out = of_dpr(tmp_path, [entry], [{"id": str(at), "text": text} for at, text in enumerate(texts, 1)])
     assert [*load_qrels(out, "train").values()] == [{"2": 1}]
     assert lists(out)[0]["negatives"] == ["1"]
 
 
 def test_of_equal_texts_the_one_with_the_id_is_meant(tmp_path: Path) -> None:
     text = "Paris is the capital of France today."
-    corpus = write_corpus(tmp_path / "corpus.jsonl", [{"id": name, "text": text} for name in ("a", "b", "c")])
-    entry = {"question": "which", "answers": [], "positive_ctxs": [{"title": "", "text": text, "passage_id": "b"}]}
-    entry |= {"negative_ctxs": [], "hard_negative_ctxs": []}
-    (tmp_path / "nq.json").write_text(json.dumps([entry]))
-    out = build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr", "train", str(corpus))
+    entry = {"question": "which", "positive_ctxs": [{"title": "", "text": text, "passage_id": "b"}]}
+    out = of_dpr(tmp_path, [entry], [{"id": name, "text": text} for name in ("a", "b", "c")])
     assert [*load_qrels(out, "train").values()] == [{"b": 1}]
-
-
-def write_corpus(path: Path, rows: list[dict[str, str]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 @pytest.mark.parametrize(
@@ -402,39 +398,33 @@ def test_a_table_of_pairs_may_begin_with_a_mark_and_have_long_cells(tmp_path: Pa
 
 def test_a_text_that_says_nothing_is_found_by_its_id(tmp_path: Path) -> None:
     rows = [{"id": str(at), "title": f"T{at}", "text": f"Item {at} ABC short text."} for at in range(20)]
-    corpus = write_corpus(tmp_path / "corpus.jsonl", rows)
     named = [
         {"title": "T3", "text": "", "passage_id": "3"},
         {"title": "T12", "text": "Item 12 ABD", "passage_id": "12"},
+        {"title": "Other", "text": "Item 5 ABD", "passage_id": "5"},
     ]
-    named.append({"title": "Other", "text": "Item 5 ABD", "passage_id": "5"})
-    entries = [
-        {"question": f"q{at}", "answers": [], "positive_ctxs": [one], "negative_ctxs": [], "hard_negative_ctxs": []}
-        for at, one in enumerate(named)
-    ]
-    (tmp_path / "nq.json").write_text(json.dumps(entries))
-    out = build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr", "train", str(corpus))
+    out = of_dpr(tmp_path, [{"question": f"q{at}", "positive_ctxs": [one]} for at, one in enumerate(named)], rows)
     assert [*load_qrels(out, "train").values()] == [{"3": 1}, {"12": 1}]
+
+
+def in_a_table(tmp_path: Path, columns: dict[str, Any]) -> Path:
+    """A pair whose passage is in a corpus with these columns."""
+    (tmp_path / "corpus" / "corpus").mkdir(parents=True)
+    parquet.write_table(pa.table(columns), tmp_path / "corpus" / "corpus" / "part-00000.parquet")
+    pairs = write_rows(tmp_path / "pairs.jsonl", [{"query": "what is it", "positive": "it is this"}])
+    return build_collection(pairs, tmp_path / "out", corpus=str(tmp_path / "corpus"))
 
 
 @pytest.mark.parametrize("first", [datetime(2024, 1, 2), date(2024, 1, 2), 7])
 def test_titles_and_ids_of_a_corpus_are_texts(tmp_path: Path, first: object) -> None:
-    (tmp_path / "corpus" / "corpus").mkdir(parents=True)
-    rows = {"id": [1, 2], "title": [first, None], "text": ["it is this", "it is not"]}
-    parquet.write_table(pa.table(rows), tmp_path / "corpus" / "corpus" / "part-00000.parquet")
-    (tmp_path / "pairs.jsonl").write_text('{"query": "what is it", "positive": "it is this"}\n')
-    out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus"))
+    out = in_a_table(tmp_path, {"id": [1, 2], "title": [first, None], "text": ["it is this", "it is not"]})
     assert [row["positives"] for row in lists(out)] == [["1"]]
     assert load_corpus(out)["title"][0].startswith(str(first)[:10])
 
 
 def test_a_corpus_of_objects_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "corpus" / "corpus").mkdir(parents=True)
-    rows = {"id": ["1"], "title": [{"en": "this"}], "text": ["it is this"]}
-    parquet.write_table(pa.table(rows), tmp_path / "corpus" / "corpus" / "part-00000.parquet")
-    (tmp_path / "pairs.jsonl").write_text('{"query": "what is it", "positive": "it is this"}\n')
     with pytest.raises(InputError, match=r"part-00000.parquet cannot be read: Unsupported cast"):
-        build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus"))
+        in_a_table(tmp_path, {"id": ["1"], "title": [{"en": "this"}], "text": ["it is this"]})
 
 
 def test_an_empty_cell_beyond_the_head_is_nothing(tmp_path: Path) -> None:
@@ -453,7 +443,7 @@ def test_what_is_left_out_of_pairs_is_counted(tmp_path: Path) -> None:
         {"query": "r", "positive": ["", "that"]},
         {"query": "s", "negatives": ["alone"]},
     ]
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(tmp_path / "pairs.jsonl", rows)
     out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out")
     known, counts = texts(out), counted(out)
     assert [[known[name] for name in row["negatives"]] for row in lists(out)] == [["not that"], []]
@@ -475,8 +465,7 @@ def test_what_is_left_out_of_dpr_is_counted(tmp_path: Path) -> None:
         {"question": " ", "positive_ctxs": [positive]},
         {"question": "where", "positive_ctxs": [{"text": ""}], "hard_negative_ctxs": [{"text": "of no query"}]},
     ]
-    (tmp_path / "nq.json").write_text(json.dumps(rows))
-    out = build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr")
+    out = of_dpr(tmp_path, rows)
     (row,) = lists(out)
     assert (row["query"], row["positives"], row["negatives"]) == ("who", ["7"], ["8"])
     assert "of no query" not in texts(out).values()
@@ -488,11 +477,9 @@ def test_what_is_left_out_of_dpr_is_counted(tmp_path: Path) -> None:
 
 def test_passages_of_dpr_that_have_an_id_alone_are_not_one(tmp_path: Path) -> None:
     rows = [{"id": str(number), "text": f"text {number} of some"} for number in range(1, 4)]
-    corpus = write_corpus(tmp_path / "corpus.jsonl", rows)
     first, *others = ({"title": "", "text": "", "passage_id": row["id"]} for row in rows)
     entry = {"question": "which", "positive_ctxs": [first], "hard_negative_ctxs": others}
-    (tmp_path / "nq.json").write_text(json.dumps([entry]))
-    out = build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr", "train", str(corpus))
+    out = of_dpr(tmp_path, [entry], rows)
     assert [(row["positives"], row["negatives"]) for row in lists(out)] == [(["1"], ["2", "3"])]
 
 

@@ -13,7 +13,9 @@ import pytest
 from hf_dense.data.readers import asciidoc
 from hf_dense.data.readers.html import read_html
 from hf_dense.data.readers.kinds import KINDS, read_page
-from hf_dense.data.readers.page import CodeOption, Heading, Page, UnreadableError, build_page
+from hf_dense.data.readers.markdown import read_markdown
+from hf_dense.data.readers.page import Heading, UnreadableError, build_page
+from hf_dense.data.readers.rst import read_rst
 
 MARKDOWN = """\
 # Guide
@@ -134,12 +136,6 @@ def test_every_kind_says_the_same(tmp_path: Path, name: str) -> None:
     assert "\n\n``` pip install it ```" in read_page(tmp_path / name, "fence").sections[1].text
 
 
-def markdown(content: str, code: CodeOption = "keep") -> Page:
-    reader = KINDS[".md"].read
-    assert reader is not None
-    return reader(content, code)
-
-
 @pytest.mark.parametrize(
     ("front", "title", "text"),
     [
@@ -153,7 +149,7 @@ def markdown(content: str, code: CodeOption = "keep") -> Page:
     ],
 )
 def test_front_matter(front: str, title: str, text: str) -> None:
-    page = markdown(f"{front}Words.\n")
+    page = read_markdown(f"{front}Words.\n", "keep")
     assert (page.title, "\n\n".join(section.text for section in page.sections)) == (title, text)
 
 
@@ -169,7 +165,7 @@ def test_front_matter(front: str, title: str, text: str) -> None:
     ],
 )
 def test_what_sites_write_in_markdown(content: str, text: str) -> None:
-    assert "\n\n".join(section.text for section in markdown(content).sections) == text
+    assert "\n\n".join(section.text for section in read_markdown(content, "keep").sections) == text
 
 
 @pytest.mark.parametrize(
@@ -245,9 +241,7 @@ def test_import_and_export_are_words_of_mdx_but_where_a_paragraph_begins(tmp_pat
 
 
 def rst(content: str) -> list[str]:
-    reader = KINDS[".rst"].read
-    assert reader is not None
-    return [text for section in reader(content, "keep").sections for text in section.text.split("\n\n")]
+    return [text for section in read_rst(content, "keep").sections for text in section.text.split("\n\n")]
 
 
 @pytest.mark.parametrize(
@@ -303,15 +297,14 @@ def test_the_first_heading_is_the_title_where_none_is_its_equal() -> None:
 
 
 @pytest.mark.parametrize("kind", [".md", ".html", ".rst"])
-def test_deep_nesting_ends(kind: str) -> None:
+def test_deep_nesting_ends(tmp_path: Path, kind: str) -> None:
     content = {
         ".md": "> " * 3000 + "\n\n" + "*a " * 5000 + "words",
         ".html": "<div>" * 500 + "words",
         ".rst": "".join("   " * depth + ".. foo:: a\n\n" for depth in range(60)) + "   " * 60 + "words\n",
     }
-    reader = KINDS[kind].read
-    assert reader is not None
-    assert "words" in str(reader(content[kind], "keep"))
+    (tmp_path / f"a{kind}").write_text(content[kind])
+    assert "words" in str(read_page(tmp_path / f"a{kind}"))
 
 
 @pytest.mark.parametrize("kind", [".docx", ".ipynb", ".pdf", ".html"])
@@ -376,7 +369,7 @@ def test_what_a_page_is_about_is_told_from_the_site(tmp_path: Path, content: str
 
 
 def test_a_remark_in_markdown_is_read() -> None:
-    assert markdown("# T\n\n<aside>\nA remark.\n</aside>\n\nEnd.").sections[0].text == "A remark.\n\nEnd."
+    assert read_markdown("# T\n\n<aside>\nA remark.\n</aside>\n\nEnd.", "keep").sections[0].text == "A remark.\n\nEnd."
 
 
 WORD = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
