@@ -7,12 +7,21 @@ import random
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Router, StaticEmbedding, Transformer
 from tiny_backbones import BACKBONES
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from torch import nn
-from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    BertTokenizer,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from hf_dense import DupMAEConfig, DupMAEForPreTraining
 from hf_dense.hub.export import export_sentence_transformer
@@ -94,6 +103,29 @@ def write_encoder(directory: Path, seed: int = 0) -> Path:
     BertModel(tiny_config(), add_pooling_layer=False).save_pretrained(directory)
     tiny_tokenizer().save_pretrained(directory)
     return directory
+
+
+def write_cross_encoder(directory: Path, seed: int = 0, labels: int = 1, **changes: int) -> Path:
+    """Write a random model that scores pairs, and its tokenizer; `changes` are of its configuration."""
+    torch.manual_seed(seed)
+    BertForSequenceClassification(tiny_config(num_labels=labels, **changes)).save_pretrained(directory)
+    tiny_tokenizer().save_pretrained(directory)
+    return directory
+
+
+def write_writer(directory: Path, seed: int = 0) -> Path:
+    """Write a random language model that writes queries, and its tokenizer."""
+    torch.manual_seed(seed)
+    special = {"vocab_size": len(VOCABULARY), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+    config = T5Config(**special, d_model=16, d_ff=32, d_kv=8, num_layers=1, num_heads=2, decoder_start_token_id=2)
+    T5ForConditionalGeneration(config).save_pretrained(directory)
+    tiny_tokenizer().save_pretrained(directory)
+    return directory
+
+
+def weights(model: Path) -> dict[str, torch.Tensor]:
+    """Read the weights of a model."""
+    return load_file(model / "model.safetensors")
 
 
 def write_retriever(directory: Path, seed: int = 0, similarity: str = "dot") -> Path:

@@ -10,10 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from pyarrow import parquet
-from tiny_retriever import random_words, tiny_config, tiny_tokenizer
-from transformers import BertForSequenceClassification, T5Config, T5ForConditionalGeneration
+from tiny_retriever import random_words, tiny_tokenizer, write_cross_encoder, write_writer
 
 from hf_dense.commands.data import DATA_VERBS
 from hf_dense.commands.main import main
@@ -74,14 +72,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     build_collection(root / "pairs.jsonl", root / "labelled")
     write_collection(root / "collection")
+    write_writer(root / "writer")
+    write_cross_encoder(root / "reranker")
     tokenizer = tiny_tokenizer()
-    special = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
-    torch.manual_seed(0)
-    t5 = T5Config(**special, d_model=16, d_ff=32, d_kv=8, num_layers=1, num_heads=2, decoder_start_token_id=2)
-    T5ForConditionalGeneration(t5).save_pretrained(root / "writer")
-    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(root / "reranker")
-    for name in ("writer", "reranker", "tokenizer"):
-        tokenizer.save_pretrained(root / name)
+    tokenizer.save_pretrained(root / "tokenizer")
     tokenizer.add_tokens(["more"])
     tokenizer.save_pretrained(root / "tokenizer2")
     return root

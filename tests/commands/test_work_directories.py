@@ -12,17 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-import torch
 from tiny_retriever import (
     random_words,
-    tiny_config,
-    tiny_tokenizer,
+    write_cross_encoder,
     write_dataset,
     write_encoder,
     write_hybrid,
     write_retriever,
+    write_writer,
 )
-from transformers import BertForSequenceClassification, T5Config, T5ForConditionalGeneration
 
 from hf_dense.commands.main import main
 from hf_dense.experiments.adaptation import run
@@ -145,14 +143,8 @@ def write_inputs(root: Path, seed: int) -> Path:
     write_encoder(root / "encoder", seed)
     write_hybrid(root / "hybrid", 4, 8, seed)
     shutil.move(root / "hybrid" / "dupmae", root / "dupmae")
-    torch.manual_seed(seed)
-    tokenizer = tiny_tokenizer()
-    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(root / "classifier")
-    special = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
-    t5 = T5Config(**special, d_model=16, d_ff=32, d_kv=8, num_layers=1, num_heads=2, decoder_start_token_id=2)
-    T5ForConditionalGeneration(t5).save_pretrained(root / "writer")
-    for name in ("classifier", "writer"):
-        tokenizer.save_pretrained(root / name)
+    write_cross_encoder(root / "classifier", seed)
+    write_writer(root / "writer", seed)
     (root / "pairs").mkdir()
     rows = [{"query": words[at], "positive": " ".join(words[at : at + 8])} for at in range(10)]
     (root / "pairs" / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -14,14 +14,12 @@ from datasets import Dataset
 from launched import launch
 from pyarrow import parquet
 from safetensors.torch import load_file, save_file
-from tiny_retriever import LETTERS, tiny_tokenizer, write_encoder
+from tiny_retriever import LETTERS, tiny_tokenizer, write_encoder, write_writer
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
     GPT2Model,
     Seq2SeqTrainingArguments,
-    T5Config,
-    T5ForConditionalGeneration,
     Trainer,
 )
 
@@ -34,14 +32,12 @@ from hf_dense.errors import InputError
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A random writer of queries and one of continuations."""
-    root, tokenizer = tmp_path_factory.mktemp("models"), tiny_tokenizer()
-    special = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
-    torch.manual_seed(0)
-    t5 = T5Config(**special, d_model=16, d_ff=32, d_kv=8, num_layers=1, num_heads=2, decoder_start_token_id=2)
+    root = tmp_path_factory.mktemp("models")
+    write_writer(root / "queries")
+    special = {"vocab_size": len(tiny_tokenizer()), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
     gpt2 = GPT2Config(**special, n_embd=16, n_layer=1, n_head=2, n_positions=64)
-    for name, model in (("queries", T5ForConditionalGeneration(t5)), ("continuation", GPT2LMHeadModel(gpt2))):
-        model.save_pretrained(root / name)
-        tokenizer.save_pretrained(root / name)
+    GPT2LMHeadModel(gpt2).save_pretrained(root / "continuation")
+    tiny_tokenizer().save_pretrained(root / "continuation")
     return {name: str(root / name) for name in ("queries", "continuation")}
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_retriever
-from transformers import BertForSequenceClassification
+from tiny_retriever import random_words, write_cross_encoder, write_retriever
 
 from hf_dense.commands.main import main
 from hf_dense.data.collections import load_corpus
@@ -54,9 +52,7 @@ def error_of_margins(model: Path, collection: Path, entries: list[Entry]) -> flo
 def test_margins_of_made_queries_are_learnt(tmp_path: Path) -> None:
     corpus, start, teacher = write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "start", tmp_path / "teacher"
     write_retriever(start)
-    torch.manual_seed(1)
-    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(teacher)
-    tiny_tokenizer().save_pretrained(teacher)
+    write_cross_encoder(teacher, seed=1)
     made, mined, scores, tuned = (str(tmp_path / name) for name in ("made", "mined", "scores", "tuned"))
     main(["data", "queries", str(corpus), "--from", "headings", "--out", made])
     main(["data", "negatives", made, "--model", str(start), "--depth", "10", "--out", mined])

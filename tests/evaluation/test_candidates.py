@@ -11,8 +11,12 @@ import pytest
 import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sklearn.metrics import ndcg_score, roc_auc_score  # type: ignore[import-untyped]
-from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_dataset, write_retriever
-from transformers import BertForSequenceClassification
+from tiny_retriever import (
+    random_words,
+    write_cross_encoder,
+    write_dataset,
+    write_retriever,
+)
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.data.supervision import build_collection
@@ -130,9 +134,7 @@ def test_candidates_are_ranked_by_the_model(collection: Path, similarity: str, t
 
 
 def test_candidates_are_ranked_by_a_cross_encoder(collection: Path, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(tmp_path / "base")
-    tiny_tokenizer().save_pretrained(tmp_path / "base")
+    write_cross_encoder(tmp_path / "base")
     found = evaluate_candidates(tmp_path / "base", collection, "dev", name="tiny", out=tmp_path / "out")
     model = CrossEncoder(str(tmp_path / "base"), activation_fn=torch.nn.Identity())
     texts = {row["id"]: f"{row['title']} {row['text']}" for row in load_corpus(collection)}

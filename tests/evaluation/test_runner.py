@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from tiny_retriever import tiny_config, tiny_tokenizer, write_dataset, write_retriever
-from transformers import BertForSequenceClassification
+from tiny_retriever import write_cross_encoder, write_dataset, write_retriever
 
 from hf_dense import InputError
 from hf_dense.evaluation.candidates import evaluate_candidates
@@ -183,9 +182,7 @@ def test_re_ranking_is_bound_to_the_first_passages(retriever: Path, collection: 
 
 
 def test_models_that_a_protocol_does_not_measure(collection: Path, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(tmp_path / "cross")
-    tiny_tokenizer().save_pretrained(tmp_path / "cross")
+    write_cross_encoder(tmp_path / "cross")
     with (collection / "qrels" / "test.tsv").open("a") as stream:
         stream.write("q1\tp7\t0\n")
     for protocol, model in ((evaluate_retriever, tmp_path / "cross"), (evaluate_candidates, "bm25")):

@@ -11,10 +11,9 @@ import pytest
 import torch
 from accelerate.data_loader import prepare_data_loader
 from datasets import Dataset
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
-from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_encoder, write_retriever
+from tiny_retriever import random_words, tiny_config, tiny_tokenizer, weights, write_encoder, write_retriever
 from torch.utils.data import DataLoader
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
@@ -58,10 +57,6 @@ def arguments(output_dir: Path, **changes: Any) -> BiencoderTrainingArguments:
         **changes,
     }
     return BiencoderTrainingArguments(output_dir=str(output_dir), **options)
-
-
-def weights(model: Path) -> dict[str, torch.Tensor]:
-    return load_file(model / "model.safetensors")
 
 
 def test_loss_falls_and_history_is_kept(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
@@ -283,15 +278,6 @@ def test_first_loss_is_the_softmax_over_the_batch(
     assert manifest.made_from["temperature"] == temperature
 
 
-def test_two_positives_of_a_query_never_meet_in_a_batch(retriever: Path, tmp_path: Path) -> None:
-    sampler = arguments(tmp_path).batch_sampler
-    assert sampler == "no_duplicates"
-    words = random_words(64)
-    doubled = Dataset.from_dict({"query": words[:32] * 2, "passage": words})
-    for batch in NoDuplicatesBatchSampler(doubled, 16, drop_last=True, generator=torch.Generator()):
-        assert len({doubled[row]["query"] for row in batch}) == 16
-
-
 def test_the_card_quotes_no_training_text(retriever: Path, tmp_path: Path) -> None:
     words = ["secretword" + letter for letter in "abcdefghijklmnop"]
     model = finetune(retriever, Dataset.from_dict({"query": words, "passage": words[::-1]}), arguments(tmp_path))
@@ -340,11 +326,6 @@ def test_a_pre_training_checkpoint_is_pooled_where_its_bottleneck_is(pairs: Data
     torch.testing.assert_close(found.encode(["abc", "some words"], convert_to_tensor=True), expected)
 
 
-def test_temperature_must_be_positive(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="temperature is 0"):
-        arguments(tmp_path, temperature=0.0)
-
-
 def test_two_positives_of_a_query_never_meet_in_a_step_of_several_processes(
     retriever: Path, pairs: Dataset, tmp_path: Path
 ) -> None:
@@ -354,6 +335,7 @@ def test_two_positives_of_a_query_never_meet_in_a_step_of_several_processes(
             for name in ("query", "passage")
         }
     )
+    assert arguments(tmp_path).batch_sampler == "no_duplicates"
     steps = NoDuplicatesBatchSampler(twice, 8, drop_last=True, valid_label_columns=[], generator=torch.Generator())
     shared = SharedBatches(steps, 4)
     batches = [*shared]

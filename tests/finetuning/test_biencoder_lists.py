@@ -22,6 +22,18 @@ from hf_dense.finetuning.biencoder import ListLoss, finetune, load_history
 from hf_dense.finetuning.lists import Entry, PassageLists
 from hf_dense.finetuning.losses import CONTRASTS, contrastive_loss, distillation_loss
 
+EARLY = {  # ends before its last step: after the first ones it gets worse
+    "max_steps": 60,
+    "eval_strategy": "steps",
+    "eval_steps": 5,
+    "save_strategy": "steps",
+    "save_steps": 5,
+    "load_best_model_at_end": True,
+    "metric_for_best_model": "validation_cosine_mrr@10",
+    "patience": 2,
+    "learning_rate": 0.2,
+}
+
 
 @pytest.fixture(scope="module")
 def retriever(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -159,23 +171,12 @@ def test_other_lists_passages_or_evaluations_are_refused(retriever: Path, tmp_pa
 
 @pytest.mark.parametrize("kill", [7, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (None, 12))])
 def test_a_training_that_ends_early_is_the_same_after_a_kill(retriever: Path, tmp_path: Path, kill: int | None) -> None:
-    options = {
-        "max_steps": 60,
-        "eval_strategy": "steps",
-        "eval_steps": 5,
-        "save_strategy": "steps",
-        "save_steps": 5,
-        "load_best_model_at_end": True,
-        "metric_for_best_model": "validation_cosine_mrr@10",
-        "patience": 2,
-        "learning_rate": 0.2,
-    }
     models = []
     for name in ("whole", "killed"):
         if name == "killed":
             with killed_at_the_end() if kill is None else killed_after(kill):
-                finetune(retriever, lists(), arguments(tmp_path / name, **options), evaluator=search_of(lists()))
-        models.append(finetune(retriever, lists(), arguments(tmp_path / name, **options), evaluator=search_of(lists())))
+                finetune(retriever, lists(), arguments(tmp_path / name, **EARLY), evaluator=search_of(lists()))
+        models.append(finetune(retriever, lists(), arguments(tmp_path / name, **EARLY), evaluator=search_of(lists())))
     expected, found = map(weights, models)
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     first, second = (
@@ -189,18 +190,7 @@ def test_a_training_that_ends_early_is_the_same_after_a_kill(retriever: Path, tm
 def test_the_best_checkpoint_is_kept_and_training_ends_early(retriever: Path, tmp_path: Path) -> None:
     made = lists()
     evaluator = search_of(made)
-    options = {
-        "max_steps": 60,
-        "eval_strategy": "steps",
-        "eval_steps": 5,
-        "save_strategy": "steps",
-        "save_steps": 5,
-        "load_best_model_at_end": True,
-        "metric_for_best_model": "validation_cosine_mrr@10",
-        "patience": 2,
-        "learning_rate": 0.2,  # after the first steps it gets worse
-    }
-    model = finetune(retriever, made, arguments(tmp_path / "run", **options), evaluator=evaluator)
+    model = finetune(retriever, made, arguments(tmp_path / "run", **EARLY), evaluator=evaluator)
     history = load_history(tmp_path / "run")
     scores = [row["eval_validation_cosine_mrr@10"] for row in history if "eval_validation_cosine_mrr@10" in row]
     assert len(scores) < 12

@@ -13,8 +13,7 @@ import torch
 from huggingface_hub import HfApi
 from pyarrow import parquet
 from sentence_transformers import CrossEncoder
-from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_retriever
-from transformers import BertForSequenceClassification
+from tiny_retriever import random_words, write_cross_encoder, write_retriever
 
 from hf_dense.data import hub_names
 from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries
@@ -59,11 +58,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("teacher") / "model"
-    torch.manual_seed(0)
-    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(directory)
-    tiny_tokenizer().save_pretrained(directory)
-    return directory
+    return write_cross_encoder(tmp_path_factory.mktemp("teacher") / "model")
 
 
 def logits(teacher: Path) -> dict[str, float]:

@@ -12,8 +12,7 @@ import pytest
 import torch
 from pyarrow import parquet
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_retriever
-from transformers import BertForSequenceClassification
+from tiny_retriever import random_words, write_cross_encoder, write_retriever
 
 import hf_dense.search.dense as vectors_module
 from hf_dense.data.schemas import ANSWERED, TRAINING
@@ -155,13 +154,6 @@ def test_a_margin_leaves_out_what_is_as_similar_as_a_positive(
         gone += len(whole[name]["negatives"]) - len(row["negatives"])
     assert len(rows["q2"]["negatives"]) < len(whole["q2"]["negatives"])
     assert left_out(tmp_path / "out", "similarity above the best positive's") == gone
-
-
-def write_cross_encoder(folder: Path, labels: int = 1) -> Path:
-    torch.manual_seed(3)
-    BertForSequenceClassification(tiny_config(num_labels=labels)).save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
 
 
 def test_a_cross_encoder_leaves_out_what_it_finds_relevant(

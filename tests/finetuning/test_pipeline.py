@@ -12,10 +12,9 @@ import torch
 import yaml
 from launched import launch
 from pyarrow import parquet
-from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from test_biencoder import killed, killed_after
-from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_embedder, write_encoder
+from tiny_retriever import random_words, tiny_config, tiny_tokenizer, weights, write_embedder, write_encoder
 from transformers import ElectraConfig, ElectraForSequenceClassification
 
 from hf_dense.errors import InputError
@@ -150,10 +149,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, torch
     """The weights of a run that nothing stopped."""
     place = tmp_path_factory.mktemp("whole")
     return {name: weights(model) for name, model in run_pipeline(Pipeline.of(settings(place))).items()}
-
-
-def weights(model: Path) -> dict[str, torch.Tensor]:
-    return load_file(model / "model.safetensors")
 
 
 @pytest.mark.parametrize(

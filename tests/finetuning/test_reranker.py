@@ -12,11 +12,18 @@ import pytest
 import torch
 from datasets import Dataset
 from launched import launch
-from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
 from test_biencoder import killed_after, killed_at_the_end
-from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_encoder, write_retriever
+from tiny_retriever import (
+    random_words,
+    tiny_config,
+    tiny_tokenizer,
+    weights,
+    write_cross_encoder,
+    write_encoder,
+    write_retriever,
+)
 from tokenizers import processors
 from transformers import (
     BertForSequenceClassification,
@@ -86,10 +93,6 @@ def arguments(output_dir: Path, **changes: Any) -> RerankerTrainingArguments:
         **changes,
     }
     return RerankerTrainingArguments(output_dir=str(output_dir), **options)
-
-
-def weights(model: Path) -> dict[str, torch.Tensor]:
-    return load_file(model / "model.safetensors")
 
 
 def history(run: Path) -> list[dict[str, float]]:
@@ -366,8 +369,7 @@ def test_bad_arguments_are_one_sentence(changes: dict[str, Any], message: str, t
 def test_bad_input_is_one_sentence(
     base: str, length: int, changes: dict[str, Any], message: str, encoder: Path, tmp_path: Path
 ) -> None:
-    BertForSequenceClassification(tiny_config(num_labels=3)).save_pretrained(tmp_path / "three")
-    tiny_tokenizer().save_pretrained(tmp_path / "three")
+    write_cross_encoder(tmp_path / "three", labels=3)
     given = {"bert": encoder, "three": tmp_path / "three"}.get(base, base)
     with pytest.raises(InputError, match=message):
         train_reranker(given, lists(), arguments(tmp_path / "run", **changes), max_length=length)

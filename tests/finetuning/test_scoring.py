@@ -12,8 +12,7 @@ import torch
 from launched import launch
 from pyarrow import parquet
 from sentence_transformers import CrossEncoder
-from tiny_retriever import tiny_config, tiny_tokenizer, write_dataset, write_encoder
-from transformers import BertForSequenceClassification
+from tiny_retriever import write_cross_encoder, write_dataset, write_encoder
 
 from hf_dense.data.collections import load_corpus
 from hf_dense.data.schemas import TRAINING
@@ -29,14 +28,7 @@ from hf_dense.storage.output import Output
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random cross-encoder, whose own activation is a sigmoid."""
-    return write_teacher(tmp_path_factory.mktemp("teacher") / "model", seed=0)
-
-
-def write_teacher(directory: Path, seed: int) -> Path:
-    torch.manual_seed(seed)
-    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(directory)
-    tiny_tokenizer().save_pretrained(directory)
-    return directory
+    return write_cross_encoder(tmp_path_factory.mktemp("teacher") / "model")
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +127,7 @@ def test_a_killed_scoring_goes_on_and_ends_the_same(
     again: list[int] = []
     monkeypatch.setattr(scoring, "_scored", lambda *given: (again.append(1), scored(*given))[1])
     with pytest.raises(InputError, match="holds unfinished work made from another cross-encoder"):
-        score_lists(write_teacher(tmp_path / "other", seed=1), mined, collection, tmp_path / "out")
+        score_lists(write_cross_encoder(tmp_path / "other", seed=1), mined, collection, tmp_path / "out")
     assert not again
     out = score_lists(teacher, mined, collection, tmp_path / "out")
     assert len(again) == 2, "what was done is not done again"
@@ -224,7 +216,7 @@ def test_what_is_no_teacher_is_refused(collection: Path, mined: Path, tmp_path: 
     encoder = write_encoder(tmp_path / "encoder")
     with pytest.raises(InputError, match="is an encoder without a head that scores pairs"):
         score_lists(encoder, mined, collection, tmp_path / "out")
-    broken = CrossEncoder(str(write_teacher(tmp_path / "teacher", seed=0)))
+    broken = CrossEncoder(str(write_cross_encoder(tmp_path / "teacher")))
     with torch.no_grad():
         next(broken.parameters()).fill_(float("nan"))
     with pytest.raises(InputError, match="score of a passage is no number"):

@@ -17,7 +17,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from tiny_backbones import BACKBONES
-from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder
+from tiny_retriever import tiny_config, tiny_tokenizer, write_cross_encoder, write_encoder
 from transformers import BertForSequenceClassification, BertModel
 
 from hf_dense import DupMAEConfig, DupMAEForPreTraining, InputError, RetroMAEConfig, RetroMAEForPreTraining
@@ -65,13 +65,6 @@ def pretrained(directory: Path, backbone: str = "bert") -> RetroMAEForPreTrainin
     return model
 
 
-def classifier(directory: Path, labels: int = 1) -> Path:
-    torch.manual_seed(0)
-    BertForSequenceClassification(tiny_config(num_labels=labels)).save_pretrained(directory)
-    tiny_tokenizer().save_pretrained(directory)
-    return directory
-
-
 @pytest.mark.slow  # it starts a process of its own
 @pytest.mark.parametrize("backbone", ["bert", "modernbert"])
 def test_an_encoder_loads_without_hf_dense_with_equal_vectors(backbone: str, tmp_path: Path) -> None:
@@ -91,7 +84,7 @@ def test_an_encoder_loads_without_hf_dense_with_equal_vectors(backbone: str, tmp
 
 @pytest.mark.slow  # it starts a process of its own
 def test_a_trained_reranker_gives_the_same_logits_without_hf_dense(tmp_path: Path) -> None:
-    reranker = load_reranker(classifier(tmp_path / "base"), max_length=32)
+    reranker = load_reranker(write_cross_encoder(tmp_path / "base"), max_length=32)
     reranker.save_pretrained(str(tmp_path / "trained"))
     out = export_cross_encoder(tmp_path / "trained", tmp_path / "out")
     scores = elsewhere("cross-encoder", out, PAIRS)
@@ -104,7 +97,7 @@ def test_a_trained_reranker_gives_the_same_logits_without_hf_dense(tmp_path: Pat
 
 
 def test_any_classifier_is_exported_and_its_length_can_be_cut(tmp_path: Path) -> None:
-    base = classifier(tmp_path / "base", labels=3)
+    base = write_cross_encoder(tmp_path / "base", labels=3)
     out = export_cross_encoder(base, tmp_path / "out", max_length=9)
     found = CrossEncoder(str(out), device="cpu")
     assert found.max_seq_length == 9
@@ -117,19 +110,13 @@ def without_tokenizer(directory: Path) -> Path:
     return directory
 
 
-def with_smaller_vocabulary(directory: Path) -> Path:
-    BertForSequenceClassification(tiny_config(num_labels=1, vocab_size=40)).save_pretrained(directory)
-    tiny_tokenizer().save_pretrained(directory)
-    return directory
-
-
 @pytest.mark.parametrize("export", [export_encoder, export_cross_encoder])
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda path: path, "There is no model directory"),
         (without_tokenizer, "There is no tokenizer"),
-        (with_smaller_vocabulary, "has 57 tokens, its encoder only 40"),
+        (lambda path: write_cross_encoder(path, vocab_size=40), "has 57 tokens, its encoder only 40"),
     ],
 )
 def test_bad_checkpoints_are_one_sentence_and_leave_nothing(
@@ -146,18 +133,18 @@ def test_an_encoder_is_no_cross_encoder_and_lengths_are_checked(tmp_path: Path) 
         export_cross_encoder(write_encoder(tmp_path / "encoder"), tmp_path / "out")
     for length, message in ((65, "takes at most 64"), (1, "at least 2")):
         with pytest.raises(InputError, match=message):
-            export_cross_encoder(classifier(tmp_path / "base"), tmp_path / "out", max_length=length)
+            export_cross_encoder(write_cross_encoder(tmp_path / "base"), tmp_path / "out", max_length=length)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("export", [export_encoder, export_cross_encoder])
 def test_nothing_foreign_is_replaced_and_the_same_is_done(export: Callable[..., Path], tmp_path: Path) -> None:
-    base = classifier(tmp_path / "base")
+    base = write_cross_encoder(tmp_path / "base")
     before = (base / "model.safetensors").read_bytes()
     with pytest.raises(InputError, match="the checkpoint, and would replace it"):
         export(base, Output(base, overwrite=True))
     with pytest.raises(InputError, match="was not written by hf_dense"):
-        export(base, Output(classifier(tmp_path / "other", labels=2), overwrite=True))
+        export(base, Output(write_cross_encoder(tmp_path / "other", labels=2), overwrite=True))
     assert (base / "model.safetensors").read_bytes() == before
     (tmp_path / "empty").mkdir()
     for _ in range(2):
@@ -171,7 +158,7 @@ def test_nothing_foreign_is_replaced_and_the_same_is_done(export: Callable[..., 
 
 
 def test_another_length_of_a_cross_encoder_is_said(tmp_path: Path) -> None:
-    base = classifier(tmp_path / "base")
+    base = write_cross_encoder(tmp_path / "base")
     export_cross_encoder(base, tmp_path / "out", max_length=9)
     with pytest.raises(InputError, match=r"another max_length \(9, now 64\)"):
         export_cross_encoder(base, tmp_path / "out")
@@ -190,7 +177,7 @@ def test_every_kind_has_its_command(
     torch.manual_seed(0)
     DupMAEForPreTraining(DupMAEConfig(backbone_config=tiny_config())).save_pretrained(tmp_path / "dupmae")
     tiny_tokenizer().save_pretrained(tmp_path / "dupmae")
-    retromae, base = str(tmp_path / "retromae"), str(classifier(tmp_path / "base"))
+    retromae, base = str(tmp_path / "retromae"), str(write_cross_encoder(tmp_path / "base"))
     out = {kind: str(tmp_path / kind) for kind in ("retriever", "encoder", "cross-encoder", "hybrid", "onnx")}
     export(
         *(retromae, "--out", out["retriever"], "--max_length", "12", "--pooling", "mean", "--normalize"),

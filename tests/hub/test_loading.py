@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer, WordEmbeddings
@@ -17,6 +16,7 @@ from tiny_retriever import (
     static_embeddings,
     tiny_config,
     tiny_tokenizer,
+    write_cross_encoder,
     write_dataset,
     write_embedder,
     write_encoder,
@@ -24,7 +24,7 @@ from tiny_retriever import (
     write_static,
     write_two_encoders,
 )
-from transformers import BertForMaskedLM, BertForSequenceClassification, T5Config, T5EncoderModel
+from transformers import BertForMaskedLM, T5Config, T5EncoderModel
 
 from hf_dense.data.collections import training_pairs
 from hf_dense.errors import InputError
@@ -73,8 +73,7 @@ def test_architectures_that_are_no_list_of_names(tmp_path: Path, named: object) 
 
 
 def test_a_re_ranker_whose_tokens_are_none_of_its_encoder(tmp_path: Path) -> None:
-    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(tmp_path)
-    tiny_tokenizer().save_pretrained(tmp_path)
+    write_cross_encoder(tmp_path)
     load_reranker(tmp_path)
     change(tmp_path / "tokenizer_config.json", sep_token="zebra")
     with pytest.raises(InputError, match="Cannot load a cross-encoder"):
@@ -92,8 +91,7 @@ def test_a_tokenizer_that_stops_at_what_it_does_not_know(tmp_path: Path) -> None
 
 def test_a_cross_encoder_is_no_retriever(tmp_path: Path) -> None:
     """Sentence-Transformers would take either for an encoder with mean pooling."""
-    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(tmp_path / "plain")
-    tiny_tokenizer().save_pretrained(tmp_path / "plain")
+    write_cross_encoder(tmp_path / "plain")
     CrossEncoder(str(tmp_path / "plain")).save_pretrained(str(tmp_path / "saved"))
     for name in ("plain", "saved"):
         with pytest.raises(InputError, match=f"{name} is a cross-encoder, which scores pairs and makes no vectors"):
@@ -146,9 +144,7 @@ def test_weights_that_lack_are_not_made_up(tmp_path: Path, change: Callable[[str
 
 
 def test_a_cross_encoder_has_its_head(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(tmp_path / "teacher")
-    tiny_tokenizer().save_pretrained(tmp_path / "teacher")
+    write_cross_encoder(tmp_path / "teacher")
     load_reranker(tmp_path / "teacher")
     rename_weights(tmp_path / "teacher", lambda name: None if "classifier" in name else name)
     with pytest.raises(InputError, match=r"lacks 2 of its encoder's weights, such as classifier.bias"):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import CrossEncoder
-from tiny_retriever import random_words, tiny_config, tiny_tokenizer
-from transformers import BertForSequenceClassification
+from tiny_retriever import random_words, write_cross_encoder
 
 from hf_dense.search.cross_encoder import load_reranker, predict_scores, read_part
 
@@ -29,8 +28,7 @@ ENDLESS = {
 def reranker(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("reranker")
-    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
+    write_cross_encoder(folder)
     return load_reranker(folder, MAX_LENGTH)
 
 

@@ -23,10 +23,9 @@ from sentence_transformers import (
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_retriever
+from tiny_retriever import random_words, tiny_config, tiny_tokenizer, write_cross_encoder, write_retriever
 from transformers import (
     BertForMaskedLM,
-    BertForSequenceClassification,
     EarlyStoppingCallback,
     Trainer,
     TrainerCallback,
@@ -73,9 +72,7 @@ def write_start(directory: Path, kind: str) -> str:
         if kind == "sentence":
             write_retriever(directory)
         else:
-            torch.manual_seed(1)
-            BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(directory)
-            tiny_tokenizer().save_pretrained(directory)
+            write_cross_encoder(directory, seed=1)
     return str(directory)
 
 

@@ -10,10 +10,8 @@ from typing import Any
 
 import huggingface_hub
 import pytest
-import torch
 from tiny_chat_server import ChatServer, Failure, chat_server
-from tiny_retriever import random_words, tiny_tokenizer
-from transformers import T5Config, T5ForConditionalGeneration
+from tiny_retriever import random_words, tiny_tokenizer, write_writer
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries, training_pairs
 from hf_dense.data.passage_texts import passage_text
@@ -48,14 +46,10 @@ def corpus(tmp_path: Path) -> str:
 def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A random model that continues prompts, and one that takes instructions."""
     root, tokenizer = tmp_path_factory.mktemp("models"), tiny_tokenizer()
-    special = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
-    torch.manual_seed(0)
-    t5 = T5Config(**special, d_model=16, d_ff=32, d_kv=8, num_layers=1, num_heads=2, decoder_start_token_id=2)
-    for name in ("plain", "instructed"):
-        T5ForConditionalGeneration(t5).save_pretrained(root / name)
-        tokenizer.chat_template = "{{ messages[0]['content'] }}" if name == "instructed" else None
-        tokenizer.save_pretrained(root / name)
-    return {name: str(root / name) for name in ("plain", "instructed")}
+    found = {name: str(write_writer(root / name)) for name in ("plain", "instructed")}
+    tokenizer.chat_template = "{{ messages[0]['content'] }}"
+    tokenizer.save_pretrained(found["instructed"])
+    return found
 
 
 @pytest.fixture

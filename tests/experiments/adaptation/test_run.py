@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from tiny_retriever import tiny_config, tiny_tokenizer, write_dataset, write_embedder
-from transformers import BertForSequenceClassification
+from tiny_retriever import write_cross_encoder, write_dataset, write_embedder
 
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation import run
@@ -110,8 +109,7 @@ def test_auto_tries_several_methods_and_a_teacher_is_distilled(
     monkeypatch.setattr(gap, "EVERY", 1)
     torch.manual_seed(0)
     teacher = tmp_path / "teacher"
-    BertForSequenceClassification(tiny_config(num_labels=1)).save_pretrained(teacher)
-    tiny_tokenizer().save_pretrained(teacher)
+    write_cross_encoder(teacher)
     base = write_embedder(tmp_path / "base")
     options = AdaptOptions(
         str(collection), str(tmp_path / "out"), str(base), method="auto", teacher=str(teacher), keep="none", length=16
