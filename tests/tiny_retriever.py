@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -23,7 +24,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from hf_dense import DupMAEConfig, DupMAEForPreTraining
+from hf_dense import DupMAEConfig, DupMAEForPreTraining, RetroMAEForPreTraining
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.hybrid import export_hybrid
 
@@ -105,6 +106,18 @@ def write_encoder(directory: Path, seed: int = 0) -> Path:
     return directory
 
 
+def write_checkpoint(
+    directory: Path, kind: Any = RetroMAEForPreTraining, length: int | None = None, **config: Any
+) -> Path:
+    """Write a random pre-training checkpoint and its tokenizer, which may say the length that it was trained on."""
+    torch.manual_seed(0)
+    kind(kind.config_class(**{"backbone_config": tiny_config(), **config})).save_pretrained(directory)
+    tokenizer = tiny_tokenizer()
+    tokenizer.model_max_length = length or tokenizer.model_max_length
+    tokenizer.save_pretrained(directory)
+    return directory
+
+
 def write_cross_encoder(directory: Path, seed: int = 0, labels: int = 1, **changes: int) -> Path:
     """Write a random model that scores pairs, and its tokenizer; `changes` are of its configuration."""
     torch.manual_seed(seed)
@@ -174,6 +187,11 @@ def write_two_encoders(directory: Path, *queries: nn.Module) -> Path:
     model = SentenceTransformer(modules=[router, Normalize()], similarity_fn_name="cosine", device="cpu")
     model.save_pretrained(str(directory), create_model_card=False)
     return directory
+
+
+def change_json(file: Path, **settings: object) -> None:
+    """Change some settings of a file."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
 
 
 def random_words(count: int, seed: int = 0) -> list[str]:

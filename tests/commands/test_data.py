@@ -6,7 +6,6 @@ import json
 import random
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -165,13 +164,6 @@ def test_an_output_is_made_once_and_replaced_only_when_that_is_asked_for(
 
 def test_every_verb_is_tested() -> None:
     assert {*COMMANDS} == {*DATA_VERBS}
-
-
-def test_nothing_heavy_is_imported_before_a_verb_runs() -> None:
-    heavy = ("torch", "transformers", "datasets", "pyarrow", "numpy", "pandas", "sentence_transformers")
-    code = f"import sys, hf_dense.commands.data; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(

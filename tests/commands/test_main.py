@@ -16,6 +16,7 @@ from hf_dense.commands.main import VERBS, build_parser, load_verb, main
 from hf_dense.commands.output import command_line
 
 HEAVY = ("torch", "transformers", "datasets", "sentence_transformers", "numpy", "accelerate")
+HEAVY += ("pyarrow", "pandas", "matplotlib", "mteb")
 HELP = """
 import sys
 from hf_dense.commands.main import main

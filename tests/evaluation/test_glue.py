@@ -14,7 +14,7 @@ import torch
 from datasets import Dataset
 from pyarrow import parquet
 from tiny_backbones import BACKBONES
-from tiny_retriever import LETTERS, tiny_config, tiny_tokenizer, write_encoder
+from tiny_retriever import LETTERS, tiny_tokenizer, write_checkpoint, write_encoder
 from transformers import AutoModel
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
@@ -77,9 +77,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_tasks_of_a_pretraining_checkpoint(data: Path, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    RetroMAEForPreTraining(RetroMAEConfig(backbone_config=tiny_config())).save_pretrained(tmp_path / "checkpoint")
-    tiny_tokenizer().save_pretrained(tmp_path / "checkpoint")
+    write_checkpoint(tmp_path / "checkpoint")
     out = tmp_path / "out"
     found = evaluate_glue(
         tmp_path / "checkpoint",

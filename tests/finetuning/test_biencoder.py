@@ -13,10 +13,17 @@ from accelerate.data_loader import prepare_data_loader
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
-from tiny_retriever import random_words, tiny_config, tiny_tokenizer, weights, write_encoder, write_retriever
+from tiny_retriever import (
+    random_words,
+    tiny_tokenizer,
+    weights,
+    write_checkpoint,
+    write_encoder,
+    write_retriever,
+)
 from torch.utils.data import DataLoader
 
-from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
+from hf_dense import InputError, RetroMAEForPreTraining
 from hf_dense.finetuning import training
 from hf_dense.finetuning.batches import SharedBatches
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune, load_history
@@ -310,14 +317,10 @@ def test_a_bare_encoder_is_refused(pairs: Dataset, tmp_path: Path) -> None:
 
 def test_a_pre_training_checkpoint_is_pooled_where_its_bottleneck_is(pairs: Dataset, tmp_path: Path) -> None:
     """The first step, which learns nothing, gives the checkpoint's own bottlenecks."""
-    torch.manual_seed(0)
     record = {"pooling": "mean", "normalize": False, "similarity": "cosine", "prompts": {"query": "ask "}}
-    source = RetroMAEForPreTraining(
-        RetroMAEConfig(backbone_config=tiny_config(), bottleneck="mean", retriever={**record, "max_length": 20})
-    )
-    source.save_pretrained(tmp_path / "retromae")
-    tiny_tokenizer().save_pretrained(tmp_path / "retromae")
-    model = finetune(tmp_path / "retromae", pairs, arguments(tmp_path / "run", max_steps=1, learning_rate=0.0))
+    checkpoint = write_checkpoint(tmp_path / "retromae", bottleneck="mean", retriever={**record, "max_length": 20})
+    source = RetroMAEForPreTraining.from_pretrained(checkpoint)
+    model = finetune(checkpoint, pairs, arguments(tmp_path / "run", max_steps=1, learning_rate=0.0))
     found = SentenceTransformer(str(model), device="cpu")
     assert (found.similarity_fn_name, found.prompts["query"], found.max_seq_length) == ("cosine", "ask ", 20)
     batch = tiny_tokenizer()(["abc", "some words"], padding=True, return_tensors="pt")

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
-from tiny_retriever import tiny_config, write_encoder, write_retriever
+from tiny_retriever import write_checkpoint, write_encoder, write_retriever
 
-from hf_dense import RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.errors import InputError
 from hf_dense.hub.cards import CARD_TEMPLATE, form_of, render_model_card, write_model_card
 from hf_dense.hub.lineage import Step, lineage_of
@@ -98,7 +97,7 @@ def test_nothing_is_invented() -> None:
 
 
 def test_a_pre_trained_encoder_has_a_card(tmp_path: Path) -> None:
-    RetroMAEForPreTraining(RetroMAEConfig(backbone_config=tiny_config())).save_pretrained(tmp_path)
+    write_checkpoint(tmp_path)
     manifest = replace(PRETRAINING, made_from={**PRETRAINING.made_from, "max_length": 128})
     card = ModelCard.load(write_model_card(tmp_path, manifest))
     assert (card.data.library_name, card.data.base_model) == ("transformers", "bert-base-uncased")

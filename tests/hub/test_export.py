@@ -15,10 +15,18 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from tiny_backbones import BACKBONES
-from tiny_retriever import tiny_config, tiny_tokenizer, write_embedder, write_encoder, write_retriever
+from tiny_retriever import (
+    change_json,
+    tiny_config,
+    tiny_tokenizer,
+    write_checkpoint,
+    write_embedder,
+    write_encoder,
+    write_retriever,
+)
 from transformers import AutoModel, BertModel, BertTokenizer
 
-from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
+from hf_dense import InputError, RetroMAEForPreTraining
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.retriever_settings import embedder_settings
@@ -38,20 +46,14 @@ print("RESULT" + json.dumps(model.encode(json.loads(sys.argv[2])).tolist()))
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("checkpoint")
-    torch.manual_seed(0)
-    RetroMAEForPreTraining(RetroMAEConfig(backbone_config=tiny_config())).save_pretrained(directory)
-    tiny_tokenizer().save_pretrained(directory)
-    return directory
+    return write_checkpoint(tmp_path_factory.mktemp("checkpoint"))
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_every_family_of_backbones_is_exported(backbone: str, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    model = RetroMAEForPreTraining(RetroMAEConfig(backbone_config=BACKBONES[backbone](0.1)))
-    model.save_pretrained(tmp_path / "checkpoint")
-    tiny_tokenizer().save_pretrained(tmp_path / "checkpoint")
-    exported = export_sentence_transformer(tmp_path / "checkpoint", tmp_path / "out", max_length=22)
+    checkpoint = write_checkpoint(tmp_path / "checkpoint", backbone_config=BACKBONES[backbone](0.1))
+    model = RetroMAEForPreTraining.from_pretrained(checkpoint)
+    exported = export_sentence_transformer(checkpoint, tmp_path / "out", max_length=22)
     vectors = SentenceTransformer(str(exported), device="cpu").encode(TEXTS)
     batch = dict(tiny_tokenizer()(TEXTS, padding=True, return_tensors="pt"))
     batch.pop("token_type_ids")
@@ -281,8 +283,7 @@ def test_the_tokenizer_is_the_checkpoints_own(checkpoint: Path, tmp_path: Path) 
 
 def test_what_is_not_saved_is_not_exported(tmp_path: Path) -> None:
     embedder = write_embedder(tmp_path / "embedder")
-    settings = json.loads((embedder / "sentence_bert_config.json").read_text())
-    (embedder / "sentence_bert_config.json").write_text(json.dumps({**settings, "do_lower_case": True}))
+    change_json(embedder / "sentence_bert_config.json", do_lower_case=True)
     BertTokenizer(vocab=tiny_tokenizer().get_vocab(), do_lower_case=False).save_pretrained(embedder)
     with pytest.raises(InputError, match="makes its vectors by settings that Sentence-Transformers does not save"):
         export_sentence_transformer(embedder, tmp_path / "out")
@@ -293,8 +294,7 @@ def test_what_is_not_saved_is_not_exported(tmp_path: Path) -> None:
 
 def test_a_tokenizer_that_lowers_by_itself_needs_no_setting(tmp_path: Path) -> None:
     embedder = write_embedder(tmp_path / "embedder")
-    settings = json.loads((embedder / "sentence_bert_config.json").read_text())
-    (embedder / "sentence_bert_config.json").write_text(json.dumps({**settings, "do_lower_case": True}))
+    change_json(embedder / "sentence_bert_config.json", do_lower_case=True)
     BertTokenizer(vocab=tiny_tokenizer().get_vocab(), do_lower_case=True).save_pretrained(embedder)
     assert embedder_settings(embedder).pooling == "mean"
     export_sentence_transformer(embedder, tmp_path / "out")
@@ -306,8 +306,7 @@ def test_cls_is_where_it_is_pooled(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"does not put \[CLS\] first; cls pooling needs it"):
         export_sentence_transformer(embedder, tmp_path / "out", pooling="cls")
     encoder = write_encoder(tmp_path / "encoder")
-    settings = json.loads((encoder / "tokenizer_config.json").read_text())
-    (encoder / "tokenizer_config.json").write_text(json.dumps({**settings, "padding_side": "left"}))
+    change_json(encoder / "tokenizer_config.json", padding_side="left")
     model = load_retriever(export_sentence_transformer(encoder, tmp_path / "right", max_length=16))
     alone, beside = (model.encode_document(texts)[0] for texts in (["abc"], ["abc", "a longer text"]))
     np.testing.assert_allclose(alone, beside, atol=1e-5)

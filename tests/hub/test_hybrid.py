@@ -16,10 +16,10 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from tiny_backbones import BACKBONES
-from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder, write_retriever
+from tiny_retriever import tiny_tokenizer, write_checkpoint, write_encoder, write_retriever
 from torch import Tensor
 
-from hf_dense import DupMAEConfig, DupMAEForPreTraining, InputError, RetroMAEConfig, RetroMAEForPreTraining
+from hf_dense import DupMAEConfig, DupMAEForPreTraining, InputError
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, ListLoss, finetune
 from hf_dense.finetuning.lists import Entry, PassageLists
 from hf_dense.hub.hybrid import export_hybrid, load_hybrid, save_hybrid
@@ -264,8 +264,7 @@ def test_bad_options_are_one_sentence_and_leave_nothing(
 
 
 def test_other_checkpoints_are_refused(exported: Path, tmp_path: Path) -> None:
-    RetroMAEForPreTraining(RetroMAEConfig(backbone_config=tiny_config())).save_pretrained(tmp_path / "retromae")
-    tiny_tokenizer().save_pretrained(tmp_path / "retromae")
+    write_checkpoint(tmp_path / "retromae")
     pretrained(tmp_path / "bare")
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "bare" / file).unlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTran
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer, WordEmbeddings
 from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 from tiny_retriever import (
+    change_json,
     static_embeddings,
     tiny_config,
     tiny_tokenizer,
@@ -45,14 +45,10 @@ from hf_dense.search.index import SearchIndex
 from hf_dense.search.index_building import build_index
 
 
-def change(file: Path, **settings: object) -> None:
-    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
-
-
 @pytest.mark.parametrize("said", ["many", 8])
 def test_a_retriever_whose_vectors_are_not_what_it_says(tmp_path: Path, said: object) -> None:
     retriever = write_retriever(tmp_path / "retriever")
-    change(tmp_path / "retriever" / "1_Pooling" / "config.json", embedding_dimension=said)
+    change_json(tmp_path / "retriever" / "1_Pooling" / "config.json", embedding_dimension=said)
     with pytest.raises(InputError, match=r"Cannot load a retriever from .*"):
         load_retriever(retriever)
 
@@ -67,7 +63,7 @@ def test_a_retriever_that_does_not_say_its_dimensions(tmp_path: Path, monkeypatc
 def test_architectures_that_are_no_list_of_names(tmp_path: Path, named: object) -> None:
     retriever = write_retriever(tmp_path / "retriever")
     assert not is_cross_encoder(retriever)
-    change(tmp_path / "retriever" / "config.json", architectures=named)
+    change_json(tmp_path / "retriever" / "config.json", architectures=named)
     with pytest.raises(InputError, match="architectures"):
         is_cross_encoder(retriever)
 
@@ -75,7 +71,7 @@ def test_architectures_that_are_no_list_of_names(tmp_path: Path, named: object) 
 def test_a_re_ranker_whose_tokens_are_none_of_its_encoder(tmp_path: Path) -> None:
     write_cross_encoder(tmp_path)
     load_reranker(tmp_path)
-    change(tmp_path / "tokenizer_config.json", sep_token="zebra")
+    change_json(tmp_path / "tokenizer_config.json", sep_token="zebra")
     with pytest.raises(InputError, match="Cannot load a cross-encoder"):
         load_reranker(tmp_path)
 
@@ -106,8 +102,7 @@ def test_what_makes_no_dense_vectors_is_no_retriever(kind: Any, tmp_path: Path) 
     BertForMaskedLM(tiny_config()).save_pretrained(tmp_path / "plain")
     tiny_tokenizer().save_pretrained(tmp_path / "plain")
     kind(str(tmp_path / "plain"), device="cpu").save_pretrained(str(tmp_path / "saved"))
-    settings = tmp_path / "saved" / "config.json"  # as of a re-ranker that is a language model
-    settings.write_text(json.dumps({**json.loads(settings.read_text()), "architectures": ["BertModel"]}))
+    change_json(tmp_path / "saved" / "config.json", architectures=["BertModel"])  # as of one that is a language model
     for load in (load_retriever, build_retriever, load_ranker):
         with pytest.raises(InputError, match=f"saved is a {kind.__name__} of Sentence-Transformers, which makes no"):
             load(tmp_path / "saved")

@@ -13,7 +13,7 @@ import torch
 from huggingface_hub import HfApi
 from sentence_transformers import SentenceTransformer
 from tiny_backbones import BACKBONES
-from tiny_retriever import tiny_tokenizer, write_embedder, write_encoder, write_retriever, write_static
+from tiny_retriever import change_json, tiny_tokenizer, write_embedder, write_encoder, write_retriever, write_static
 from transformers import AutoTokenizer, BertTokenizer
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
@@ -111,8 +111,7 @@ def test_a_file_with_other_vectors_never_appears(tmp_path: Path, monkeypatch: py
 @needs_onnx
 def test_a_file_whose_tokenizer_reads_other_tokens_never_appears(tmp_path: Path) -> None:
     embedder = write_embedder(tmp_path / "embedder")
-    settings = json.loads((embedder / "sentence_bert_config.json").read_text())
-    (embedder / "sentence_bert_config.json").write_text(json.dumps({**settings, "do_lower_case": True}))
+    change_json(embedder / "sentence_bert_config.json", do_lower_case=True)
     export_onnx(embedder, tmp_path / "lowers")
     BertTokenizer(vocab=tiny_tokenizer().get_vocab(), do_lower_case=False).save_pretrained(embedder)
     with pytest.raises(InputError, match="read texts by settings that no tokenizer keeps, such as do_lower_case"):

@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 from tiny_retriever import (
     static_embeddings,
-    tiny_config,
-    tiny_tokenizer,
+    write_checkpoint,
     write_embedder,
     write_encoder,
     write_hybrid,
@@ -25,7 +23,7 @@ from tiny_retriever import (
     write_two_encoders,
 )
 
-from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
+from hf_dense import InputError
 from hf_dense.evaluation.settings import describe_model
 from hf_dense.hub.export import export_encoder, export_sentence_transformer
 from hf_dense.hub.loading import load_retriever
@@ -45,17 +43,6 @@ def vectors(model: str | Path | SentenceTransformer) -> np.ndarray:
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name.startswith("hf_dense")]
-
-
-def write_checkpoint(directory: Path, length: int | None = None, **config: object) -> Path:
-    """A pre-training checkpoint; with the texts' length that it was trained on."""
-    torch.manual_seed(0)
-    RetroMAEForPreTraining(RetroMAEConfig(backbone_config=tiny_config(), **config)).save_pretrained(directory)
-    tokenizer = tiny_tokenizer()
-    if length:
-        tokenizer.model_max_length = length
-    tokenizer.save_pretrained(directory)
-    return directory
 
 
 @pytest.mark.parametrize("dense", [False, True])
