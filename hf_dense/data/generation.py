@@ -102,12 +102,17 @@ class TextGenerationConfig:
             raise InputError(f"top_p is {self.top_p}; it is a share of the probability, above 0 and at most 1.")
         if self.temperature is not None and not 0 < self.temperature < inf:
             raise InputError(f"temperature is {self.temperature}; it is above 0.")
-        try:
-            used = self.template.format(text="\1", title="")
-        except (KeyError, IndexError, ValueError) as error:
-            raise InputError(f"The template {self.template!r} may name {{text}} and {{title}} alone.") from error
-        if "\1" not in used:
-            raise InputError(f"The template {self.template!r} does not say where the passage goes; write {{text}}.")
+        check_template(self.template)
+
+
+def check_template(template: str) -> None:
+    """Raise `InputError` where a prompt names something else than `{text}` and `{title}`, or no text."""
+    try:
+        used = template.format(text="\1", title="")
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
+        raise InputError(f"The template {template!r} may name {{text}} and {{title}} alone.") from error
+    if "\1" not in used:
+        raise InputError(f"The template {template!r} does not say where the passage goes; write {{text}}.")
 
 
 def generate(

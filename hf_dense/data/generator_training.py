@@ -23,7 +23,7 @@ from transformers import (
     set_seed,
 )
 
-from hf_dense.data.generation import fingerprint_language_model, load_language_model
+from hf_dense.data.generation import check_template, fingerprint_language_model, load_language_model
 from hf_dense.data.tokenizers import train_tokenizer
 from hf_dense.errors import InputError
 from hf_dense.storage.checkpoints import decisive, newest_checkpoint, train
@@ -78,11 +78,13 @@ def train_generator(
         The directory.
 
     Raises:
-        InputError: there are no rows, a column is missing, the base cannot be loaded, or see `Output.stage`.
+        InputError: there are no rows, a column is missing, the template has no place for the passage, the base cannot
+            be loaded, or see `Output.stage`.
     """
     kind = "queries" if "query" in rows.column_names else "continuation"
     needed = _COLUMNS[kind]
     _check_rows(rows, needed)
+    check_template(template)
     check_training(training)
     settings = {"kind": kind, "config": config, "template": template, "vocab_size": vocab_size, **_LENGTHS}
     sources = {"rows": Source(source, fingerprint_rows(rows, needed))}

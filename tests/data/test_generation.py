@@ -221,6 +221,8 @@ def test_the_temperature_is_that_of_the_draws(models: dict[str, str], tmp_path: 
         ({"top_p": 0.0}, "top_p is 0.0"),
         ({"template": "write a query"}, "does not say where the passage goes"),
         ({"template": "{text} {url}"}, "may name {text} and {title} alone"),
+        ({"template": "{text.url}"}, "may name {text} and {title} alone"),
+        ({"template": "{text[url]}"}, "may name {text} and {title} alone"),
         ({"model": "./nowhere"}, "No language model and tokenizer can be loaded from './nowhere'"),
     ],
 )
@@ -350,6 +352,9 @@ def test_nothing_to_train_on_and_the_wrong_kind(models: dict[str, str], tmp_path
     rows = Dataset.from_dict({"passage": ["a"], "query": ["b"]})
     with pytest.raises(InputError, match="To write queries give an encoder-decoder"):
         train_generator(rows, tmp_path / "out", training(), base=models["continuation"])
+    for template, sentence in (("ask:", "does not say where the passage goes"), ("{query}: {text}", "may name {text}")):
+        with pytest.raises(InputError, match=sentence):
+            train_generator(rows, tmp_path / "out", training(), template=template)
     assert not any(tmp_path.iterdir())
 
 
