@@ -105,6 +105,12 @@ class TextGenerationConfig:
         check_template(self.template)
 
 
+def check_at_once(batch_size: int) -> None:
+    """Raise `InputError` where no passage would be worked on at once."""
+    if batch_size < 1:
+        raise InputError(f"batch_size is {batch_size}; it is at least 1.")
+
+
 def check_template(template: str) -> None:
     """Raise `InputError` where a prompt names something else than `{text}` and `{title}`, or no text."""
     try:
@@ -134,12 +140,14 @@ def generate(
         The directory, on every process.
 
     Raises:
-        InputError: the model cannot be loaded, the corpus is empty or has the column already, or see `Output.stage`.
+        InputError: the model cannot be loaded, the corpus is empty or has the column already, no passage is to be
+            worked on at once, or see `Output.stage`.
     """
     if config.kind in corpus.column_names:
         raise InputError(f"The corpus has the column {config.kind!r} already; remove it, or use it as it is.")
     if not len(corpus):
         raise InputError("The corpus is empty; there is nothing to write about.")
+    check_at_once(batch_size)
     output, generator = Output.of(out), TextGenerator(config, process_state().device)
     settings = {name: value for name, value in asdict(config).items() if name not in ("model", "seed")}
     sources = {"corpus": Source(source, fingerprint_rows(corpus, corpus.column_names)), "model": generator.source}

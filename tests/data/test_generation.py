@@ -236,10 +236,12 @@ def test_bad_options(models: dict[str, str], tmp_path: Path, changes: dict[str, 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_column_that_is_there_is_not_overwritten(models: dict[str, str], tmp_path: Path) -> None:
+def test_a_column_that_is_there_and_batches_of_no_size_are_refused(models: dict[str, str], tmp_path: Path) -> None:
     filled = corpus().add_column("queries", [["q"]] * 20)
     with pytest.raises(InputError, match="has the column 'queries' already"):
         generate(filled, tmp_path / "out", small(models, "queries"))
+    with pytest.raises(InputError, match="batch_size is -1; it is at least 1"):
+        generate(corpus(), tmp_path / "out", small(models, "queries"), batch_size=-1)
 
 
 def training(**changes: Any) -> Seq2SeqTrainingArguments:

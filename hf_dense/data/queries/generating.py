@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hf_dense.data.generation import TextGenerationConfig
+from hf_dense.data.generation import TextGenerationConfig, check_at_once
 from hf_dense.data.queries.endpoint import Endpoint
 from hf_dense.data.queries.prompts import STYLES, UNTITLED, prompts
 
@@ -43,6 +43,7 @@ class Generating:
     def __post_init__(self) -> None:
         for prompt in prompts(self.styles, self.template).values():
             self.config(prompt, 0)
+        check_at_once(self.batch_size)
 
     @property
     def untitled(self) -> str:

@@ -238,6 +238,7 @@ def test_bad_options(corpus: str, tmp_path: Path, changes: dict[str, Any], sente
         ({"template": "write"}, "does not say where the passage goes"),
         ({"candidates": 0}, "candidates is 0"),
         ({"temperature": 0.0}, "temperature is 0.0; it is above 0"),
+        ({"batch_size": -1}, "batch_size is -1; it is at least 1"),
     ],
 )
 def test_bad_settings_of_generating(changes: dict[str, Any], sentence: str) -> None:
