@@ -179,8 +179,9 @@ def checkpoint_to_resume(work: Occupied, wanted: str | bool | None) -> str | Non
 
 def newest_checkpoint(directory: str | os.PathLike[str]) -> Path | None:
     """The newest checkpoint of a Trainer in `directory`, or None; one that is incomplete or broken is passed over."""
-    complete = [path for path in Path(directory).glob("checkpoint-[0-9]*") if (path / _STATE).is_file()]
-    for path in sorted(complete, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True):
+    there = {path.name.removeprefix("checkpoint-"): path for path in Path(directory).glob("checkpoint-*")}
+    complete = {int(step): path for step, path in there.items() if step.isdecimal() and (path / _STATE).is_file()}
+    for _, path in sorted(complete.items(), reverse=True):
         broken = _broken_file(path)
         if broken is None:
             return path

@@ -275,7 +275,8 @@ def run(tmp_path: Path) -> Path:
         write_checkpoint(tmp_path / "run" / "checkpoint-9")
         write_checkpoint(tmp_path / "run" / "checkpoint-10")
         write_checkpoint(tmp_path / "run" / "checkpoint-11", complete=False)
-        write_checkpoint(tmp_path / "run" / "checkpoint-best")
+        for name in ("best", "12-copy", "9.bak"):
+            write_checkpoint(tmp_path / "run" / f"checkpoint-{name}")
     return tmp_path / "run"
 
 
@@ -331,7 +332,8 @@ def test_a_run_is_not_replaced_where_its_checkpoint_is_asked_for(run: Path) -> N
         with pytest.raises(InputError, match=r"made from another corpus \(c, whose content has changed\)"):
             chosen(run, word, text="b", overwrite=True)
     assert (run / "checkpoint-9").exists()
-    shutil.rmtree(run / "checkpoint-best")
+    for name in ("best", "12-copy", "9.bak"):
+        shutil.rmtree(run / f"checkpoint-{name}")
     assert chosen(run, text="b", overwrite=True) is None
     assert not (run / "checkpoint-9").exists()
 
