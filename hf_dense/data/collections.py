@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from datasets import Dataset, Features
+from datasets.exceptions import DatasetGenerationError
 from pyarrow import compute, csv, json, parquet
 
 from hf_dense.data.corpus import open_files, table_files
@@ -58,14 +59,27 @@ def load_corpus(path: str | os.PathLike[str]) -> Dataset:
     """
     files = table_files(folder_of(path))
     if files and files[0].suffix == ".parquet" and sum(file.stat().st_size for file in files) > _IN_MEMORY:
-        corpus = _open_corpus(files)
-        _check_ids(corpus.with_format("arrow")["id"][:], files[0].parent)
-        return corpus
+        check_passages(files)
+        return _open_corpus(files)
     rows = _read_table(Path(path), "corpus", _REQUIRED_OF_CORPUS)
     if rows.num_rows == 0:
         raise InputError(f"the corpus of {path} is empty; it needs at least one passage")
     with _sound(files[0]):
         return Dataset(_complete(rows))
+
+
+def check_passages(files: Sequence[Path]) -> None:
+    """Pass when Parquet files hold passages: an id and a text, each id once.
+
+    Raises:
+        InputError: they do not.
+    """
+    ids: list[pa.Array] = []
+    for file in files:
+        with _sound(file):
+            _check_columns(parquet.read_schema(file).names, _REQUIRED_OF_CORPUS, file)
+            ids += parquet.read_table(file, columns=["id"]).column("id").cast(pa.string()).chunks
+    _check_ids(pa.chunked_array(ids, pa.string()), files[0].parent)
 
 
 def load_queries(path: str | os.PathLike[str]) -> Dataset:
@@ -272,13 +286,13 @@ def _read_table(folder: Path, name: str, required: Sequence[str]) -> pa.Table:
 
 
 def _read_parquet(files: Sequence[Path]) -> pa.Table:
-    """Parquet files as one table."""
+    """Parquet files as one table; a column that some of them lack is empty there."""
     tables = []
     for file in files:
         with _sound(file):
             tables.append(parquet.read_table(file))
     with _sound(files[0].parent):
-        return pa.concat_tables(tables)
+        return pa.concat_tables(tables, promote_options="default")
 
 
 @contextmanager
@@ -286,8 +300,9 @@ def _sound(origin: Path) -> Iterator[None]:
     """Raise `InputError` where Arrow cannot read what there is, or not as what it should be."""
     try:
         yield
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{origin} cannot be read: {first_line(error)}") from error
+    except (pa.ArrowException, UnicodeDecodeError, DatasetGenerationError) as error:
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        raise InputError(f"{origin} cannot be read: {first_line(cause)}") from error
 
 
 def _check_ids(ids: pa.ChunkedArray, origin: Path) -> None:
@@ -340,16 +355,12 @@ def _check_known(names: Sequence[str], known: Mapping[str, object], what: str, w
 
 def _open_corpus(files: Sequence[Path]) -> Dataset:
     """The corpus in Parquet files, on disk."""
-    with _sound(files[0]):
-        names = parquet.read_schema(files[0]).names
-    _check_columns(names, _REQUIRED_OF_CORPUS, files[0])
-    stored = open_files(files)
-    assert isinstance(stored, Dataset)
-    features = _features(names)
-    with _sound(files[0].parent):  # Arrow to Arrow: no row becomes an object of Python's
-        rows = stored.with_format("arrow")
-        read = rows.map(_complete, batched=True, features=features, remove_columns=names, desc="Opening the corpus")
-        return read.with_format(None)
+    with _sound(files[0].parent):
+        stored = open_files(files)
+        assert isinstance(stored, Dataset)
+        names, rows = stored.column_names, stored.with_format("arrow")  # no row becomes an object of Python's
+        how: dict[str, Any] = {"batched": True, "features": _features(names), "remove_columns": names}
+        return rows.map(_complete, desc="Opening the corpus", **how).with_format(None)
 
 
 def _complete(rows: pa.Table) -> pa.Table:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from datasets import Dataset
 from pyarrow import parquet
 
-from hf_dense.data.collections import folder_of, holds_corpus
+from hf_dense.data.collections import check_passages, folder_of, holds_corpus
 from hf_dense.data.corpus import table_files
 from hf_dense.data.documents import DocumentReader
 from hf_dense.data.engines import Engine
@@ -52,11 +52,12 @@ def find_source(name: str, out: Path) -> PassageSource:
         out: what is written, which may not lie among the documents.
 
     Raises:
-        InputError: there is nothing.
+        InputError: there is nothing, or passages without an id of their own, or without text.
     """
     folder = folder_of(name) if holds_corpus(name) else Path(name)
     files = table_files(folder)
     if files and files[0].suffix == ".parquet":
+        check_passages(files)
         source = Source(name, fingerprint_files(files, folder))
         return PassageSource(lambda pieces, counts: lambda: _stored(files), {"corpus": source})
     reader = DocumentReader(name)

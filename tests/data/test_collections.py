@@ -162,6 +162,20 @@ def test_a_text_that_is_no_utf8_is_an_error(tmp_path: Path, monkeypatch: pytest.
         load_corpus(folder)
 
 
+@pytest.mark.parametrize("in_memory", [2**28, 0], ids=["at once", "from disk"])
+def test_files_of_one_corpus_may_differ_in_columns_and_not_in_kinds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int
+) -> None:
+    monkeypatch.setattr(collections, "_IN_MEMORY", in_memory)
+    (tmp_path / "corpus").mkdir()
+    parquet.write_table(pa.table({"id": ["1"], "title": ["A"], "text": ["a"]}), tmp_path / "corpus" / "0.parquet")
+    parquet.write_table(pa.table({"id": ["2"], "text": ["b"]}), tmp_path / "corpus" / "1.parquet")
+    assert load_corpus(tmp_path)["title"][:] == ["A", ""]
+    parquet.write_table(pa.table({"id": ["2"], "text": [{"a": 1}]}), tmp_path / "corpus" / "1.parquet")
+    with pytest.raises(InputError, match=r"corpus cannot be read: .*(string|struct)"):
+        load_corpus(tmp_path)
+
+
 def test_judgements_of_unknown_rows_are_counted(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "b")
     qrels = folder / "qrels" / "train.tsv"

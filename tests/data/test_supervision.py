@@ -409,7 +409,7 @@ def test_a_text_that_says_nothing_is_found_by_its_id(tmp_path: Path) -> None:
 
 def in_a_table(tmp_path: Path, columns: dict[str, Any]) -> Path:
     """A pair whose passage is in a corpus with these columns."""
-    (tmp_path / "corpus" / "corpus").mkdir(parents=True)
+    (tmp_path / "corpus" / "corpus").mkdir(parents=True, exist_ok=True)
     parquet.write_table(pa.table(columns), tmp_path / "corpus" / "corpus" / "part-00000.parquet")
     pairs = write_rows(tmp_path / "pairs.jsonl", [{"query": "what is it", "positive": "it is this"}])
     return build_collection(pairs, tmp_path / "out", corpus=str(tmp_path / "corpus"))
@@ -425,6 +425,15 @@ def test_titles_and_ids_of_a_corpus_are_texts(tmp_path: Path, first: object) -> 
 def test_a_corpus_of_objects_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"part-00000.parquet cannot be read: Unsupported cast"):
         in_a_table(tmp_path, {"id": ["1"], "title": [{"en": "this"}], "text": ["it is this"]})
+
+
+def test_every_passage_of_a_corpus_needs_an_id_of_its_own(tmp_path: Path) -> None:
+    for columns, sentence in (
+        ({"text": ["it is this"]}, "has no column 'id'"),
+        ({"id": ["a", "a"], "text": ["it is this", "it is not"]}, "has the id 'a' more than once"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            in_a_table(tmp_path, columns)
 
 
 def test_an_empty_cell_beyond_the_head_is_nothing(tmp_path: Path) -> None:
