@@ -135,12 +135,15 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
         for name, allowed in (("contrast", CONTRASTS), ("distillation", DISTILLATIONS)):
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name} is {getattr(self, name)!r}; allowed: {', '.join(allowed)}.")
-        if not self.keep_similarities >= 0:
-            raise InputError(f"keep_similarities is {self.keep_similarities}; it is a weight, 0 or more.")
+        for name in ("keep_similarities", "contrast_weight"):
+            if (weight := getattr(self, name)) is not None and not weight >= 0:
+                raise InputError(f"{name} is {weight}; it is a weight, 0 or more.")
         if not all(isinstance(each, int) for each in self.matryoshka or ()):
             raise InputError(f"matryoshka is {self.matryoshka}; it is a list of whole numbers.")
         if self.lamb and (optim := OptimizerNames(self.optim).value) not in ("adamw_torch", "adamw_torch_fused"):
             raise InputError(f"lamb takes the place of AdamW, and optim is {optim}; leave one of them out.")
+        if self.patience is not None and self.patience < 1:
+            raise InputError(f"patience is {self.patience}; at least one evaluation is waited for.")
         if self.patience is not None and (self.eval_strategy == "no" or self.metric_for_best_model is None):
             raise InputError(
                 "patience counts evaluations without a better one; it needs eval_strategy, and load_best_model_at_end "

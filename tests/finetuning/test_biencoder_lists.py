@@ -230,6 +230,8 @@ def test_losses_that_the_lists_have_nothing_for(
         ({"distillation": "mse"}, "distillation is 'mse'; allowed: none, kl, margin_mse"),
         ({"chunk": 0}, "chunk is 0"),
         ({"temperature": 0.0}, "temperature is 0.0"),
+        ({"contrast_weight": -1.0}, "contrast_weight is -1.0; it is a weight, 0 or more"),
+        ({"patience": 0, "eval_strategy": "steps"}, "patience is 0; at least one evaluation is waited for"),
     ],
 )
 def test_bad_options(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
