@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pathspec import GitIgnoreSpec
 
@@ -34,7 +35,7 @@ def _walk(folder: Path, rules: list[tuple[Path, GitIgnoreSpec]], skipped: Counte
         return
     if (folder / _RULES).is_file():
         lines = (folder / _RULES).read_text(encoding="utf-8", errors="replace").splitlines()
-        rules = [*rules, (folder, GitIgnoreSpec.from_lines(lines))]
+        rules = [*rules, (folder, _ignoring(lines))]
     for entry in found:
         path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
         if reason := _reason(path, is_folder, rules):
@@ -43,6 +44,15 @@ def _walk(folder: Path, rules: list[tuple[Path, GitIgnoreSpec]], skipped: Counte
             yield from _walk(path, rules, skipped)
         elif entry.is_file():
             yield path
+
+
+def _ignoring(lines: Iterable[str]) -> GitIgnoreSpec:
+    """The rules of a file; a line that is none is passed over, as git does."""
+    patterns: list[Any] = []
+    for line in lines:
+        with suppress(ValueError):
+            patterns += GitIgnoreSpec.from_lines([line]).patterns
+    return GitIgnoreSpec(patterns)
 
 
 def _reason(path: Path, is_folder: bool, rules: list[tuple[Path, GitIgnoreSpec]]) -> str:

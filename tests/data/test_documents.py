@@ -200,7 +200,7 @@ def test_what_is_not_for_readers_is_skipped_by_name(tmp_path: Path) -> None:
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("name,number\n1,2\n")
-    (tmp_path / ".gitignore").write_text("/build\n*.log.md\n_site/\n")
+    (tmp_path / ".gitignore").write_text("!\n/build\n*.log.md\n_site/\nno rule\\\n")
     (tmp_path / "docs" / ".gitignore").write_text("!build/\n")
     (tmp_path / "loop").symlink_to(tmp_path)
     rows, counts = read(tmp_path)
