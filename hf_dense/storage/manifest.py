@@ -75,7 +75,11 @@ class Manifest:
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
         tables = (found.made_from, found.sources, found.files, found.hashes, found.run, found.facts)
-        return found if all(isinstance(table, dict) for table in tables) and isinstance(found.kind, str) else None
+        words = (found.kind, *found.claims)
+        sound = all(isinstance(table, dict) for table in tables) and all(
+            isinstance(word, str) and word for word in words
+        )
+        return found if sound else None
 
     def listing(self, directory: Path, files: Mapping[str, int]) -> Manifest:
         """This one of some files in its directory (see `list_files`), as they are."""

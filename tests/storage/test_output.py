@@ -154,6 +154,15 @@ def test_a_foreign_directory_is_not_touched(tmp_path: Path, marker: str, place: 
     assert contents(tmp_path) == before
 
 
+@pytest.mark.parametrize("claims", [[1], [""], 5])
+def test_a_manifest_that_is_none_is_foreign(tmp_path: Path, claims: object) -> None:
+    (tmp_path / "out").mkdir()
+    values = {"kind": "corpus", "state": "running", "claims": claims}
+    (tmp_path / "out" / MANIFEST).write_text(json.dumps(values))
+    with pytest.raises(InputError, match="was not written by hf_dense"):
+        make(tmp_path / "out", overwrite=True)
+
+
 def test_another_kind_is_not_replaced(tmp_path: Path) -> None:
     make(tmp_path / "out", kind="retriever")
     with pytest.raises(InputError, match=r"another kind of output \(retriever, not corpus\)"):
