@@ -41,7 +41,7 @@ class PassageTexts(Sequence[str]):
     def __getitem__(self, index: slice | Sequence[int] | NDArray[np.int64]) -> list[str]: ...
     def __getitem__(self, index: int | slice | Sequence[int] | NDArray[np.int64]) -> str | list[str]:
         """One text, or a list of them."""
-        if isinstance(index, int):
+        if isinstance(index, int | np.integer):
             return self[index : index + 1 or None][0]
         rows = self.corpus[index]
         titles = rows.get("title", [""] * len(rows["text"]))

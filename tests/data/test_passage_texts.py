@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tiny_retriever import write_dataset
 
@@ -19,6 +20,7 @@ def test_texts_are_those_of_a_list(tmp_path: Path) -> None:
     assert len(texts) == 300
     assert [texts[0], texts[299], texts[-1]] == [expected[0], expected[299], expected[-1]]
     assert texts[290:400] == expected[290:]
+    assert texts[np.array([7, 3])] == texts[[7, 3]] == [expected[7], texts[np.int64(3)]] == [expected[7], expected[3]]
     assert list(PassageTexts(corpus.select_columns(["text"]))) == [row["text"].strip() for row in corpus]
     with pytest.raises(IndexError):
         texts[300]
