@@ -148,7 +148,9 @@ def build_arguments(
         parsed, *_, unknown = _trainer_parser(kind).parse_args_into_dataclasses(
             words, return_remaining_strings=True, look_for_args_file=False
         )
-    except (ValueError, OverflowError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # libraries raise whatever they come to over options that they do not know
         raise InputError(" ".join(str(error).split())) from error
     if unknown:
         known = [f"--{name}" for name in {*_names([kind]), *others}]

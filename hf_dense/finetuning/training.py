@@ -33,6 +33,7 @@ from hf_dense.storage.occupied import Occupied
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import is_main_process
+from hf_dense.storage.training_values import PlainRefusals
 
 _CLAIMS: Final = ("refresh-*", "eval")
 _LOADED: Final = "a loaded model"  # the name of a source that has none
@@ -179,8 +180,9 @@ class Epochs(TrainerCallback):
         self.lists.epoch = int((state.epoch or 0) + 1e-6)
 
 
-class CarefulTraining:
-    """Stops at a loss that is no number, and writes no card that quotes training texts, whose licence we do not know.
+class CarefulTraining(PlainRefusals):
+    """Stops at a loss that is no number, says what it cannot begin with, and writes no card that quotes training texts,
+    whose licence we do not know.
 
     To be named before the trainer of Sentence-Transformers that it is mixed into.
     """

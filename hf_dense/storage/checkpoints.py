@@ -253,7 +253,19 @@ def train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
     Args:
         trainer: any such trainer.
         checkpoint: a complete checkpoint of the same run, or None.
+
+    Raises:
+        InputError: the best checkpoint is to be chosen by a figure that evaluations have not.
     """
+    try:
+        _train(trainer, checkpoint)
+    except KeyError as error:
+        if "metric_for_best_model" not in str(error):
+            raise
+        raise InputError(str(error.args[0])) from error
+
+
+def _train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
     if checkpoint is None:
         trainer.train()
         return

@@ -1,11 +1,11 @@
-"""Numbers that a Trainer takes without a word, and fails with later or trains to nonsense."""
+"""Settings that a Trainer takes without a word, and fails with later or trains to nonsense."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from hf_dense.errors import InputError, first_line
+from hf_dense.errors import InputError, as_sentence, first_line
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -19,8 +19,10 @@ def check_training(arguments: TrainingArguments) -> None:
     """Check the numbers of a training, before anything is loaded.
 
     Raises:
-        InputError: one is infinite or no number, negative where it cannot be, or above what there is.
+        InputError: one is infinite or no number, negative where it cannot be, or above what there is; or a name is of
+            nothing that there is.
     """
+    from torch.compiler import list_backends
     from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
     for name, value in vars(arguments).items():
@@ -38,6 +40,8 @@ def check_training(arguments: TrainingArguments) -> None:
     if arguments.max_steps > _STEPS:
         raise InputError(f"--max_steps is {arguments.max_steps}, which no training comes to; name fewer.")
     check_seed(arguments.seed)
+    if (backend := arguments.torch_compile_backend) and backend not in list_backends(exclude_tags=()):
+        raise InputError(f"--torch_compile_backend {backend} is not there; there are: {', '.join(list_backends())}.")
     try:
         get_reporting_integration_callbacks(arguments.report_to)
     except (ValueError, RuntimeError) as error:
@@ -48,3 +52,26 @@ def check_seed(seed: int) -> None:
     """Raise `InputError` for a seed that random generators do not take."""
     if not 0 <= seed < _SEEDS:
         raise InputError(f"--seed {seed} is not from 0 to {_SEEDS - 1}.")
+
+
+class PlainRefusals:
+    """Says in a sentence what a Trainer cannot begin with: an optimiser that is not installed, options that it has not.
+
+    To be named before the trainer that it is mixed into.
+    """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        with as_sentence("The training cannot begin with these settings"):
+            super().__init__(*given, **named)
+
+    def create_optimizer(self, *given: Any) -> Any:
+        """The Trainer's."""
+        trainer: Any = super()
+        with as_sentence("No optimiser can be made of --optim and its options"):
+            return trainer.create_optimizer(*given)
+
+    def create_scheduler(self, *given: Any, **named: Any) -> Any:
+        """The Trainer's."""
+        trainer: Any = super()
+        with as_sentence("No schedule can be made of --lr_scheduler_type and --lr_scheduler_kwargs"):
+            return trainer.create_scheduler(*given, **named)

@@ -104,6 +104,12 @@ def test_what_does_not_go_together_is_one_sentence() -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_what_an_option_cannot_be_made_of_is_one_sentence() -> None:
+    given = ["--method", "a", "--out", "here", "--use_cpu", "true", "--accelerator_config", '{"nothing": 1}']
+    with pytest.raises(InputError, match="unexpected keyword argument 'nothing'"):
+        parse_options(What, TrainingArguments, given)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

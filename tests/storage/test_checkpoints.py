@@ -427,3 +427,10 @@ def test_a_checkpoint_that_lacks_what_another_process_was_to_write_is_passed_ove
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-1"
     assert "checkpoint-2 is passed over: rng_state_1.pth is broken, cut off or gone." in caplog.text
+
+
+def test_a_best_checkpoint_by_a_figure_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    changes = {"eval_strategy": "steps", "eval_steps": 2, "load_best_model_at_end": True}
+    trainer = make_trainer(tmp_path, "sentence", metric_for_best_model="ndcg", **changes)
+    with pytest.raises(InputError, match=r"'eval_ndcg', which is not found in the evaluation metrics.*'eval_loss'"):
+        train(trainer, None)

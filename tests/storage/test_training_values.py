@@ -1,14 +1,16 @@
-"""Numbers of a training that cannot be meant are refused before anything is loaded."""
+"""Settings of a training that cannot be meant are refused, before anything is loaded where that can be known."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import TrainingArguments
+from torch import nn
+from transformers import Trainer, TrainingArguments
 
 from hf_dense.errors import InputError
-from hf_dense.storage.training_values import check_training
+from hf_dense.storage.training_values import PlainRefusals, check_training
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,8 @@ from hf_dense.storage.training_values import check_training
         ({"max_steps": 10**13}, "--max_steps is 10000000000000, which no training comes to"),
         ({"seed": -1}, "--seed -1 is not from 0"),
         ({"report_to": "nobody"}, "--report_to: .*nobody"),
+        ({"torch_compile_backend": "eager"}, None),
+        ({"torch_compile_backend": "nobody"}, "--torch_compile_backend nobody is not there; there are: .*inductor"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(given: dict[str, Any], message: str | None) -> None:
@@ -33,3 +37,25 @@ def test_what_cannot_be_meant_is_refused(given: dict[str, Any], message: str | N
         return
     with pytest.raises(InputError, match=message):
         check_training(arguments)
+
+
+class _Careful(PlainRefusals, Trainer):
+    """Any Trainer."""
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"optim": "galore_adamw", "optim_target_modules": ["a"]}, "No optimiser can be made .*galore_torch"),
+        ({"optim": "adamw_bnb_8bit"}, "No optimiser can be made of --optim and its options: .*bitsandbytes"),
+        ({"adam_beta1": 2.0}, "No optimiser can be made of --optim and its options: Invalid beta"),
+        ({"lr_scheduler_type": "cosine_with_min_lr"}, "No schedule can be made of --lr_scheduler_type .*min_lr"),
+        ({"fsdp": "full_shard"}, "The training cannot begin with these settings: Using fsdp only"),
+    ],
+)
+def test_what_a_trainer_cannot_begin_with_is_said_in_a_sentence(
+    given: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True, **{"report_to": "none", **given})
+    with pytest.raises(InputError, match=message):
+        _Careful(nn.Linear(2, 2), arguments, train_dataset=[{"input": 0.0}]).train()
