@@ -33,7 +33,7 @@ from hf_dense.storage.occupied import Occupied
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import is_main_process
-from hf_dense.storage.training_values import PlainRefusals
+from hf_dense.storage.training_values import PlainRefusals, check_meant
 
 _CLAIMS: Final = ("refresh-*", "eval")
 _LOADED: Final = "a loaded model"  # the name of a source that has none
@@ -101,8 +101,11 @@ def train_model(
             the model cannot be published.
     """
     assert isinstance(arguments, SharedDefaults)
+    if arguments.train_sampling_strategy != "random":
+        raise InputError("train_sampling_strategy does nothing in fine-tuning, which draws by seed; leave it out.")
     if arguments.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
         raise InputError("Fine-tuning saves a model that is whole, which FSDP cuts up; start with a DDP configuration.")
+    check_meant(arguments)
     check_products(arguments.float32_matmul_precision, arguments.tf32)
     output = output or Output(Path(str(arguments.output_dir)), arguments.overwrite)
     arguments.output_dir = str(output.path)

@@ -29,7 +29,7 @@ from hf_dense.pretraining.soundness import STEP_FILE, Soundness, check_weights, 
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
 from hf_dense.pretraining.throughput import Throughput
 from hf_dense.storage.batch_size import is_auto
-from hf_dense.storage.training_values import PlainRefusals
+from hf_dense.storage.training_values import PlainRefusals, check_meant
 
 Batch = dict[str, Any]  # what `ViewCollator` gives
 Counts = Mapping[str, Tensor]
@@ -382,8 +382,7 @@ def check_arguments(
         raise InputError("One process would drive several GPUs; start with `accelerate launch`, one process per GPU.")
     if args.dataloader_persistent_workers:
         raise InputError("dataloader_persistent_workers would freeze the masks of the first epoch; leave it off.")
-    if args.label_smoothing_factor:
-        raise InputError("label_smoothing_factor smooths none of the losses here; leave it at 0.")
+    check_meant(args)
     if args.auto_find_batch_size:
         raise InputError(
             "auto_find_batch_size would try the same batch again and again; say --per_device_train_batch_size auto."

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 _SEEDS: Final = 2**32  # numpy's
 _STEPS: Final = 10**9  # which no training comes to
 _MOST: Final = 10**9  # rows of a batch
+_NOT_MEANT: Final = {  # options of the Trainer that do nothing in the trainings here, or something else
+    "label_smoothing_factor": "smooths none of the losses here",
+    "neftune_noise_alpha": "is of single texts, and would be spread over all texts of a batch here",
+    "bf16_full_eval": "would leave the weights rounded to 16 bits; precision bf16 computes in them",
+    "fp16_full_eval": "would leave the weights rounded to 16 bits; precision fp16 computes in them",
+    "include_for_metrics": "is for metrics that are not computed here",
+}
 
 
 def check_training(arguments: TrainingArguments) -> None:
@@ -46,6 +53,13 @@ def check_training(arguments: TrainingArguments) -> None:
         get_reporting_integration_callbacks(arguments.report_to)
     except (ValueError, RuntimeError) as error:
         raise InputError(f"--report_to: {first_line(error)}") from error
+
+
+def check_meant(arguments: TrainingArguments) -> None:
+    """Raise `InputError` for an option of the Trainer that would do nothing here, or something else than it says."""
+    for name, why in _NOT_MEANT.items():
+        if getattr(arguments, name):
+            raise InputError(f"{name} {why}; leave it out.")
 
 
 def check_seed(seed: int) -> None:

@@ -154,6 +154,22 @@ def test_weights_that_fsdp_would_cut_up_are_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"label_smoothing_factor": 0.1}, "label_smoothing_factor smooths none of the losses here"),
+        ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha is of single texts"),
+        ({"train_sampling_strategy": "group_by_length"}, "train_sampling_strategy does nothing in fine-tuning"),
+    ],
+)
+def test_options_of_the_trainer_that_do_nothing_here_are_refused(
+    retriever: Path, pairs: Dataset, tmp_path: Path, given: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        finetune(retriever, pairs, arguments(tmp_path / "out", max_steps=2, **given))
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_killed_run_goes_on_in_the_precision_that_it_began_with(
     retriever: Path, pairs: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,6 +156,12 @@ def test_accumulated_steps_read_the_rows_of_one_large_batch(tmp_path: Path) -> N
 def test_settings_that_would_be_silently_wrong_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="label_smoothing_factor smooths none of the losses"):
         make_trainer(tmp_path, label_smoothing_factor=0.1)
+    with pytest.raises(InputError, match="bf16_full_eval would leave the weights rounded to 16 bits"):
+        make_trainer(tmp_path, bf16_full_eval=True)
+    with pytest.raises(InputError, match="neftune_noise_alpha is of single texts"):
+        make_trainer(tmp_path, neftune_noise_alpha=5.0)
+    with pytest.raises(InputError, match="include_for_metrics is for metrics that are not computed here"):
+        make_trainer(tmp_path, include_for_metrics=["inputs"])
     with pytest.raises(InputError, match="dataloader_persistent_workers"):
         make_trainer(tmp_path, dataloader_persistent_workers=True, dataloader_num_workers=1)
     with pytest.raises(InputError, match=r"train_sampling_strategy is 'group_by_length'.*--group_by_length"):
