@@ -13,6 +13,7 @@ from datasets import (
     Features,
     IterableDataset,
     IterableDatasetDict,
+    LargeList,
     List,
     Value,
     load_dataset,
@@ -28,6 +29,8 @@ from hf_dense.errors import InputError
 
 Rows = TypeVar("Rows", Dataset, IterableDataset)
 _ABOUT = ("README", "LICENSE", "NOTICE", "CHANGELOG")
+_LISTS = (List, LargeList)
+_TEXTS = ("string", "large_string", "string_view")  # as other writers of Parquet have them, too
 _FILES = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv", ".txt": "text"}
 
 
@@ -94,10 +97,11 @@ def check_texts(
     """
     for name in columns:
         kind = (corpus.features or {}).get(name)
-        found = kind.feature if lists and isinstance(kind, List) else kind
-        if found is not None and not (isinstance(found, Value) and found.dtype in ("string", "large_string")):
+        found = kind.feature if lists and isinstance(kind, _LISTS) else kind
+        if found is not None and not (isinstance(found, Value) and found.dtype in _TEXTS):
             what = found.dtype if isinstance(found, Value) else type(found).__name__
-            raise InputError(f"The column {name!r} of the corpus {source} holds {what}, no texts; name another.")
+            where = f"the corpus {source}".rstrip()
+            raise InputError(f"The column {name!r} of {where} holds {what}, no texts; name another.")
 
 
 def _open(source: str, streaming: bool) -> Dataset | IterableDataset:

@@ -11,6 +11,7 @@ from datasets import (
     Dataset,
     Features,
     IterableDataset,
+    LargeList,
     List,
     Value,
     concatenate_datasets,
@@ -176,7 +177,7 @@ def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase, joined: Collec
     sources = [name for name in corpus.column_names if name != "document"]
     numbers = [name for name in corpus.column_names if name == "document"]
 
-    several = {name for name in sources if isinstance(corpus.features[name], (List, SequenceFeature, list))}
+    several = {name for name in sources if isinstance(corpus.features[name], (List, LargeList, SequenceFeature, list))}
 
     def encode(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         encoded = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 from datasets import Dataset
 from tiny_pretraining import write_corpus
@@ -78,6 +79,24 @@ def test_the_first_queries_of_a_passage_are_read(tmp_path: Path) -> None:
     assert many[:] == {name: corpus[:][name] for name in many.column_names}, "fewer than asked for are all of them"
     one = Dataset.from_dict({"text": ["a b"], "query": ["c d"]})
     assert first_queries(one, 1, reads) is one
+
+
+def test_lists_and_texts_of_other_writers_of_parquet_are_read(tmp_path: Path) -> None:
+    """Some have large lists and views of strings where pandas has lists and strings."""
+    texts, queries = ["abc de f", "abc f"], [["abc", "de"], ["f f"]]
+    table = pyarrow.table(
+        {
+            "text": pyarrow.array(texts, pyarrow.string_view()),
+            "queries": pyarrow.array(queries, pyarrow.large_list(pyarrow.large_string())),
+        }
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "corpus.parquet")
+    plain = Dataset.from_dict({"text": texts, "queries": queries})
+    read, wanted = (
+        tokenize(add_sources(rows, ["text", "queries"]), tiny_tokenizer())
+        for rows in (load_passages(str(tmp_path / "corpus.parquet")), plain)
+    )
+    assert read.with_format(None)[:] == wanted.with_format(None)[:]
 
 
 def test_neighbours_are_built_from_document_and_position(tmp_path: Path) -> None:
