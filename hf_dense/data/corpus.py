@@ -40,7 +40,7 @@ def load_passages(source: str, text_column: str = "text") -> Dataset:
     Args:
         source: a dataset directory of this package or BEIR layout, a .jsonl/.parquet/.csv/.txt file, or a Hub
             dataset, `owner/name[@revision]`.
-        text_column: the column holding the text; it is called `text` from here on.
+        text_column: the column holding the text; it is called `text` from here on, in place of another of that name.
 
     Returns:
         The passages, with all their columns.
@@ -78,7 +78,10 @@ def _with_text(corpus: Rows, source: str, columns: list[str], text_column: str) 
             "Name the right one with --text_column."
         )
     check_texts(corpus, [text_column], source, lists=False)
-    return corpus if text_column == "text" else corpus.rename_column(text_column, "text")
+    if text_column == "text":
+        return corpus
+    others = corpus.remove_columns("text") if "text" in columns else corpus
+    return others.rename_column(text_column, "text")
 
 
 def check_texts(

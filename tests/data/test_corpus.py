@@ -60,6 +60,13 @@ def test_another_text_column_is_called_text_from_there_on(tmp_path: Path) -> Non
     assert rows[0]["text"] == "abc de"
 
 
+def test_another_text_column_takes_the_place_of_one_called_text(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"text": "raw", "cleaned": "abc de"}\n')
+    assert load_passages(str(path), "cleaned")[:] == {"text": ["abc de"]}
+    assert list(stream_passages(str(path), "cleaned")) == [{"text": "abc de"}]
+
+
 @pytest.mark.parametrize("with_corpus", [True, False])
 def test_a_hub_dataset_is_read_from_its_corpus_configuration_or_its_default(
     monkeypatch: pytest.MonkeyPatch, with_corpus: bool
