@@ -7,16 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sentence_transformers import SentenceTransformer
-
 from hf_dense.data.answers import has_answer
 from hf_dense.data.collections import load_answers, load_corpus, load_qrels, load_queries
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
-from hf_dense.evaluation.result import RetrievalResult
-from hf_dense.evaluation.runner import Found, Protocol, Rankings, asked_texts, collection_source, run_protocol
+from hf_dense.evaluation.runner import Found, Protocol, Rankings, asked_texts, collection_source
 from hf_dense.search.first_stage import open_search
-from hf_dense.storage.output import Output
 
 _QUERIES: Final = 1_000  # whose passages are read at once
 
@@ -76,20 +72,6 @@ class Answers(Protocol):
             f"answer_recall@{depth}": {query: float(rank <= depth) for query, rank in first.items()}
             for depth in self.depths
         }
-
-
-def evaluate_answers(
-    model: str | Path | SentenceTransformer,
-    collection: str | os.PathLike[str],
-    split: str,
-    *,
-    name: str,
-    out: str | os.PathLike[str] | Output,
-    depths: Sequence[int] = (20, 100),
-    batch_size: int = 64,
-) -> RetrievalResult:
-    """Measure how often a model finds answers: see `Answers` and `run_protocol`."""
-    return run_protocol(Answers(collection, split, depths), model, out, name=name, batch_size=batch_size)
 
 
 def answer_rank(texts: Iterable[str], answers: Sequence[str]) -> float:

@@ -14,11 +14,9 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
-from hf_dense.evaluation.result import RetrievalResult
-from hf_dense.evaluation.runner import Found, Protocol, Rankings, asked_texts, collection_source, run_protocol
+from hf_dense.evaluation.runner import Found, Protocol, Rankings, asked_texts, collection_source
 from hf_dense.search.candidates import candidate_texts, rank_candidates
 from hf_dense.storage.files import write_text
-from hf_dense.storage.output import Output
 
 METRICS: Final = ("auc", "mrr", "ndcg@5", "ndcg@10")
 COUNTS_FILE: Final = "counts.json"
@@ -64,19 +62,6 @@ class Candidates(Protocol):
         """See `score_candidates`."""
         scores = {query: score_candidates(grades, rankings[query]) for query, grades in self.impressions.items()}
         return {metric: {query: values[metric] for query, values in scores.items()} for metric in METRICS}
-
-
-def evaluate_candidates(
-    model: str | Path | SentenceTransformer | CrossEncoder,
-    collection: str | os.PathLike[str],
-    split: str,
-    *,
-    name: str,
-    out: str | os.PathLike[str] | Output,
-    batch_size: int = 64,
-) -> RetrievalResult:
-    """Measure how well a retriever or a cross-encoder ranks given passages: see `Candidates` and `run_protocol`."""
-    return run_protocol(Candidates(collection, split), model, out, name=name, batch_size=batch_size)
 
 
 def score_candidates(grades: Mapping[str, int], scores: Mapping[str, float]) -> dict[str, float]:

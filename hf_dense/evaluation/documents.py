@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import score_queries
-from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.runner import (
     Found,
     Protocol,
@@ -22,10 +20,8 @@ from hf_dense.evaluation.runner import (
     asked_texts,
     collection_source,
     relevant,
-    run_protocol,
 )
 from hf_dense.search.first_stage import Search, open_search
-from hf_dense.storage.output import Output
 
 DEPTH: Final = 100  # documents ranked for each query
 METRICS: Final = ("mrr@100", "recall@100", "ndcg@10")
@@ -74,19 +70,6 @@ class Documents(Protocol):
     def score(self, rankings: Rankings) -> dict[str, dict[str, float]]:
         """`mrr@100`, `recall@100` and `ndcg@10` of documents: fractions."""
         return score_queries(self.qrels, rankings, METRICS)
-
-
-def evaluate_documents(
-    model: str | Path | SentenceTransformer,
-    collection: str | os.PathLike[str],
-    split: str,
-    *,
-    name: str,
-    out: str | os.PathLike[str] | Output,
-    batch_size: int = 64,
-) -> RetrievalResult:
-    """Measure how well a model finds documents: see `Documents` and `run_protocol`."""
-    return run_protocol(Documents(collection, split), model, out, name=name, batch_size=batch_size)
 
 
 def rank_documents(search: Search, queries: Mapping[str, str], documents: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -18,9 +18,10 @@ from hf_dense.data.answers import has_answer
 from hf_dense.data.collections import load_answers, load_corpus, load_queries
 from hf_dense.data.supervision import build_collection
 from hf_dense.errors import InputError
-from hf_dense.evaluation.answers import answer_rank, evaluate_answers
+from hf_dense.evaluation.answers import Answers, answer_rank
 from hf_dense.evaluation.benchmark import evaluate_tasks
 from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult, load_rankings
+from hf_dense.evaluation.runner import run_protocol
 from hf_dense.search.first_stage import open_search
 
 WORDS = random_words(40, seed=3)
@@ -92,9 +93,7 @@ def test_passages_that_may_answer_are_ordered_anew(collection: Path, retriever: 
 
 
 def test_recall_is_that_of_a_loop_over_the_judged_queries(collection: Path, retriever: Path, tmp_path: Path) -> None:
-    found = evaluate_answers(
-        retriever, collection, "test", name="tiny", out=tmp_path / "out", depths=DEPTHS, batch_size=7
-    )
+    found = run_protocol(Answers(collection, "test", DEPTHS), retriever, tmp_path / "out", name="tiny", batch_size=7)
     expected = in_a_loop(retriever, collection, {f"q{at}" for at in range(20)})
     assert found.per_query == expected
     assert len(expected["answer_recall@2"]) == 16  # the others have no answers
@@ -117,7 +116,7 @@ def test_recall_is_that_of_a_loop_over_the_judged_queries(collection: Path, retr
 
 
 def test_a_split_without_judgements_asks_all_queries(collection: Path, retriever: Path, tmp_path: Path) -> None:
-    found = evaluate_answers(retriever, collection, "dev", name="tiny", out=tmp_path / "out", depths=DEPTHS)
+    found = run_protocol(Answers(collection, "dev", DEPTHS), retriever, tmp_path / "out", name="tiny")
     assert found.per_query == in_a_loop(retriever, collection, set(load_answers(collection)))
     assert len(found.per_query["answer_recall@2"]) == 24
 
@@ -133,7 +132,7 @@ def test_it_takes_what_was_built_of_questions_and_answers(tmp_path: Path) -> Non
     built = build_collection(
         str(tmp_path / "test.csv"), tmp_path / "nq", "dpr", "test", corpus=str(tmp_path / "passages.jsonl")
     )
-    found = evaluate_answers("bm25", built, "test", name="BM25", out=tmp_path / "out")
+    found = run_protocol(Answers(built, "test"), "bm25", tmp_path / "out", name="BM25")
     # Nothing in the third passage is asked for: it is not found, though there is room for it.
     assert found.metrics == {"answer_recall@20": 0.5, "answer_recall@100": 0.5}
 
@@ -168,9 +167,9 @@ def test_bad_input_leaves_nothing(collection: Path, retriever: Path, tmp_path: P
     ]
     for model, folder, split, depths, message in cases:
         with pytest.raises(InputError, match=message):
-            evaluate_answers(model, folder, split, name="bad", out=tmp_path / "out", depths=depths)
+            run_protocol(Answers(folder, split, depths), model, tmp_path / "out", name="bad")
     with pytest.raises(InputError, match="is the model, and would replace it"):
-        evaluate_answers(retriever, collection, "test", name="bad", out=retriever)
+        run_protocol(Answers(collection, "test"), retriever, retriever, name="bad")
     assert [path.name for path in tmp_path.iterdir()] == ["beir"]
 
 
@@ -187,7 +186,7 @@ def test_no_query_with_an_answer(collection: Path, tmp_path: Path) -> None:
     )
     parquet.write_table(parquet.read_table(collection / "queries"), folder / "queries" / "part.parquet")
     with pytest.raises(InputError, match="No query of split 'test'"):
-        evaluate_answers("bm25", folder, "test", name="bad", out=tmp_path / "out")
+        run_protocol(Answers(folder, "test"), "bm25", tmp_path / "out", name="bad")
 
 
 def test_a_question_that_nothing_was_found_for_counts_0_where_answers_are_ordered_anew(

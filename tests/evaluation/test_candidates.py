@@ -21,8 +21,9 @@ from tiny_retriever import (
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.data.supervision import build_collection
 from hf_dense.errors import InputError
-from hf_dense.evaluation.candidates import METRICS, evaluate_candidates, score_candidates
+from hf_dense.evaluation.candidates import METRICS, Candidates, score_candidates
 from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.evaluation.runner import run_protocol
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,7 @@ def test_grades_above_one_are_clicks() -> None:
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])
 def test_candidates_are_ranked_by_the_model(collection: Path, similarity: str, tmp_path: Path) -> None:
     folder = write_retriever(tmp_path / "model", similarity=similarity)
-    found = evaluate_candidates(folder, collection, "dev", name="tiny", out=tmp_path / "out", batch_size=7)
+    found = run_protocol(Candidates(collection, "dev"), folder, tmp_path / "out", name="tiny", batch_size=7)
     model = SentenceTransformer(str(folder))
     texts = {row["id"]: f"{row['title']} {row['text']}" for row in load_corpus(collection)}
     queries = {row["id"]: row["text"] for row in load_queries(collection)}
@@ -135,7 +136,7 @@ def test_candidates_are_ranked_by_the_model(collection: Path, similarity: str, t
 
 def test_candidates_are_ranked_by_a_cross_encoder(collection: Path, tmp_path: Path) -> None:
     write_cross_encoder(tmp_path / "base")
-    found = evaluate_candidates(tmp_path / "base", collection, "dev", name="tiny", out=tmp_path / "out")
+    found = run_protocol(Candidates(collection, "dev"), tmp_path / "base", tmp_path / "out", name="tiny")
     model = CrossEncoder(str(tmp_path / "base"), activation_fn=torch.nn.Identity())
     texts = {row["id"]: f"{row['title']} {row['text']}" for row in load_corpus(collection)}
     queries = {row["id"]: row["text"] for row in load_queries(collection)}
@@ -166,17 +167,17 @@ def test_every_text_is_encoded_once(
                 read.extend(texts if isinstance(texts, list) else ()) or encode(texts, **rest)
             ),
         )
-    evaluate_candidates(model, collection, "dev", name="tiny", out=tmp_path / "out")
+    run_protocol(Candidates(collection, "dev"), model, tmp_path / "out", name="tiny")
     assert len(read) == len(set(read)) > 8 + 20
 
 
 def test_bad_input_leaves_nothing(retriever: Path, collection: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no relevance judgements"):
-        evaluate_candidates(retriever, collection, "test", name="bad", out=tmp_path / "out")
+        run_protocol(Candidates(collection, "test"), retriever, tmp_path / "out", name="bad")
     with pytest.raises(InputError, match="no model directory"):
-        evaluate_candidates(tmp_path / "model", collection, "dev", name="bad", out=tmp_path / "out")
+        run_protocol(Candidates(collection, "dev"), tmp_path / "model", tmp_path / "out", name="bad")
     with pytest.raises(InputError, match="is the model, and would replace it"):
-        evaluate_candidates(retriever, collection, "dev", name="bad", out=retriever)
+        run_protocol(Candidates(collection, "dev"), retriever, retriever, name="bad")
     assert not list(tmp_path.iterdir())
 
 
@@ -192,4 +193,4 @@ def test_judgements_that_cannot_be_used(lines: list[str], message: str, retrieve
     collection = write_dataset(tmp_path / "beir")
     (collection / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]) + "\n")
     with pytest.raises(InputError, match=message):
-        evaluate_candidates(retriever, collection, "test", name="bad", out=tmp_path / "out")
+        run_protocol(Candidates(collection, "test"), retriever, tmp_path / "out", name="bad")

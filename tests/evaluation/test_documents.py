@@ -17,9 +17,10 @@ from tiny_retriever import random_words, write_dataset, write_retriever
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
 from hf_dense.errors import InputError
 from hf_dense.evaluation.benchmark import evaluate_tasks
-from hf_dense.evaluation.documents import METRICS, evaluate_documents, rank_documents
+from hf_dense.evaluation.documents import METRICS, Documents, rank_documents
 from hf_dense.evaluation.measures import score_queries
 from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult, load_rankings
+from hf_dense.evaluation.runner import run_protocol
 from hf_dense.search.dense import Floats, Indices
 from hf_dense.search.first_stage import Search
 
@@ -75,7 +76,7 @@ def best_passages(retriever: Path, collection: Path) -> dict[str, dict[str, floa
 
 
 def test_metrics_are_those_of_a_loop(collection: Path, retriever: Path, tmp_path: Path) -> None:
-    found = evaluate_documents(retriever, collection, "test", name="tiny", out=tmp_path / "out", batch_size=9)
+    found = run_protocol(Documents(collection, "test"), retriever, tmp_path / "out", name="tiny", batch_size=9)
     rankings, qrels = best_passages(retriever, collection), load_qrels(collection, "test")
     expected = {query: by_definition(grades, rankings[query]) for query, grades in qrels.items() if query != "q19"}
     for at, metric in enumerate(METRICS):
@@ -95,7 +96,7 @@ def test_metrics_are_those_of_a_loop(collection: Path, retriever: Path, tmp_path
 
 def test_whole_documents_are_ranked_alike(retriever: Path, tmp_path: Path) -> None:
     collection = write_dataset(tmp_path / "beir", passages=150)
-    found = evaluate_documents(retriever, collection, "test", name="tiny", out=tmp_path / "out")
+    found = run_protocol(Documents(collection, "test"), retriever, tmp_path / "out", name="tiny")
     rankings, qrels = best_passages(retriever, collection), load_qrels(collection, "test")
     for at, metric in enumerate(METRICS):
         expected = {query: by_definition(grades, rankings[query])[at] for query, grades in qrels.items()}
@@ -125,7 +126,7 @@ def test_documents_are_ordered_anew_by_the_best_of_their_passages(
 
 def test_bm25_finds_words(tmp_path: Path) -> None:
     collection = write_dataset(tmp_path / "beir", passages=30)
-    found = evaluate_documents("bm25", collection, "test", name="BM25", out=tmp_path / "out")
+    found = run_protocol(Documents(collection, "test"), "bm25", tmp_path / "out", name="BM25")
     assert found.metrics["mrr@100"] == 1
     assert found.per_query["recall@100"]["q1"] == 1
     assert found.per_query["recall@100"]["q0"] == 0.5  # the other one shares no word with the query
@@ -187,11 +188,11 @@ def test_scores_with_ties_and_without_documents() -> None:
 
 def test_bad_input_leaves_nothing(collection: Path, retriever: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no relevance judgements"):
-        evaluate_documents(retriever, collection, "dev", name="bad", out=tmp_path / "out")
+        run_protocol(Documents(collection, "dev"), retriever, tmp_path / "out", name="bad")
     with pytest.raises(InputError, match="no model directory"):
-        evaluate_documents(tmp_path / "model", collection, "test", name="bad", out=tmp_path / "out")
+        run_protocol(Documents(collection, "test"), tmp_path / "model", tmp_path / "out", name="bad")
     with pytest.raises(InputError, match="is the model, and would replace it"):
-        evaluate_documents(retriever, collection, "test", name="bad", out=retriever)
+        run_protocol(Documents(collection, "test"), retriever, retriever, name="bad")
     assert not list(tmp_path.iterdir())
 
 
@@ -207,4 +208,4 @@ def test_judgements_of_unknown_things(line: str, message: str, tmp_path: Path) -
     collection = write_dataset(tmp_path / "beir")
     (collection / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{line}\n")
     with pytest.raises(InputError, match=message):
-        evaluate_documents("bm25", collection, "test", name="bad", out=tmp_path / "out")
+        run_protocol(Documents(collection, "test"), "bm25", tmp_path / "out", name="bad")

@@ -18,9 +18,10 @@ from tiny_retriever import write_hybrid, write_retriever
 from hf_dense import InputError
 from hf_dense.data.collections import load_corpus, load_queries
 from hf_dense.data.passage_texts import PassageTexts
-from hf_dense.evaluation.documents import evaluate_documents
+from hf_dense.evaluation.documents import Documents
 from hf_dense.evaluation.mteb_model import SearchingRetriever
-from hf_dense.evaluation.retrieval import build_task, evaluate_retriever
+from hf_dense.evaluation.retrieval import Passages, build_task, evaluate_retriever
+from hf_dense.evaluation.runner import run_protocol
 from hf_dense.search import dense as vectors
 from hf_dense.search.hybrid import bytes_per_passage
 
@@ -102,9 +103,9 @@ def test_a_killed_evaluation_goes_on_with_its_vectors(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut", "whole"]
 
 
-@pytest.mark.parametrize("protocol", [evaluate_retriever, evaluate_documents])
+@pytest.mark.parametrize("protocol", [Passages.load, Documents])
 def test_hybrid_vectors_are_searched_sparse(dataset: Path, hybrid: Path, tmp_path: Path, protocol: Any) -> None:
-    result = protocol(hybrid, dataset, "test", name="hybrid", out=tmp_path / "out")
+    result = run_protocol(protocol(dataset, "test"), hybrid, tmp_path / "out", name="hybrid")
     model = SentenceTransformer(str(hybrid), trust_remote_code=True)
     corpus, queries = load_corpus(dataset), load_queries(dataset)
     scores = model.encode_query(queries["text"][:]) @ model.encode_document(list(PassageTexts(corpus))).T

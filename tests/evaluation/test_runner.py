@@ -13,12 +13,13 @@ from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_cross_encoder, write_dataset, write_retriever
 
 from hf_dense import InputError
-from hf_dense.evaluation.candidates import evaluate_candidates
-from hf_dense.evaluation.documents import evaluate_documents
+from hf_dense.evaluation.candidates import Candidates
+from hf_dense.evaluation.documents import Documents
 from hf_dense.evaluation.measured import measured_of
 from hf_dense.evaluation.reranking import evaluate_reranker
 from hf_dense.evaluation.result import RetrievalResult
-from hf_dense.evaluation.retrieval import evaluate_retriever
+from hf_dense.evaluation.retrieval import Passages, evaluate_retriever
+from hf_dense.evaluation.runner import run_protocol
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import Reading
 from hf_dense.search import dense, first_stage
@@ -77,7 +78,7 @@ def test_another_split_protocol_or_content_is_refused(retriever: Path, collectio
     with pytest.raises(InputError, match=r"another split \(test, now train\)"):
         evaluate(retriever, collection, out, split="train")
     with pytest.raises(InputError, match=r"another protocol \(passages, now documents\)"):
-        evaluate_documents(retriever, collection, "test", name="same", out=out)
+        run_protocol(Documents(collection, "test"), retriever, out, name="same")
     with pytest.raises(InputError, match="another model"):
         evaluate("bm25", collection, out)
     with (collection / "corpus.jsonl").open("a") as stream:
@@ -138,7 +139,7 @@ def test_its_manifest_says_where_figures_come_from(retriever: Path, collection: 
     assert manifest.facts == {"seconds": result.seconds, "queries": 20}
 
 
-@pytest.mark.parametrize("protocol", [evaluate_retriever, evaluate_documents])
+@pytest.mark.parametrize("protocol", [Passages.load, Documents])
 def test_a_killed_evaluation_goes_on_and_only_that_one(
     retriever: Path, collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: Any
 ) -> None:
@@ -154,14 +155,14 @@ def test_a_killed_evaluation_goes_on_and_only_that_one(
 
     monkeypatch.setattr(model, "encode_document", counted)
     with pytest.raises(KeyboardInterrupt):
-        protocol(model, collection, "test", name="cut", out=tmp_path / "out")
+        run_protocol(protocol(collection, "test"), model, tmp_path / "out", name="cut")
     other = write_retriever(tmp_path / "other", seed=3)
     with pytest.raises(InputError, match="holds unfinished work made from another model"):
-        protocol(other, collection, "test", name="cut", out=tmp_path / "out")
+        run_protocol(protocol(collection, "test"), other, tmp_path / "out", name="cut")
     killed = False
-    again = protocol(model, collection, "test", name="cut", out=tmp_path / "out")
+    again = run_protocol(protocol(collection, "test"), model, tmp_path / "out", name="cut")
     assert encoded == [25, 25, 10]
-    whole = protocol(retriever, collection, "test", name="w", out=tmp_path / "whole")
+    whole = run_protocol(protocol(collection, "test"), retriever, tmp_path / "whole", name="w")
     assert again.per_query == whole.per_query
     assert whole.origin["tokens"] > 0
     assert "resumed" not in whole.origin
@@ -185,8 +186,8 @@ def test_models_that_a_protocol_does_not_measure(collection: Path, tmp_path: Pat
     write_cross_encoder(tmp_path / "cross")
     with (collection / "qrels" / "test.tsv").open("a") as stream:
         stream.write("q1\tp7\t0\n")
-    for protocol, model in ((evaluate_retriever, tmp_path / "cross"), (evaluate_candidates, "bm25")):
+    for protocol, model in ((Passages.load, tmp_path / "cross"), (Candidates, "bm25")):
         with pytest.raises(InputError, match="cannot be measured by the protocol"):
-            protocol(model, collection, "test", name="bad", out=tmp_path / "out")  # type: ignore[operator]
+            run_protocol(protocol(collection, "test"), model, tmp_path / "out", name="bad")  # type: ignore[operator]
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "out.partial").exists()
