@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from datasets import Dataset
 
-from hf_dense.data.collections import load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import load_corpus, load_queries
 from hf_dense.data.passage_texts import PassageTexts
-from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import score_queries
 from hf_dense.evaluation.runner import (
     Found,
@@ -20,6 +19,7 @@ from hf_dense.evaluation.runner import (
     asked_texts,
     collection_source,
     relevant,
+    relevant_qrels,
 )
 from hf_dense.search.first_stage import Search, open_search
 
@@ -47,10 +47,7 @@ class Documents(Protocol):
     def __init__(self, collection: str | os.PathLike[str], split: str) -> None:
         self.corpus, queries = load_corpus(collection), load_queries(collection)
         self.documents = _documents(self.corpus)
-        qrels = load_qrels(collection, split).items()
-        self.qrels = {query: grades for query, grades in qrels if max(grades.values()) > 0}
-        if not self.qrels:
-            raise InputError(f"No query of split {split!r} in {collection} has a relevant document.")
+        self.qrels = relevant_qrels(collection, split, "document")
         asked = asked_texts(relevant(self.qrels), queries, {*self.documents}, collection)
         super().__init__(split, collection_source(collection), asked, len(self.corpus))
 

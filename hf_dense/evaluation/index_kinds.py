@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 from tqdm.auto import tqdm
 
-from hf_dense.data.collections import load_qrels, load_queries
+from hf_dense.data.collections import load_queries
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import mean_metrics, score_queries
-from hf_dense.evaluation.runner import asked_texts, relevant
+from hf_dense.evaluation.runner import asked_texts, relevant, relevant_qrels
 from hf_dense.search.approximate import KINDS, CandidateIndex, check_index_kind
 from hf_dense.search.dense import Floats, Indices, encode_queries, search
 from hf_dense.search.index import SearchIndex
@@ -77,9 +77,7 @@ def compare_kinds(
     chosen = [kind for kind in kinds or _possible(len(names)) if kind != "exact"]
     for kind in chosen:
         check_index_kind(kind, len(names))
-    qrels = {query: grades for query, grades in load_qrels(collection, split).items() if max(grades.values()) > 0}
-    if not qrels:
-        raise InputError(f"No query of split {split!r} in {collection} has a relevant passage.")
+    qrels = relevant_qrels(collection, split)
     asked = asked_texts(relevant(qrels), load_queries(collection), set(names), collection)
     vectors = encode_queries(index.reading.apply(index.retriever), list(asked.values()))
     nearest = [search(vectors, index.vectors, depth)[1] for depth in _DEPTHS]

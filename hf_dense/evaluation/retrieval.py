@@ -13,7 +13,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.types import EncodeKwargs
 from sentence_transformers import SentenceTransformer
 
-from hf_dense.data.collections import load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import load_corpus, load_queries
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import score_queries
 from hf_dense.evaluation.mteb_model import ComposedTexts, Recorded, SearchingRetriever
@@ -26,6 +26,7 @@ from hf_dense.evaluation.runner import (
     asked_texts,
     collection_source,
     relevant,
+    relevant_qrels,
     run_protocol,
 )
 from hf_dense.evaluation.tasks import drops_queries
@@ -125,10 +126,7 @@ def build_task(collection: str | os.PathLike[str], split: str) -> AbsTaskRetriev
         InputError: no such collection or split, no query of the split has a relevant passage, one of them is empty,
             or a relevant passage is not in the corpus.
     """
-    judged = load_qrels(collection, split).items()
-    qrels = {query: grades for query, grades in judged if any(grade > 0 for grade in grades.values())}
-    if not qrels:
-        raise InputError(f"No query of split {split!r} in {collection} has a relevant passage.")
+    qrels = relevant_qrels(collection, split)
     queries = load_queries(collection).select_columns(["id", "text"])
     corpus = load_corpus(collection).select_columns(["id", "title", "text"])
     asked_texts(relevant(qrels), queries, set(corpus["id"][:]), collection)

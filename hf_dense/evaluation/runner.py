@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
-from hf_dense.data.collections import content_hash
+from hf_dense.data.collections import content_hash, load_qrels
 from hf_dense.errors import InputError
 from hf_dense.evaluation.costs import CostMeter
 from hf_dense.evaluation.measures import mean_metrics
@@ -173,6 +173,18 @@ def measure_once(
 def collection_source(collection: str | os.PathLike[str]) -> dict[str, Source]:
     """The data files of a collection, as a source."""
     return {"collection": Source(str(collection), content_hash(collection))}
+
+
+def relevant_qrels(collection: str | os.PathLike[str], split: str, what: str = "passage") -> dict[str, dict[str, int]]:
+    """The judgements of a split, of the queries that have something relevant: a passage, or `what` is judged.
+
+    Raises:
+        InputError: no query has.
+    """
+    qrels = {query: grades for query, grades in load_qrels(collection, split).items() if max(grades.values()) > 0}
+    if not qrels:
+        raise InputError(f"No query of split {split!r} in {collection} has a relevant {what}.")
+    return qrels
 
 
 def relevant(qrels: Mapping[str, Mapping[str, int]]) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from hf_dense.data.collections import load_qrels, load_queries
 from hf_dense.evaluation.measures import METRICS, mean_metrics, score_queries
 from hf_dense.evaluation.result import RetrievalResult, load_rankings
-from hf_dense.evaluation.runner import collection_source, measure_once
+from hf_dense.evaluation.runner import collection_source, measure_once, relevant_qrels
 from hf_dense.search.fingerprints import model_source, retriever_source
 from hf_dense.search.first_stage import BM25
 from hf_dense.search.fusion import WEIGHTS, fuse_rankings
@@ -37,8 +37,7 @@ def measure(index: SearchIndex, collection: Path, split: str, weight: float, out
         out: receives `result.json` and `rankings.parquet`.
         name: of the arm.
     """
-    judged = load_qrels(collection, split).items()
-    qrels = {query: grades for query, grades in judged if any(grade > 0 for grade in grades.values())}
+    qrels = relevant_qrels(collection, split)
     texts = dict(zip(*(load_queries(collection)[column] for column in ("id", "text")), strict=True))
 
     def ask(work: Staged) -> RetrievalResult:
