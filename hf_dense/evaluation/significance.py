@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import bootstrap, permutation_test
 
 from hf_dense.errors import InputError
@@ -62,33 +61,8 @@ def compare_paired(
         return Comparison(difference=mean, low=-1.0, high=1.0, p_value=1.0, queries=1)
     if not differences.any():
         return Comparison(difference=0.0, low=0.0, high=0.0, p_value=1.0, queries=len(differences))
-    test = permutation_test(
-        (differences,),
-        _mean,
-        permutation_type="samples",
-        n_resamples=resamples,
-        alternative="two-sided",
-        vectorized=True,
-        batch=256,
-        rng=np.random.default_rng(seed),
-    )
-    interval = bootstrap(
-        (differences,),
-        _mean,
-        n_resamples=resamples,
-        method="percentile",
-        vectorized=True,
-        batch=256,
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return Comparison(
-        difference=mean,
-        low=float(interval.low),
-        high=float(interval.high),
-        p_value=float(test.pvalue),
-        queries=len(differences),
-    )
-
-
-def _mean(values: NDArray[np.float64], axis: int = -1) -> NDArray[np.float64]:
-    return np.asarray(values.mean(axis=axis))
+    drawn = {"n_resamples": resamples, "vectorized": True, "batch": 256}
+    data, rng = (differences,), np.random.default_rng
+    test = permutation_test(data, np.mean, permutation_type="samples", rng=rng(seed), **drawn)
+    interval = bootstrap(data, np.mean, method="percentile", rng=rng(seed), **drawn).confidence_interval
+    return Comparison(mean, float(interval.low), float(interval.high), float(test.pvalue), len(differences))
