@@ -27,7 +27,7 @@ from hf_dense.data.corpus import load_passages
 from hf_dense.data.python_docs.collection import build_python_docs
 from hf_dense.errors import run_main
 from hf_dense.evaluation.measures import METRICS
-from hf_dense.evaluation.plots import plot_losses, plot_metrics
+from hf_dense.evaluation.plots import draw_losses, draw_metrics, save_figure
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.experiments.comparison import (
     FINETUNING,
@@ -163,10 +163,10 @@ def report(
     }
     write_text(output_dir / "results.json", json.dumps(facts, indent=1))
     order = ["BM25", BASELINE, *METHODS, LONGER]
-    plot_metrics([{"name": name, **means[name]} for name in order], output_dir / "metrics.png")
+    save_figure(draw_metrics([{"name": name, **means[name]} for name in order]), output_dir / "metrics.png")
     histories = {f"{name}: fine-tuning": results[name, SEEDS[0]].finetuning_history for name in names}
     histories |= {f"{name}: pre-training": results[name, SEEDS[0]].pretraining_history for name in METHODS}
-    plot_losses(histories, output_dir / "losses.png")
+    save_figure(draw_losses(histories), output_dir / "losses.png")
     print(json.dumps({"means": means, "mrr@10_tests": tests}, indent=1))
 
 

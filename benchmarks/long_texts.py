@@ -27,10 +27,10 @@ import torch
 from matplotlib.figure import Figure
 from pretraining import SEED, Shape, make_rows, make_views, resident
 
-from hf_dense.evaluation.plots import as_png
+from hf_dense.evaluation.plots import save_figure
 from hf_dense.methods import METHODS
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
-from hf_dense.storage.files import replaced_file, write_text
+from hf_dense.storage.files import write_text
 from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.provenance import describe_run
 
@@ -77,8 +77,7 @@ def main() -> None:
         **describe_run(),
     }
     write_text(options.output, json.dumps(facts, indent=1) + "\n")
-    with replaced_file(options.plot) as partial:
-        partial.write_bytes(as_png(draw(rows)))
+    save_figure(draw(rows), options.plot)
     print(f"\n{table(rows)}\n\nWritten to {options.output} and {options.plot}")
 
 

@@ -36,6 +36,7 @@ from hf_dense.data.queries.collection import KINDS, build_queries
 from hf_dense.data.queries.generating import Generating
 from hf_dense.errors import InputError, run_main
 from hf_dense.evaluation.measures import score_queries
+from hf_dense.evaluation.plots import save_figure
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
 from hf_dense.finetuning.filtering import filter_collection
 from hf_dense.hub.loading import load_retriever, load_tokenizer
@@ -44,7 +45,7 @@ from hf_dense.hub.retrievers import build_retriever
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.dense import Floats, Indices, encode_corpus, encode_queries, search
 from hf_dense.search.fingerprints import retriever_source
-from hf_dense.storage.files import replaced_file, write_text
+from hf_dense.storage.files import write_text
 from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
@@ -421,8 +422,7 @@ def draw(means: Mapping[str, Mapping[str, float]], agreement: Mapping[str, Any],
         axes.set_ylabel("nDCG@10, real queries")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=8)
-    with replaced_file(path) as partial_file:
-        figure.savefig(partial_file, format="png", dpi=144)
+    save_figure(figure, path)
 
 
 if __name__ == "__main__":

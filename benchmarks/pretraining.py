@@ -54,7 +54,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
 
-from hf_dense.evaluation.plots import as_png
+from hf_dense.evaluation.plots import save_figure
 from hf_dense.methods import METHODS
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
@@ -62,7 +62,7 @@ from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.keywords import Keywords
 from hf_dense.pretraining.sampler import PassageSampler, SiblingSampler
 from hf_dense.pretraining.vocabulary import Vocabulary
-from hf_dense.storage.files import replaced_file, write_text
+from hf_dense.storage.files import write_text
 from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.provenance import describe_run
 
@@ -512,8 +512,7 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False)
-    with replaced_file(path) as partial:
-        partial.write_bytes(as_png(figure))
+    save_figure(figure, path)
 
 
 def main() -> None:

@@ -30,6 +30,7 @@ from hf_dense.data.collections import content_hash, load_corpus, training_pairs
 from hf_dense.data.queries.collection import KINDS, build_queries
 from hf_dense.data.splits import divide_documents
 from hf_dense.errors import InputError, run_main
+from hf_dense.evaluation.plots import save_figure
 from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.experiments.comparison import FINETUNING, PRETRAINING, Settings, encoder_shape, shared_tokenizer
 from hf_dense.experiments.processes import run_side_by_side
@@ -38,7 +39,7 @@ from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.methods import METHODS
 from hf_dense.pretraining.pretrain import PretrainingOptions, pretrain
 from hf_dense.pretraining.probe import FEW, PLAIN, SECONDS, WHITENED, Pool
-from hf_dense.storage.files import replaced_file, write_text
+from hf_dense.storage.files import write_text
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.output import Output
@@ -304,8 +305,7 @@ def draw(table: pd.DataFrame, path: Path) -> None:
     figure.legend(handles=[*scatters[0].collections, *lines], loc="outside lower center", ncols=9, frameon=False)
     for axes in (*scatters, curves):
         axes.grid(alpha=0.3)
-    with replaced_file(path) as partial:
-        figure.savefig(partial, format="png", dpi=144)
+    save_figure(figure, path)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from tuning import DEPTH, FINETUNING, NEGATIVES, TUNED_LENGTH, prepare_lists, tu
 from hf_dense.data.collections import content_hash
 from hf_dense.data.corpus import load_passages
 from hf_dense.errors import run_main
-from hf_dense.evaluation.plots import plot_metrics
+from hf_dense.evaluation.plots import draw_metrics, save_figure
 from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.experiments.keeping import Kept
@@ -233,7 +233,7 @@ def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> No
         shown = [
             {"name": arm, **{part: found[part]["mean"] for part in ("own", "kept")}} for arm, found in figures.items()
         ]
-        plot_metrics(shown, folder / f"{re.sub(r'[^a-z0-9.-]+', '-', title)}.png")
+        save_figure(draw_metrics(shown), folder / f"{re.sub(r'[^a-z0-9.-]+', '-', title)}.png")
     print((folder / "results.md").read_text(encoding="utf-8"))
 
 

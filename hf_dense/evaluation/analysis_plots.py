@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from hf_dense.evaluation.analyses import ContextCorrelation, CurvePoint, LengthSimilarity
 from hf_dense.evaluation.index_kinds import KindQuality
-from hf_dense.evaluation.plots import as_png
+from hf_dense.evaluation.plots import save_figure
 from hf_dense.evaluation.positions import PositionSimilarity
 from hf_dense.storage.files import write_text
 
@@ -47,7 +47,7 @@ def save_analysis(
         "rows": [asdict(row) for row in rows],
         "provenance": provenance and dict(provenance),
     }
-    (folder / f"{kind}.png").write_bytes(as_png(figure))
+    save_figure(figure, folder / f"{kind}.png")
     write_text(folder / f"{kind}.json", json.dumps(shown, indent=1))
 
 

@@ -9,10 +9,9 @@ from typing import Final
 from hf_dense.evaluation.analyses import curve_point
 from hf_dense.evaluation.analysis_plots import draw_curves
 from hf_dense.evaluation.measures import title
-from hf_dense.evaluation.plots import as_png
+from hf_dense.evaluation.plots import save_figure
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.settings import CUT
-from hf_dense.storage.files import replaced_file
 
 _METRIC: Final = "ndcg@10"
 
@@ -56,6 +55,5 @@ def plot_dimensions(
         path.unlink(missing_ok=True)
         return None
     figure = draw_curves(sorted(points, key=lambda point: point.x), metric=title(_METRIC), x_label="dimensions")
-    with replaced_file(path) as partial:
-        partial.write_bytes(as_png(figure))
+    save_figure(figure, path)
     return path

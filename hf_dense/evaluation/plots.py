@@ -19,25 +19,16 @@ _SIZE_INCHES: Final = (7.5, 4.5)
 _DPI: Final = 144
 
 
-def plot_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]], path: str | Path) -> Path:
-    """Draw the loss of one or more trainings over their steps, one panel per training.
+def draw_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """The loss of one or more trainings over their steps, one panel per training.
 
     Args:
         histories: name of the training -> its log history as the trainer keeps it: dicts with `step` and losses
             (`loss`, and any key that ends in `_loss`, `eval_loss` included); other keys are ignored.
-        path: of the PNG.
-
-    Returns:
-        `path`.
 
     Raises:
         InputError: no history holds a loss.
     """
-    return _save(draw_losses(histories), path)
-
-
-def draw_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """The picture that `plot_losses` writes."""
     panels = {name: series for name, history in histories.items() if (series := loss_series(history))}
     if not panels:
         raise InputError("No loss to plot: no history has entries with a step and a loss.")
@@ -67,26 +58,17 @@ def legend_below(axes: Axes) -> None:
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, frameon=False, fontsize=8)
 
 
-def plot_metrics(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:
-    """Draw grouped bars: one group per metric, one bar per retriever, its value written above.
+def draw_metrics(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Grouped bars: one group per metric, one bar per retriever, its value written above.
 
     More retrievers than there are colours to tell apart have a panel per metric, and their names beside their bars.
 
     Args:
         rows: one dict per retriever: `name` and, for each metric, a fraction in 0..1; all have the same metrics.
-        path: of the PNG.
-
-    Returns:
-        `path`.
 
     Raises:
         InputError: no rows, or rows that do not share their metrics.
     """
-    return _save(draw_metrics(rows), path)
-
-
-def draw_metrics(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """The picture that `plot_metrics` writes."""
     metrics = [key for key in rows[0] if key != "name"] if rows else []
     if not metrics or any(set(row) != {"name", *metrics} for row in rows):
         raise InputError("A metric plot needs at least one row, and a name and the same metrics in every row.")
@@ -130,6 +112,12 @@ def as_png(figure: Figure) -> bytes:
     return stream.getvalue()
 
 
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a picture as PNG, complete or not at all."""
+    with replaced_file(path) as partial:
+        partial.write_bytes(as_png(figure))
+
+
 def loss_series(history: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[int, float]]]:
     """Sort a log history into curves: name of the loss -> (step, value) pairs.
 
@@ -144,9 +132,3 @@ def loss_series(history: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[in
             if (key == "loss" or key.endswith("_loss")) and key != "train_loss" and "step" in entry:
                 series.setdefault(key, []).append((int(entry["step"]), float(value)))
     return series
-
-
-def _save(figure: Figure, path: str | Path) -> Path:
-    with replaced_file(path) as partial:
-        partial.write_bytes(as_png(figure))
-    return Path(path)

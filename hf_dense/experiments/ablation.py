@@ -14,7 +14,7 @@ from transformers import TrainingArguments
 from hf_dense.data.collections import content_hash
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS, title
-from hf_dense.evaluation.plots import plot_metrics
+from hf_dense.evaluation.plots import draw_metrics, save_figure
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import build_task, evaluate_retriever
 from hf_dense.evaluation.significance import Comparison, compare_paired
@@ -249,7 +249,7 @@ def _write(options: AblationOptions, trials: Sequence[Trial], rows: Sequence[Var
         "seeds": options.seeds,
     }
     write_text(output.path / _FACTS, json.dumps(facts, indent=1))
-    plot_metrics([{"name": row.name, **row.metrics} for row in rows], output.path / _PICTURE)
+    save_figure(draw_metrics([{"name": row.name, **row.metrics} for row in rows]), output.path / _PICTURE)
     about = (
         f"Split {options.split!r} of {collection}; seeds: {', '.join(map(str, options.seeds))}. Differences with 95 % "
         "bootstrap intervals over the queries and p-values of the two-sided paired randomisation test; each query's "

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
+from matplotlib.figure import Figure
+
 from hf_dense.evaluation.measures import METRICS, title
-from hf_dense.evaluation.plots import plot_metrics
+from hf_dense.evaluation.plots import draw_metrics
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.storage.markdown import markdown_table
@@ -88,10 +89,10 @@ def format_test(found: Mapping[str, float] | None) -> str:
     return f"{found['difference']:+.4f} ({interval}), p = {found['p_value']:.4f}"
 
 
-def plot_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> Path:
-    """Draw the metrics of all arms, those of the kept collection beside the own ones."""
+def draw_rows(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """The metrics of all arms, those of the kept collection beside the own ones."""
     shown = []
     for row in rows:
         kept = {f"kept: {KEPT_METRIC}": row["kept"]["metrics"][KEPT_METRIC]} if "kept" in row else {}
         shown.append({"name": row["name"], **{metric: row["metrics"][metric] for metric in METRICS}, **kept})
-    return plot_metrics(shown, path)
+    return draw_metrics(shown)

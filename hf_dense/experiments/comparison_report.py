@@ -9,7 +9,7 @@ from typing import Any
 
 from hf_dense.data.collections import content_hash
 from hf_dense.evaluation.measures import METRICS, title
-from hf_dense.evaluation.plots import plot_losses, plot_metrics
+from hf_dense.evaluation.plots import draw_losses, draw_metrics, save_figure
 from hf_dense.evaluation.significance import Comparison, compare_paired
 from hf_dense.experiments.comparison import Settings, VariantResult
 from hf_dense.storage.files import write_text
@@ -74,6 +74,7 @@ def write_report(
     write_text(paths[0], json.dumps(facts, indent=1))
     histories = {f"{r.name}: pre-training": r.pretraining_history for r in results if r.pretraining_history}
     histories |= {f"{r.name}: fine-tuning": r.finetuning_history for r in results if r.finetuning_history}
-    plot_losses(histories, paths[1])
-    plot_metrics([{"name": r.name, **{name: r.retrieval.metrics[name] for name in METRICS}} for r in results], paths[2])
+    save_figure(draw_losses(histories), paths[1])
+    rows = [{"name": r.name, **{name: r.retrieval.metrics[name] for name in METRICS}} for r in results]
+    save_figure(draw_metrics(rows), paths[2])
     return paths

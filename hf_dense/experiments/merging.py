@@ -15,7 +15,7 @@ from hf_dense.errors import InputError
 from hf_dense.evaluation.analyses import curve_point
 from hf_dense.evaluation.analysis_plots import draw_curves
 from hf_dense.evaluation.measures import title
-from hf_dense.evaluation.plots import as_png
+from hf_dense.evaluation.plots import save_figure
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import Passages
 from hf_dense.evaluation.runner import run_protocol
@@ -25,7 +25,7 @@ from hf_dense.experiments.interpolation import Between
 from hf_dense.experiments.keeping import Kept
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.retriever_settings import length_of
-from hf_dense.storage.files import replaced_file, write_text
+from hf_dense.storage.files import write_text
 from hf_dense.storage.manifest import missing_file
 from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.output import Output
@@ -184,8 +184,7 @@ def _write_figures(between: Between, points: Sequence[Point], best: Point, own: 
         for what, where in (("own", own), ("kept", kept))
         for point in points
     ]
-    with replaced_file(out.path / _PLOT) as partial:
-        partial.write_bytes(as_png(draw_curves(curves, metric=title(KEPT_METRIC), x_label="w (0: the base)")))
+    save_figure(draw_curves(curves, metric=title(KEPT_METRIC), x_label="w (0: the base)"), out.path / _PLOT)
 
 
 def _row(point: Point, base: Point) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from hf_dense.data.collections import content_hash
 from hf_dense.errors import InputError
-from hf_dense.evaluation.plots import loss_series, plot_losses
+from hf_dense.evaluation.plots import draw_losses, loss_series, save_figure
 from hf_dense.evaluation.reranking import evaluate_reranker
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever
-from hf_dense.experiments.arms import UNTOUCHED, Arm, format_rows, make_rows, plot_rows
+from hf_dense.experiments.arms import UNTOUCHED, Arm, draw_rows, format_rows, make_rows
 from hf_dense.experiments.keeping import Kept
 from hf_dense.finetuning.biencoder import load_history
 from hf_dense.finetuning.pipeline import KIND, Pipeline, stage_seconds, start_of
@@ -61,10 +61,10 @@ def measure_stages(pipeline: Pipeline, models: Mapping[str, Path], split: str, k
         facts = {"split": split, "kept": _described(kept), "results": rows, "pipeline": asdict(pipeline)}
         facts |= provenance(pipeline.seed, pipeline.collection, content_hash(pipeline.collection))
         write_text(output.path / _FACTS, json.dumps(facts, indent=1))
-        plot_rows(rows, output.path / _METRICS)
+        save_figure(draw_rows(rows), output.path / _METRICS)
         histories = {name: load_history(output.path / name) for name in models}
         if any(map(loss_series, histories.values())):  # a training shorter than logging_steps logs none
-            plot_losses(histories, output.path / _LOSSES)
+            save_figure(draw_losses(histories), output.path / _LOSSES)
         work.complete()
     return format_rows(rows)
 
@@ -100,7 +100,7 @@ def measure_training(
         facts |= provenance(seed, collection, content_hash(collection))
         write_text(output.path / _FACTS, json.dumps(facts, indent=1))
         write_text(output.path / _TABLE, f"{format_rows(rows)}\n")
-        plot_rows(rows, output.path / _METRICS)
+        save_figure(draw_rows(rows), output.path / _METRICS)
         work.complete()
     return format_rows(rows)
 

@@ -11,6 +11,7 @@ from hf_dense.data.collections import content_hash
 from hf_dense.evaluation.analyses import CurvePoint, curve_point
 from hf_dense.evaluation.analysis_plots import draw_curves
 from hf_dense.evaluation.measures import METRICS, title
+from hf_dense.evaluation.plots import save_figure
 from hf_dense.evaluation.significance import Comparison, compare_paired
 from hf_dense.experiments.comparison import VariantResult, mean_per_query
 from hf_dense.experiments.sweep_options import SWEEPS, SweepOptions
@@ -81,7 +82,7 @@ def write_rows(options: SweepOptions, rows: Sequence[Row], output_dir: Path) -> 
         for row in rows:
             if row.point.curve == line.get_label() and len(row.by_seed) > 1:
                 axes.plot([row.point.x] * len(row.by_seed), row.by_seed, "_", color=line.get_color())
-    figure.savefig(output_dir / "sweep.png", dpi=144)
+    save_figure(figure, output_dir / "sweep.png")
     facts = {
         "rows": [asdict(row) for row in rows],
         "options": asdict(options),
