@@ -181,7 +181,8 @@ def finetune(
     """
     options = {name: value for name, value in locals().items() if name not in ("config", "trainer")}
     from hf_dense.commands.finetune import train
-    from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, load_history
+    from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
+    from hf_dense.storage.checkpoints import load_history
 
     refuse_unknown(trainer, [*options, *_trainers(BiencoderTrainingArguments)], "finetune")
     tuned = train(read_call("finetune", [], {**options, **trainer}, config))

@@ -23,12 +23,12 @@ from hf_dense.experiments.countdown import Countdown
 from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.experiments.sweep_options import AblationOptions
 from hf_dense.experiments.sweep_results import format_comparison
-from hf_dense.finetuning.biencoder import load_history
 from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
 from hf_dense.methods import get_method
 from hf_dense.pretraining.gap import SUFFIX
 from hf_dense.pretraining.options import PretrainingOptions
 from hf_dense.pretraining.pretrain import pretrain
+from hf_dense.storage.checkpoints import load_history
 from hf_dense.storage.files import write_text
 from hf_dense.storage.manifest import COMPLETE, Manifest
 from hf_dense.storage.markdown import markdown_table

@@ -6,7 +6,6 @@ came about (and, where that is the question, in the number of fine-tuning steps)
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,8 +26,9 @@ from hf_dense.finetuning.lists import Entry, draw, share
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.pretraining.pretrain import PretrainingOptions, pretrain
 from hf_dense.search.first_stage import BM25
+from hf_dense.storage.checkpoints import load_history
 from hf_dense.storage.fingerprints import fingerprint_tokenizer
-from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.manifest import seconds_of
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 
@@ -190,8 +190,8 @@ def train_variant(settings: Settings, variant: Variant, out: Path | Output, star
         max_length=settings.max_length,
         similarity=settings.similarity,  # type: ignore[arg-type]
     )
-    seconds = {"pretraining": _seconds(Path(start)) if pretrained else 0.0, "finetuning": 0.0}
-    history = _history(Path(start)) if pretrained else []
+    seconds = {"pretraining": seconds_of(start) if pretrained else 0.0, "finetuning": 0.0}
+    history = load_history(start) if pretrained else []
     if settings.queries == 0:
         return Trained(variant.name, str(exported), history, [], seconds)
     training = {"report_to": "none", **settings.finetuning, **variant.finetuning}
@@ -200,7 +200,7 @@ def train_variant(settings: Settings, variant: Variant, out: Path | Output, star
         output_dir=str(place), seed=settings.seed, overwrite=output.overwrite, **training
     )
     model = finetune(exported, pairs_of(settings), arguments)
-    return Trained(variant.name, str(model), history, _history(place), seconds | {"finetuning": _seconds(place)})
+    return Trained(variant.name, str(model), history, load_history(place), seconds | {"finetuning": seconds_of(place)})
 
 
 def make_start(settings: Settings, variant: Variant, out: Path | Output) -> str | Path:
@@ -312,15 +312,3 @@ def _pretrain(settings: Settings, variant: Variant, tokenizer: Path | None, outp
 def _evaluate(model: str, settings: Settings, name: str, output: Output) -> RetrievalResult:
     out = output.at(f"evaluation-{settings.split}")
     return evaluate_retriever(model, settings.collection, settings.split, name=name, out=out)
-
-
-def _history(training: Path) -> list[dict[str, Any]]:
-    """What a training logged."""
-    log: list[dict[str, Any]] = json.loads((training / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
-    return log
-
-
-def _seconds(training: Path) -> float:
-    """How long a training took."""
-    manifest = Manifest.load(training)
-    return float(manifest.facts.get("seconds", 0.0)) if manifest else 0.0

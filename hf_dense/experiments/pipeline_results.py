@@ -16,9 +16,9 @@ from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.experiments.arms import UNTOUCHED, Arm, draw_rows, format_rows, make_rows
 from hf_dense.experiments.keeping import Kept
-from hf_dense.finetuning.biencoder import load_history
 from hf_dense.finetuning.pipeline import KIND, Pipeline, stage_seconds, start_of
 from hf_dense.search.first_stage import BM25
+from hf_dense.storage.checkpoints import load_history
 from hf_dense.storage.files import write_text
 from hf_dense.storage.output import Output
 from hf_dense.storage.provenance import provenance

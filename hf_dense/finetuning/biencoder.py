@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -423,19 +422,6 @@ def check_losses(arguments: BiencoderTrainingArguments, passages: int, scored: b
         raise InputError(f"contrast {arguments.contrast!r} compares a query's own passages; give lists with negatives.")
     if arguments.distillation != "none" and not scored:
         raise InputError(f"distillation {arguments.distillation!r} needs a teacher's scores; give scored lists.")
-
-
-def load_history(output_dir: str | Path) -> list[dict[str, Any]]:
-    """Read what the trainer logged in `output_dir`: one dict per entry, with `step` and `loss` or `eval_loss`.
-
-    Raises:
-        InputError: no finished training there.
-    """
-    path = Path(output_dir) / "trainer_state.json"
-    if not path.is_file():
-        raise InputError(f"There is no loss history {path}; has the training finished?")
-    history: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["log_history"]
-    return history
 
 
 def _held_out(pairs: Dataset, arguments: BiencoderTrainingArguments) -> Dataset:

@@ -46,7 +46,14 @@ from hf_dense.pretraining.stream import PassageStream
 from hf_dense.pretraining.trainer import PreTrainer, check_arguments
 from hf_dense.pretraining.vocabulary import Vocabulary
 from hf_dense.storage.batch_size import find_batch_size
-from hf_dense.storage.checkpoints import checkpoint_to_resume, keep_time, occupy_training, recorded_setting, train
+from hf_dense.storage.checkpoints import (
+    checkpoint_to_resume,
+    keep_time,
+    load_history,
+    occupy_training,
+    recorded_setting,
+    train,
+)
 from hf_dense.storage.fingerprints import (
     fingerprint_files,
     fingerprint_path,
@@ -149,14 +156,7 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
             _train(work, options, training, start)
     if publication and is_main_process():
         publication.publish(output.path)
-    return PretrainingResult(output.path, decide_together(lambda: _history(output.path)), work.done)
-
-
-def _history(path: Path) -> list[dict[str, Any]]:
-    """What the training in a directory logged."""
-    state = json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
-    found: list[dict[str, Any]] = state["log_history"]
-    return found
+    return PretrainingResult(output.path, decide_together(lambda: load_history(output.path)), work.done)
 
 
 def _start(

@@ -177,6 +177,19 @@ def checkpoint_to_resume(work: Occupied, wanted: str | bool | None) -> str | Non
     return decide_together(choose)
 
 
+def load_history(output_dir: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Read what a trainer logged in `output_dir`: one dict per entry, with `step` and `loss` or `eval_loss`.
+
+    Raises:
+        InputError: no finished training there.
+    """
+    path = Path(output_dir) / _STATE
+    if not path.is_file():
+        raise InputError(f"There is no loss history {path}; has the training finished?")
+    history: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["log_history"]
+    return history
+
+
 def newest_checkpoint(directory: str | os.PathLike[str]) -> Path | None:
     """The newest checkpoint of a Trainer in `directory`, or None; one that is incomplete or broken is passed over."""
     there = {path.name.removeprefix("checkpoint-"): path for path in Path(directory).glob("checkpoint-*")}

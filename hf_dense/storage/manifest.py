@@ -93,6 +93,12 @@ class Manifest:
         return same and (digest is None or (not file.is_symlink() and sha256_of(file) == digest))
 
 
+def seconds_of(made: str | os.PathLike[str]) -> float:
+    """How long the making of a directory took, such as a training; 0 where its manifest does not say."""
+    manifest = Manifest.load(made)
+    return float(manifest.facts.get("seconds", 0.0)) if manifest else 0.0
+
+
 def sha256_of(content: Path | bytes) -> str:
     """The SHA-256 of a file, or of what one is to hold, as the Hub has it of large ones."""
     with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as stream:

@@ -26,10 +26,11 @@ from torch.utils.data import DataLoader
 from hf_dense import InputError, RetroMAEForPreTraining
 from hf_dense.finetuning import training
 from hf_dense.finetuning.batches import SharedBatches
-from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune, load_history
+from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
 from hf_dense.finetuning.lists import Entry, PassageLists
 from hf_dense.finetuning.training import CarefulTraining
 from hf_dense.hub import precision
+from hf_dense.storage.checkpoints import load_history
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 

@@ -18,9 +18,10 @@ from tiny_retriever import random_words, write_retriever
 from hf_dense.errors import InputError
 from hf_dense.finetuning import biencoder
 from hf_dense.finetuning.batches import ListCollator
-from hf_dense.finetuning.biencoder import ListLoss, finetune, load_history
+from hf_dense.finetuning.biencoder import ListLoss, finetune
 from hf_dense.finetuning.lists import Entry, PassageLists
 from hf_dense.finetuning.losses import CONTRASTS, contrastive_loss, distillation_loss
+from hf_dense.storage.checkpoints import load_history
 
 EARLY = {  # ends before its last step: after the first ones it gets worse
     "max_steps": 60,

@@ -15,9 +15,10 @@ from torch import Tensor, distributed, multiprocessing
 from transformers import BertModel
 
 from hf_dense.errors import InputError
-from hf_dense.finetuning.biencoder import ListLoss, finetune, load_history
+from hf_dense.finetuning.biencoder import ListLoss, finetune
 from hf_dense.finetuning.losses import keeping_loss
 from hf_dense.hub.export import export_sentence_transformer
+from hf_dense.storage.checkpoints import load_history
 
 
 @pytest.fixture(scope="module", params=["cosine", "dot"])

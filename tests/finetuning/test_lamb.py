@@ -12,8 +12,9 @@ from test_biencoder import arguments, killed_after
 from tiny_retriever import random_words, write_retriever
 
 from hf_dense.errors import InputError
-from hf_dense.finetuning.biencoder import finetune, load_history
+from hf_dense.finetuning.biencoder import finetune
 from hf_dense.finetuning.lamb import lamb
+from hf_dense.storage.checkpoints import load_history
 
 OPTIONS = {"lr": 0.1, "betas": (0.9, 0.99), "eps": 1e-6}
 

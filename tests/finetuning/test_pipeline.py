@@ -20,10 +20,10 @@ from transformers import ElectraConfig, ElectraForSequenceClassification
 from hf_dense.errors import InputError
 from hf_dense.finetuning import mining, scoring, training
 from hf_dense.finetuning import pipeline as pipeline_module
-from hf_dense.finetuning.biencoder import load_history
 from hf_dense.finetuning.lists import PassageLists, load_entries
 from hf_dense.finetuning.pipeline import Pipeline, run_pipeline, stage_seconds, start_of
 from hf_dense.hub.retriever_settings import RetrieverSettings, settings_of
+from hf_dense.storage.checkpoints import load_history
 from hf_dense.storage.manifest import Manifest
 
 STAGES = ("bm25", "retriever1", "mined1", "retriever2", "mined2", "reranker", "scores", "distilled")

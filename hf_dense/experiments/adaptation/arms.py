@@ -21,7 +21,7 @@ from hf_dense.methods import METHODS
 from hf_dense.pretraining.pretrain import pretrain
 from hf_dense.search.first_stage import BM25
 from hf_dense.search.index import SearchIndex, build_index
-from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.manifest import seconds_of
 from hf_dense.storage.output import Output
 
 WORDS, BASE, TUNED = "BM25", "base", "fine-tuned"
@@ -169,9 +169,3 @@ class Workshop:
 
     def _place(self, name: str) -> Output:
         return self.out.at("arms", name.lower().replace(", ", "-").replace(" + ", "-").replace(" ", "-"))
-
-
-def seconds_of(made: Path) -> float:
-    """How long a training took, or lists, or their scores."""
-    manifest = Manifest.load(made)
-    return float(manifest.facts.get("seconds", 0.0)) if manifest else 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from hf_dense.hub.precision import Reading
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.pretraining.pretrain import pretrain
 from hf_dense.search.dense import encode_corpus
+from hf_dense.storage.checkpoints import load_history
 
 _STEPS: Final = (2, 6)  # of each training, at least and at most
 _TRYING: Final = 12.0  # seconds of a training, at most, but for the least steps
@@ -121,6 +121,5 @@ def _pretraining(method: str, base: str, corpus: Dataset, learning: Learning, st
 
 
 def _seconds_of_step(training: Path, steps: int) -> float:
-    history = json.loads((training / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
-    runtime = next(entry["train_runtime"] for entry in reversed(history) if "train_runtime" in entry)
+    runtime = next(entry["train_runtime"] for entry in load_history(training) if "train_runtime" in entry)
     return float(runtime) / steps

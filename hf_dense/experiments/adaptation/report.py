@@ -20,15 +20,17 @@ from hf_dense.evaluation.measures import METRICS, title
 from hf_dense.evaluation.page import Block, Code, Heading, Picture, Table, as_html, as_markdown
 from hf_dense.evaluation.plots import as_png, draw_losses, draw_metrics, legend_below, loss_series
 from hf_dense.evaluation.significance import compare_paired
-from hf_dense.experiments.adaptation.arms import BASE, TUNED, WORDS, Arm, seconds_of
+from hf_dense.experiments.adaptation.arms import BASE, TUNED, WORDS, Arm
 from hf_dense.experiments.adaptation.material import DEV, TEST, Material
 from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.experiments.adaptation.verdict import Effort, judge
+from hf_dense.experiments.arms import format_test
 from hf_dense.experiments.asked import METRIC
-from hf_dense.finetuning.biencoder import load_history
 from hf_dense.pretraining.gap import SUFFIX as GAP
 from hf_dense.pretraining.probe import PLAIN, WHITENED
+from hf_dense.storage.checkpoints import load_history
 from hf_dense.storage.files import write_text
+from hf_dense.storage.manifest import seconds_of
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 from hf_dense.storage.provenance import provenance
@@ -189,17 +191,12 @@ def _arms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     ]
     cells = []
     for row in rows:
-        test = row["against"].get(against)
         line = [row["name"], *(f"{row['metrics'][metric]:.4f}" for metric in METRICS)]
-        line.append("-" if test is None else _difference(test))
+        line.append(format_test(row["against"].get(against)))
         if kept:
             line.append(f"{row['kept']['metrics'][METRIC]:.4f}" if "kept" in row else "-")
         cells.append([*line, f"{row['seconds'] / 60:.1f} min" if row["seconds"] else "-"])
     return Table(head, cells)
-
-
-def _difference(test: Mapping[str, float]) -> str:
-    return f"{test['difference']:+.4f} ({test['low']:+.4f} to {test['high']:+.4f}), p = {test['p_value']:.4f}"
 
 
 def _arms(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
