@@ -25,13 +25,13 @@ from hf_dense.experiments.comparison import (
 from hf_dense.experiments.countdown import Countdown
 from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.experiments.sweep_options import FEW, SweepOptions
-from hf_dense.experiments.sweep_plan import Run, given_mapping, plan_sweep, shown
+from hf_dense.experiments.sweep_plan import Run, plan_sweep, shown
 from hf_dense.experiments.sweep_results import Row, make_rows, write_rows
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
 from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer
 from hf_dense.hub.retriever_settings import DEFAULTS, RetrieverSettings, own_settings
 from hf_dense.hub.retrievers import assemble, check_fit
-from hf_dense.pretraining.pretrain import PretrainingOptions
+from hf_dense.pretraining.options import PretrainingOptions, given_mapping
 from hf_dense.storage.fingerprints import fingerprint_tokenizer, fingerprint_values, fingerprint_weights
 from hf_dense.storage.manifest import COMPLETE, Manifest
 from hf_dense.storage.occupied import Occupied

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from hf_dense.experiments.comparison import FINETUNING, PRETRAINING, Settings, V
 from hf_dense.experiments.sweep_options import FEW, SWEEPS, SweepOptions
 from hf_dense.methods import get_method
 from hf_dense.modeling.configuration_bottleneck import Decoder, merge
+from hf_dense.pretraining.options import given_mapping
 from hf_dense.storage.training_values import check_seed
 
 UNTRAINED = "no pre-training"
@@ -172,14 +172,3 @@ def _check_values(options: SweepOptions) -> None:
 def shown(value: float) -> str:
     """A value as names of directories and tables have it."""
     return f"{value:.12g}"
-
-
-def given_mapping(value: dict[str, Any] | str | None, name: str) -> dict[str, Any]:
-    """An option that is a mapping, which flags give as JSON."""
-    try:
-        found = json.loads(value) if isinstance(value, str) else value or {}
-    except json.JSONDecodeError as error:
-        raise InputError(f"--{name} must be JSON such as '{{\"a\": 1}}', not {value!r}.") from error
-    if not isinstance(found, dict):
-        raise InputError(f"--{name} must be a mapping, not {value!r}.")
-    return found

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from typing import Any
 
+from hf_dense.errors import InputError
 from hf_dense.methods import METHODS
 
 
@@ -90,3 +93,18 @@ class PretrainingOptions:
         default=False, metadata={"help": "replace what hf_dense wrote there from other inputs or settings"}
     )
     license: str = field(default="other", metadata={"help": "of the weights, for the card"})
+
+
+def given_mapping(value: dict[str, Any] | str | None, name: str) -> dict[str, Any]:
+    """An option that is a mapping, which flags give as JSON; nothing where it is not given.
+
+    Raises:
+        InputError: it is no mapping.
+    """
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except json.JSONDecodeError as error:
+        raise InputError(f"--{name} must be JSON such as '{{\"a\": 1}}', not {value!r}.") from error
+    if found is not None and not isinstance(found, dict):
+        raise InputError(f"--{name} must be a mapping, not {value!r}.")
+    return found or {}

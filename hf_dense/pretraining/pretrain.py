@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from dataclasses import asdict, dataclass, replace
@@ -38,7 +37,7 @@ from hf_dense.pretraining.gap import describe_idle, find_idle
 from hf_dense.pretraining.generator import add_generator
 from hf_dense.pretraining.keywords import Keywords, table_of
 from hf_dense.pretraining.longest import head_rows, longest_rows, most_rows
-from hf_dense.pretraining.options import PretrainingOptions
+from hf_dense.pretraining.options import PretrainingOptions, given_mapping
 from hf_dense.pretraining.probe import BEST, Pool, RetrievalProbe, check_best, load_best, load_pool
 from hf_dense.pretraining.soundness import STEP_FILE
 from hf_dense.pretraining.start import start_from
@@ -382,13 +381,13 @@ def _tokenizer(options: PretrainingOptions, corpus: Dataset | IterableDataset) -
 def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTokenizerBase) -> BottleneckForPreTraining:
     """The model, from a checkpoint or from scratch, checked against tokenizer and length."""
     changes: dict[str, Any] = {
-        "encoders": _mapping(options.encoders, "encoders"),
-        "decoders": _mapping(options.decoders, "decoders"),
+        "encoders": given_mapping(options.encoders, "encoders"),
+        "decoders": given_mapping(options.decoders, "decoders"),
         **({} if options.bottleneck is None else {"bottleneck": options.bottleneck}),
     }
     try:
         if options.backbone is None:
-            sizes = _mapping(options.backbone_config, "backbone_config") or {}
+            sizes = given_mapping(options.backbone_config, "backbone_config")
             _check_names(sizes)
             sizes = {"vocab_size": vocabulary_size(tokenizer), "pad_token_id": tokenizer.pad_token_id, **sizes}
             config = method.config(backbone_config=sizes, **changes)
@@ -442,21 +441,9 @@ def _check_names(sizes: dict[str, Any]) -> None:
         raise InputError(f"backbone_config has the key {unknown[0]!r}, which a {kind!r} configuration does not have.")
 
 
-def _mapping(value: dict[str, Any] | str | None, name: str) -> dict[str, Any] | None:
-    """An option that is a mapping, which flags give as JSON."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except json.JSONDecodeError as error:
-            raise InputError(f"--{name} must be JSON such as '{{\"a\": 1}}', not {value!r}.") from error
-    if value is not None and not isinstance(value, dict):
-        raise InputError(f"--{name} must be a mapping, not {value!r}.")
-    return value
-
-
 def _generator(value: dict[str, Any] | str | None) -> dict[str, Any] | str | None:
     """A checkpoint's name, or a configuration, which flags give as JSON."""
-    return _mapping(value, "generator") if isinstance(value, str) and value.lstrip().startswith("{") else value
+    return given_mapping(value, "generator") if isinstance(value, str) and value.lstrip().startswith("{") else value
 
 
 def _use_workers(training: TrainingArguments, streaming: bool) -> None:
