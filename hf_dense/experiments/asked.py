@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from hf_dense.evaluation.result import RetrievalResult, load_rankings
 from hf_dense.evaluation.runner import collection_source, measure_once, relevant_qrels
 from hf_dense.search.fingerprints import model_source, retriever_source
 from hf_dense.search.first_stage import BM25
-from hf_dense.search.fusion import WEIGHTS, fuse_rankings
+from hf_dense.search.fusion import WEIGHTS, fuse
 from hf_dense.search.index import SearchIndex
 from hf_dense.storage.output import Output
 from hf_dense.storage.provenance import describe_run
@@ -21,9 +20,6 @@ from hf_dense.storage.staged import Staged
 
 METRIC: Final = "ndcg@10"  # that weights and arms are chosen by
 _DEPTH: Final = 100  # passages of a query
-
-Judgements = Mapping[str, Mapping[str, int]]  # query id -> passage id -> grade
-Rankings = Mapping[str, Mapping[str, float]]  # query id -> passage id -> score
 
 
 def measure(index: SearchIndex, collection: Path, split: str, weight: float, out: Output, name: str) -> RetrievalResult:
@@ -44,7 +40,8 @@ def measure(index: SearchIndex, collection: Path, split: str, weight: float, out
         started = time.perf_counter()
         found = index.search_many([texts[query] for query in qrels], _DEPTH, weight=weight)
         rankings = {query: {hit.id: hit.score for hit in hits} for query, hits in zip(qrels, found, strict=True)}
-        result = _scored(qrels, rankings, split, name, time.perf_counter() - started)
+        seconds, per_query = time.perf_counter() - started, score_queries(qrels, rankings, METRICS)
+        result = RetrievalResult(name, split, mean_metrics(per_query), per_query, seconds, describe_run())
         result.save(work.result, rankings)
         return result
 
@@ -56,27 +53,19 @@ def measure(index: SearchIndex, collection: Path, split: str, weight: float, out
     return measure_once(out, settings, {"model": model, **collection_source(collection)}, name, ask, resumable=False)
 
 
-def _scored(qrels: Judgements, rankings: Rankings, split: str, name: str, seconds: float) -> RetrievalResult:
-    per_query = score_queries(qrels, rankings, METRICS)
-    return RetrievalResult(name, split, mean_metrics(per_query), per_query, seconds, describe_run())
-
-
-def choose_weight(dense: Rankings, lexical: Rankings, qrels: Judgements) -> float:
+def fused_weight(dense: Path, lexical: Path, collection: Path, split: str) -> float:
     """The weight of the dense scores with the highest nDCG@10 when both are fused; of equals, the middle one.
 
     Args:
-        dense: what the dense search found for the queries that one chooses by.
-        lexical: what BM25 found.
-        qrels: query id -> passage id -> grade.
+        dense: what `measure` wrote at weight 1.
+        lexical: what it wrote at weight 0.
+        collection: directory with the judgements.
+        split: of them, whose queries one chooses by.
     """
+    by_meaning, by_words, qrels = load_rankings(dense), load_rankings(lexical), load_qrels(collection, split)
     worth = {}
     for weight in WEIGHTS:
-        found = score_queries(qrels, fuse_rankings(dense, lexical, weight), [METRIC])
-        worth[weight] = round(mean_metrics(found)[METRIC], 6)
+        fused = {query: fuse(by_meaning.get(query, {}), by_words.get(query, {}), weight) for query in qrels}
+        worth[weight] = round(mean_metrics(score_queries(qrels, fused, [METRIC]))[METRIC], 6)
     best = [weight for weight in WEIGHTS if worth[weight] == max(worth.values())]
     return best[len(best) // 2]
-
-
-def fused_weight(dense: Path, lexical: Path, collection: Path, split: str) -> float:
-    """`choose_weight` for what `measure` wrote, at weight 1 and at weight 0, for the queries of a split."""
-    return choose_weight(load_rankings(dense), load_rankings(lexical), load_qrels(collection, split))

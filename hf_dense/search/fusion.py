@@ -41,19 +41,3 @@ def fuse(dense: Scores, lexical: Scores, weight: float) -> dict[str, float]:
         for passage in {**dense, **lexical}
     }
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))
-
-
-def fuse_rankings(
-    dense: Mapping[str, Scores], lexical: Mapping[str, Scores], weight: float
-) -> dict[str, dict[str, float]]:
-    """`fuse` for every query that either search was asked.
-
-    Args:
-        dense: query id -> passage id -> similarity.
-        lexical: query id -> passage id -> BM25 score.
-        weight: of the dense scores.
-
-    Returns:
-        Query id -> passage id -> score.
-    """
-    return {query: fuse(dense.get(query, {}), lexical.get(query, {}), weight) for query in {**dense, **lexical}}

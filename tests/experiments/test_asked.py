@@ -10,8 +10,8 @@ from tiny_retriever import write_retriever
 from hf_dense.data.collections import load_qrels
 from hf_dense.evaluation.result import load_rankings
 from hf_dense.evaluation.retrieval import evaluate_retriever
-from hf_dense.experiments.asked import choose_weight, fused_weight, measure
-from hf_dense.search.fusion import fuse_rankings
+from hf_dense.experiments.asked import fused_weight, measure
+from hf_dense.search.fusion import fuse
 from hf_dense.search.index import SearchIndex, build_index
 from hf_dense.storage.output import Output
 
@@ -62,9 +62,9 @@ def test_the_weight_is_the_best_of_all_on_the_queries_it_is_chosen_by(
         for tried in (0.0, weight, 1.0)
     }
     assert worth[weight] == max(worth.values())
-    fused = fuse_rankings(dense, lexical, weight)
     kept = load_rankings(tmp_path / f"{weight}")
     for query in qrels:
-        chosen = {name: fused[query][name] for name in kept[query]}
+        fused = fuse(dense[query], lexical.get(query, {}), weight)
+        chosen = {name: fused[name] for name in kept[query]}
         assert kept[query] == pytest.approx(chosen, abs=1e-6), "asked as it was chosen"
-    assert choose_weight(dense, dense, qrels) == 0.5, "of equals the middle one"
+    assert fused_weight(tmp_path / "1.0", tmp_path / "1.0", collection, "dev") == 0.5, "of equals the middle one"

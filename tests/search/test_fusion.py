@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hf_dense.search.fusion import WEIGHTS, fuse, fuse_rankings
+from hf_dense.search.fusion import WEIGHTS, fuse
 
 
 def drawn(seed: int, low: float, names: str) -> dict[str, float]:
@@ -38,8 +38,3 @@ def test_nothing_or_one_passage_found(weight: float) -> None:
     assert fuse({"a": 0.3}, {}, weight) == {"a": weight}
     assert fuse({}, {"a": 3.0}, weight) == {"a": 1 - weight}
     assert fuse({}, {"a": 0.0}, weight) == {"a": 0.0}
-
-
-def test_every_query_that_was_asked_is_there() -> None:
-    found = fuse_rankings({"q": {"a": 0.2}}, {"q": {"b": 1.0}, "r": {"c": 2.0}}, 0.5)
-    assert found == {"q": {"a": 0.5, "b": 0.5}, "r": {"c": 0.5}}
