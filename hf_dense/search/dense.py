@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import faiss
 import numpy as np
@@ -27,6 +27,7 @@ from hf_dense.storage.files import replaced_file
 
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
+Stored = TypeVar("Stored")
 
 KINDS: Final = ("exact", "flat", "ivfpq", "hnsw")
 BLOCK: Final = 20_000  # passages in a file
@@ -72,15 +73,15 @@ class Vectors:
 
 
 @dataclass(frozen=True)
-class KnownVectors:
+class Known(Generic[Stored]):
     """Vectors of some texts of a corpus that the same model has encoded before.
 
     Args:
-        vectors: where they are.
+        vectors: where they are: `Vectors`, or, of hybrid ones, a `HybridIndex`.
         rows: (texts,) the place of each text's vector there, -1 where it has none.
     """
 
-    vectors: Vectors
+    vectors: Stored
     rows: Indices
 
 
@@ -89,7 +90,7 @@ def encode_corpus(
     texts: Sequence[str],
     folder: Path,
     batch_size: int = 64,
-    known: KnownVectors | None = None,
+    known: Known[Vectors] | None = None,
     devices: Sequence[str] | None = None,
 ) -> Vectors:
     """Encode passages, with a progress bar; a run that was killed goes on after the last whole block.
@@ -341,7 +342,7 @@ def _cluster_encoder(retriever: SentenceTransformer, batch_size: int) -> Iterato
 
 
 def _make_block(
-    retriever: SentenceTransformer, encoder: _Encoder, texts: Sequence[str], bar: Any, known: KnownVectors | None
+    retriever: SentenceTransformer, encoder: _Encoder, texts: Sequence[str], bar: Any, known: Known[Vectors] | None
 ) -> Floats:
     """(texts, dimensions) vectors, those copied that are known."""
     if known is None:

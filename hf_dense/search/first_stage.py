@@ -13,8 +13,8 @@ from hf_dense.errors import InputError
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
 from hf_dense.search.bm25 import LexicalIndex
-from hf_dense.search.dense import Floats, Indices, encode_corpus, encode_queries, searcher
-from hf_dense.search.hybrid import FACTS_FILE, HybridIndex, KnownHybrid, write_hybrid_vectors
+from hf_dense.search.dense import Floats, Indices, Known, encode_corpus, encode_queries, searcher
+from hf_dense.search.hybrid import FACTS_FILE, HybridIndex, write_hybrid_vectors
 
 BM25: Final = "bm25"
 HYBRID: Final = "hybrid"  # folder of hybrid vectors
@@ -49,14 +49,9 @@ def open_search(model: str | Path | SentenceTransformer, texts: Sequence[str], f
         return find_words
     retriever = load_retriever(model)
     if hybrid_head(retriever):
-        return _open_hybrid(retriever, texts, folder, batch_size)
+        return hybrid_searcher(retriever, hybrid_vectors(retriever, texts, folder, batch_size), batch_size)
     find = searcher(encode_corpus(retriever, texts, folder, batch_size))
     return lambda queries, k: find(encode_queries(retriever, queries, batch_size), k)
-
-
-def _open_hybrid(retriever: SentenceTransformer, texts: Sequence[str], folder: Path, batch_size: int) -> Search:
-    """Search by DupMAE's relevance: vectors of the vocabulary's length would not fit in memory."""
-    return hybrid_searcher(retriever, hybrid_vectors(retriever, texts, folder, batch_size), batch_size)
 
 
 def hybrid_searcher(retriever: SentenceTransformer, index: HybridIndex, batch_size: int) -> Search:
@@ -78,7 +73,7 @@ def hybrid_vectors(
     texts: Sequence[str],
     folder: Path,
     batch_size: int,
-    known: KnownHybrid | None = None,
+    known: Known[HybridIndex] | None = None,
 ) -> HybridIndex:
     """The hybrid vectors of texts, sparse, encoded once in a folder.
 

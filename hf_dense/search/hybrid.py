@@ -20,7 +20,7 @@ from hf_dense.errors import InputError
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.search.cluster import is_on_cluster
-from hf_dense.search.dense import Floats, Indices
+from hf_dense.search.dense import Floats, Indices, Known
 from hf_dense.storage.files import write_text
 
 _BLOCK: Final = 20_000  # passages compared at once
@@ -56,7 +56,7 @@ def write_hybrid_vectors(
     texts: Sequence[str],
     folder: Path,
     batch_size: int = 64,
-    known: KnownHybrid | None = None,
+    known: Known[HybridIndex] | None = None,
 ) -> None:
     """Encode passages, with a progress bar, and write what `HybridIndex.load` reads; what was stopped goes on.
 
@@ -113,13 +113,13 @@ def _encode(model: SentenceTransformer, head: HybridHead, texts: Sequence[str], 
     return {"dense": vectors[:, : head.dense], "values": words.gather(1, tokens), "tokens": tokens}
 
 
-def _copy(known: KnownHybrid, stored: Mapping[str, Any]) -> None:
+def _copy(known: Known[HybridIndex], stored: Mapping[str, Any]) -> None:
     """Put known vectors in their new places, some at a time."""
     kept = np.flatnonzero(known.rows >= 0)
     for start in range(0, len(kept), _BLOCK):
         place = kept[start : start + _BLOCK]
         for name, array in stored.items():
-            array[place] = getattr(known.index, name)[known.rows[place]]
+            array[place] = getattr(known.vectors, name)[known.rows[place]]
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class HybridIndex:
         best = torch.full((len(queries), k), -torch.inf)
         indices = torch.full((len(queries), k), -1, dtype=torch.int64)
         for start in tqdm(range(0, len(self), _BLOCK), desc="Comparing", unit=" blocks", leave=False, delay=1):
-            dense, words = self._block(start)
+            dense, words = self._rows(slice(start, start + _BLOCK))
             for first in range(0, len(queries), _QUERIES):
                 rows = slice(first, first + _QUERIES)
                 asked = queries[rows].astype(np.float32, copy=False)
@@ -204,29 +204,12 @@ class HybridIndex:
                 indices[rows] = torch.cat([indices[rows], at + start], dim=1).gather(1, order)
         return best.numpy(), indices.numpy()
 
-    def _block(self, start: int) -> tuple[Floats, csr_matrix]:
-        """Passages from `start` on; see `_rows`."""
-        return self._rows(slice(start, start + _BLOCK))
-
     def _rows(self, rows: slice | Indices) -> tuple[Floats, csr_matrix]:
         """Some passages: their dense parts, and a sparse matrix (passages, vocabulary) of their words."""
         values, tokens = self.values[rows], self.tokens[rows].astype(np.int32)
         ends = np.arange(len(values) + 1) * values.shape[1]
         words = csr_matrix((values.ravel(), tokens.ravel(), ends), shape=(len(values), self.vocabulary))
         return self.dense[rows], words
-
-
-@dataclass(frozen=True)
-class KnownHybrid:
-    """Hybrid vectors of some texts of a corpus that the same model has encoded before.
-
-    Args:
-        index: where they are.
-        rows: (texts,) the place of each text's vector there, -1 where it has none.
-    """
-
-    index: HybridIndex
-    rows: Indices
 
 
 def _mapped(file: Path) -> NDArray[Any]:

@@ -29,10 +29,10 @@ from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import Reading
 from hf_dense.search.approximate import CandidateIndex, check_index_kind
 from hf_dense.search.bm25 import LexicalIndex
-from hf_dense.search.dense import Indices, KnownVectors, Vectors, encode_corpus
+from hf_dense.search.dense import Indices, Known, Vectors, encode_corpus
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.search.first_stage import HYBRID, check_hybrid_kind, hybrid_vectors
-from hf_dense.search.hybrid import HybridIndex, KnownHybrid
+from hf_dense.search.hybrid import HybridIndex
 from hf_dense.search.questions import check_weight
 from hf_dense.storage.fingerprints import fingerprint_rows
 from hf_dense.storage.manifest import Manifest, difference
@@ -175,14 +175,6 @@ class _Plan:
     sources: dict[str, Source]
 
 
-@dataclass(frozen=True)
-class _Known:
-    """An index by the same model, and the place of each text's vector there, -1 where it has none."""
-
-    index: Path
-    rows: Indices
-
-
 def _plan(
     model: str | Path | SentenceTransformer,
     corpus: Dataset | str | Path,
@@ -295,7 +287,7 @@ def index_by(fingerprint: str, path: Path) -> Manifest:
     return manifest
 
 
-def _write(work: Staged, plan: _Plan, batch_size: int, known: _Known | None = None) -> None:
+def _write(work: Staged, plan: _Plan, batch_size: int, known: Known[Any] | None = None) -> None:
     """Write all parts of an index."""
     texts, result = PassageTexts(plan.corpus), work.result
     vectors = _encode(plan, texts, work.pieces, batch_size, known)
@@ -323,14 +315,12 @@ def _write(work: Staged, plan: _Plan, batch_size: int, known: _Known | None = No
 
 
 def _encode(
-    plan: _Plan, texts: PassageTexts, folder: Path, batch_size: int, known: _Known | None
+    plan: _Plan, texts: PassageTexts, folder: Path, batch_size: int, known: Known[Any] | None
 ) -> Vectors | HybridIndex:
     """The vectors of all passages, in a folder; those that are known are copied."""
     if hybrid_head(plan.retriever):
-        before = None if known is None else KnownHybrid(HybridIndex.load(known.index / HYBRID), known.rows)
-        return hybrid_vectors(plan.retriever, texts, folder, batch_size, before)
-    stored = None if known is None else KnownVectors(Vectors.stored(known.index), known.rows)
-    return encode_corpus(plan.retriever, texts, folder, batch_size, stored)
+        return hybrid_vectors(plan.retriever, texts, folder, batch_size, known)
+    return encode_corpus(plan.retriever, texts, folder, batch_size, known)
 
 
 def _size(folder: Path) -> int:
@@ -349,12 +339,13 @@ def _check_like(plan: _Plan, path: Path) -> None:
         )
 
 
-def _known(plan: _Plan, path: Path) -> tuple[_Known, int]:
+def _known(plan: _Plan, path: Path) -> tuple[Known[Any], int]:
     """The vectors that an index by the same model has, and how many of its texts are not wanted."""
     _check_like(plan, path)
     before = PassageTexts(Dataset(parquet.read_table(path / PASSAGES)))
     rows, removed = _match(PassageTexts(plan.corpus), before)
-    return _Known(path, rows), removed
+    hybrid = hybrid_head(plan.retriever)
+    return Known(HybridIndex.load(path / HYBRID) if hybrid else Vectors.stored(path), rows), removed
 
 
 def _match(now: PassageTexts, before: PassageTexts) -> tuple[Indices, int]:

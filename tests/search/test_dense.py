@@ -16,7 +16,7 @@ from hf_dense.errors import InputError
 from hf_dense.hub.loading import load_retriever
 from hf_dense.search.dense import (
     Floats,
-    KnownVectors,
+    Known,
     Vectors,
     check_kind,
     devices_for,
@@ -159,7 +159,7 @@ def test_known_vectors_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     rows = np.full(50, -1)
     rows[20:40] = np.arange(20)[::-1]  # a whole block,
     rows[45] = 29  # one of several, and none
-    found = np.concatenate(list(encode_corpus(retriever, TEXTS, tmp_path / "some", known=KnownVectors(other, rows))))
+    found = np.concatenate(list(encode_corpus(retriever, TEXTS, tmp_path / "some", known=Known(other, rows))))
     copied = rows >= 0
     np.testing.assert_array_equal(found[copied], other.take(rows[copied]))
     np.testing.assert_allclose(found[~copied], whole[~copied], atol=1e-5)
