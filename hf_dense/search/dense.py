@@ -91,11 +91,12 @@ def encode_corpus(
     folder: Path,
     batch_size: int = 64,
     known: Known[Vectors] | None = None,
-    devices: Sequence[str] | None = None,
 ) -> Vectors:
     """Encode passages, with a progress bar; a run that was killed goes on after the last whole block.
 
-    Passages of a block with as many tokens are encoded together, so that little is padded.
+    Passages of a block with as many tokens are encoded together, so that little is padded. They are encoded on the
+    cluster that `encoding_on` names; else on all GPUs where that is worth it (`devices_for`), by a process for each;
+    else where the model is.
 
     Args:
         retriever: inner products of the vectors are its similarity: those of a cosine model have unit length.
@@ -104,9 +105,6 @@ def encode_corpus(
             texts is for the caller to see to: it is where an output keeps its pieces (`hf_dense.storage.output`).
         batch_size: texts encoded at once.
         known: vectors that are copied; only the other texts are encoded.
-        devices: where texts are encoded, by a process for each (`["cuda:0", "cuda:1"]`); one name is in this process.
-            None: on the cluster that `encoding_on` names; else on all GPUs, where there are several and a block to
-            encode (`devices_for`); else where the model is.
 
     Returns:
         The vectors, on disk.
@@ -120,10 +118,10 @@ def encode_corpus(
     files = [folder / f"vectors-{start // BLOCK:05d}.npy" for start in range(0, len(texts), BLOCK)]
     new = len(texts) if known is None else int((known.rows < 0).sum())
     new = 0 if all(file.exists() for file in files) else new
-    if is_on_cluster() and devices is None and new:
+    if is_on_cluster() and new:
         encoder = _cluster_encoder(retriever, batch_size)
     else:
-        encoder = _encoder(retriever, devices_for(retriever, new) if devices is None else devices, batch_size)
+        encoder = _encoder(retriever, devices_for(retriever, new), batch_size)
     with tqdm(total=len(texts), desc="Encoding passages", unit=" passages") as bar, encoder as encode:
         for number, file in enumerate(files):
             place = slice(number * BLOCK, (number + 1) * BLOCK)
@@ -316,7 +314,7 @@ class _Encoder:
 
 
 @contextmanager
-def _encoder(retriever: SentenceTransformer, devices: Sequence[str], batch_size: int) -> Iterator[_Encoder]:
+def _encoder(retriever: SentenceTransformer, devices: list[str], batch_size: int) -> Iterator[_Encoder]:
     """Encode in this process, a batch at a time, or on several devices, in processes that end with it."""
 
     def encode(texts: list[str], **how: Any) -> NDArray[np.floating]:
@@ -325,10 +323,10 @@ def _encoder(retriever: SentenceTransformer, devices: Sequence[str], batch_size:
         )
         return found
 
-    if len(devices) < 2:
-        yield _Encoder(partial(encode, device=devices[0]) if devices else encode, batch_size)
+    if not devices:
+        yield _Encoder(encode, batch_size)
         return
-    pool = retriever.start_multi_process_pool(list(devices))
+    pool = retriever.start_multi_process_pool(devices)
     try:
         yield _Encoder(partial(encode, pool=pool, chunk_size=batch_size), _BATCHES * batch_size * len(devices))
     finally:
