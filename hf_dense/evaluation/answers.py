@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,11 +49,12 @@ class Answers(Protocol):
     def rank(self, model: Any, folder: Path, batch_size: int) -> Found:
         """As many passages as the greatest depth."""
         search = open_search(model, PassageTexts(self.corpus), folder, batch_size)
-        names, rankings = self.corpus["id"][:], {}
-        for part in _parts(self.queries):
-            scores, indices = search([self.queries[query] for query in part], max(self.depths))
-            for query, row, found in zip(part, scores.tolist(), indices.tolist(), strict=True):
-                rankings[query] = {names[index]: score for index, score in zip(found, row, strict=True) if index >= 0}
+        scores, indices = search(list(self.queries.values()), max(self.depths))
+        names = self.corpus["id"][:]
+        rankings = {
+            query: {names[index]: score for index, score in zip(found, row, strict=True) if index >= 0}
+            for query, row, found in zip(self.queries, scores.tolist(), indices.tolist(), strict=True)
+        }
         return Found(rankings, search)
 
     def score(self, rankings: Rankings) -> dict[str, dict[str, float]]:
@@ -61,7 +62,8 @@ class Answers(Protocol):
         wanted = {passage for ranking in rankings.values() for passage in ranking}
         rows = {passage: row for row, passage in enumerate(self.corpus["id"][:]) if passage in wanted}
         first: dict[str, float] = {}
-        for part in _parts(self.queries):
+        asked = list(self.queries)
+        for part in (asked[start : start + _QUERIES] for start in range(0, len(asked), _QUERIES)):
             found = list({passage for query in part for passage in rankings.get(query, ())})
             texts = dict(zip(found, self.corpus[[rows[passage] for passage in found]]["text"], strict=True))
             first |= {
@@ -81,8 +83,3 @@ def answer_rank(texts: Iterable[str], answers: Sequence[str]) -> float:
     2
     """
     return next((rank for rank, text in enumerate(texts, start=1) if has_answer(text, answers)), float("inf"))
-
-
-def _parts(queries: Iterable[str]) -> Iterator[list[str]]:
-    names = list(queries)
-    return (names[start : start + _QUERIES] for start in range(0, len(names), _QUERIES))
