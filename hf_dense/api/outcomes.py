@@ -140,13 +140,7 @@ def publish(
     Raises:
         InputError: what is there cannot be published, or evaluations are of another model.
     """
-    options = {
-        "results": results,
-        "mteb": mteb,
-        "trained_on": trained_on,
-        "private": private,
-        "revision": revision,
-    }
+    options = {name: value for name, value in locals().items() if name not in ("directory", "repo")}
     from hf_dense.commands.publish import put_on_hub
 
     arguments = read_call("publish", [directory, repo], options)
