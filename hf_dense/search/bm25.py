@@ -45,13 +45,13 @@ class LexicalIndex:
     def search(self, queries: list[str], depth: int) -> tuple[Floats, Indices]:
         """(queries, depth) scores of the best texts, best first, and their indices."""
         indices, scores = self.retriever.retrieve(
-            _words(queries), k=min(depth, self.size), show_progress=False, n_threads=os.cpu_count() or 1
+            words_of(queries), k=min(depth, self.size), show_progress=False, n_threads=os.cpu_count() or 1
         )
         return scores, indices
 
     def scores(self, query: str, indices: Indices) -> Floats:
         """(indices,) scores of some texts, 0 where they share no word with the query."""
-        (words,) = _words([query])
+        (words,) = words_of([query])
         found: Floats = self.retriever.get_scores(words)[indices] if words else np.zeros(len(indices), np.float32)
         return found
 
@@ -65,8 +65,8 @@ def composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def _words(queries: list[str]) -> list[list[str]]:
-    """The words of queries as the index knows them."""
+def words_of(queries: list[str]) -> list[list[str]]:
+    """The words of queries as the index knows them: stems, without stop words."""
     words: list[list[str]] = _tokenize(queries, return_ids=False)
     return words
 

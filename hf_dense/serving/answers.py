@@ -10,12 +10,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-import bm25s
 import Stemmer
 
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.arms import BASE, WORDS
 from hf_dense.experiments.adaptation.report import FACTS, Adaptation
+from hf_dense.search.bm25 import composed, words_of
 from hf_dense.search.index import Hit, SearchIndex
 from hf_dense.search.index_building import index_in
 from hf_dense.serving.passages import WholePassages
@@ -142,7 +142,7 @@ def show_hits(
     """
     if not hits:
         return "<p>Nothing was found.</p>"
-    words, places = _words(question), {hit.id: place for place, hit in enumerate(others, start=1)}
+    words, places = frozenset(words_of([question])[0]), {hit.id: place for place, hit in enumerate(others, start=1)}
     cards = []
     for place, (hit, verdict) in enumerate(zip(hits, verdicts, strict=True)):
         also = f"{places[hit.id]} on the {_SIDES[1 - side]}" if hit.id in places else f"on the {_SIDES[side]} only"
@@ -172,15 +172,8 @@ def mark(text: str, words: frozenset[str]) -> str:
     '<mark>Threads</mark> &amp; &lt;b&gt;<mark>threading</mark>&lt;/b&gt;'
     """
     stem = Stemmer.Stemmer("english").stemWord
-    parts = re.split(r"(\w+)", text)  # words at odd places
+    parts = re.split(r"(\w+)", composed(text))  # words at odd places
     return "".join(
         f"<mark>{html.escape(part)}</mark>" if at % 2 and stem(part.lower()) in words else html.escape(part)
         for at, part in enumerate(parts)
     )
-
-
-def _words(question: str) -> frozenset[str]:
-    """The stems of a question's words, without those that say nothing, as BM25 takes them."""
-    stemmer = Stemmer.Stemmer("english")
-    (words,) = bm25s.tokenize([question], stopwords="en", stemmer=stemmer, return_ids=False, show_progress=False)
-    return frozenset(words)

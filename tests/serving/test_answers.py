@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 from datasets import Dataset
@@ -65,6 +66,12 @@ def test_words_of_the_question_are_marked_and_all_else_is_text() -> None:
         "<mark>Sorted</mark>, <mark>sorting</mark>; assorted &lt;<mark>sort</mark>&gt;"
     )
     assert mark("a&b\"'", frozenset()) == "a&amp;b&quot;&#x27;"
+
+
+def test_words_are_marked_whose_accents_stand_apart_from_their_letters() -> None:
+    hit = Hit(1.0, "p", "", normalize("NFD", "cafés"))
+    for question in (normalize(form, "a café") for form in ("NFC", "NFD")):
+        assert "<mark>cafés</mark>" in show_hits(question, [hit], [], [None], side=0)
 
 
 class Tags(HTMLParser):
