@@ -7,16 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
-from datasets import (
-    Dataset,
-    Features,
-    IterableDataset,
-    LargeList,
-    List,
-    Value,
-    concatenate_datasets,
-)
-from datasets import Sequence as SequenceFeature
+from datasets import Dataset, Features, IterableDataset, LargeList, List, Value, concatenate_datasets
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -177,7 +168,7 @@ def tokenize(corpus: Dataset, tokenizer: PreTrainedTokenizerBase, joined: Collec
     sources = [name for name in corpus.column_names if name != "document"]
     numbers = [name for name in corpus.column_names if name == "document"]
 
-    several = {name for name in sources if isinstance(corpus.features[name], (List, LargeList, SequenceFeature, list))}
+    several = {name for name in sources if isinstance(corpus.features[name], List | LargeList)}
 
     def encode(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         encoded = {
