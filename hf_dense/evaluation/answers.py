@@ -14,6 +14,7 @@ from hf_dense.errors import InputError
 from hf_dense.evaluation.runner import Found, Protocol, Rankings, asked_texts, collection_source
 from hf_dense.search.first_stage import open_search
 
+DEPTHS: Final = (20, 100)  # numbers of passages that are read
 _QUERIES: Final = 1_000  # whose passages are read at once
 
 
@@ -27,29 +28,26 @@ class Answers(Protocol):
         collection: its queries have answers; what is searched is title + " " + text.
         split: the queries of its judgements are asked, relevant passages or not, and all queries where it has no
             judgement; queries without answers are left out.
-        depths: numbers k of passages that are read.
 
     Raises:
-        InputError: no answers are known, an empty question, or a depth below 1.
+        InputError: no answers are known, or an empty question.
     """
 
     name = "answers"
 
-    def __init__(self, collection: str | os.PathLike[str], split: str, depths: Sequence[int] = (20, 100)) -> None:
-        if not depths or min(depths) < 1:
-            raise InputError(f"depths are {list(depths)}; name at least one, each 1 or more.")
+    def __init__(self, collection: str | os.PathLike[str], split: str) -> None:
         qrels, known, queries = load_qrels(collection, split), load_answers(collection), load_queries(collection)
         self.answers = {query: strings for query in qrels or known if (strings := known.get(query))}
         if not self.answers:
             raise InputError(f"No query of split {split!r} in {collection} has an answer.")
         asked = asked_texts(dict.fromkeys(self.answers, ()), queries, (), collection)
-        self.corpus, self.depths = load_corpus(collection), depths
-        super().__init__(split, collection_source(collection), asked, len(self.corpus), depths=list(depths))
+        self.corpus = load_corpus(collection)
+        super().__init__(split, collection_source(collection), asked, len(self.corpus), depths=[*DEPTHS])
 
     def rank(self, model: Any, folder: Path, batch_size: int) -> Found:
         """As many passages as the greatest depth."""
         search = open_search(model, PassageTexts(self.corpus), folder, batch_size)
-        scores, indices = search(list(self.queries.values()), max(self.depths))
+        scores, indices = search(list(self.queries.values()), max(DEPTHS))
         names = self.corpus["id"][:]
         rankings = {
             query: {names[index]: score for index, score in zip(found, row, strict=True) if index >= 0}
@@ -71,8 +69,7 @@ class Answers(Protocol):
                 for query in part
             }
         return {
-            f"answer_recall@{depth}": {query: float(rank <= depth) for query, rank in first.items()}
-            for depth in self.depths
+            f"answer_recall@{depth}": {query: float(rank <= depth) for query, rank in first.items()} for depth in DEPTHS
         }
 
 

@@ -18,6 +18,7 @@ from hf_dense.data.answers import has_answer
 from hf_dense.data.collections import load_answers, load_corpus, load_queries
 from hf_dense.data.supervision import build_collection
 from hf_dense.errors import InputError
+from hf_dense.evaluation import answers as answers_module
 from hf_dense.evaluation.answers import Answers, answer_rank
 from hf_dense.evaluation.benchmark import evaluate_tasks
 from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult, load_rankings
@@ -65,6 +66,11 @@ def retriever(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_retriever(tmp_path_factory.mktemp("retriever") / "model")
 
 
+@pytest.fixture
+def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers_module, "DEPTHS", DEPTHS)
+
+
 def in_a_loop(retriever: Path, collection: Path, queries: set[str]) -> dict[str, dict[str, float]]:
     model, corpus = SentenceTransformer(str(retriever)), load_corpus(collection)
     vectors = model.encode([f"{row['title']} {row['text']}" for row in corpus])
@@ -92,8 +98,9 @@ def test_passages_that_may_answer_are_ordered_anew(collection: Path, retriever: 
         assert changed.per_query["answer_recall@20"][query] == held
 
 
+@pytest.mark.usefixtures("shallow")
 def test_recall_is_that_of_a_loop_over_the_judged_queries(collection: Path, retriever: Path, tmp_path: Path) -> None:
-    found = run_protocol(Answers(collection, "test", DEPTHS), retriever, tmp_path / "out", name="tiny", batch_size=7)
+    found = run_protocol(Answers(collection, "test"), retriever, tmp_path / "out", name="tiny", batch_size=7)
     expected = in_a_loop(retriever, collection, {f"q{at}" for at in range(20)})
     assert found.per_query == expected
     assert len(expected["answer_recall@2"]) == 16  # the others have no answers
@@ -115,8 +122,9 @@ def test_recall_is_that_of_a_loop_over_the_judged_queries(collection: Path, retr
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.usefixtures("shallow")
 def test_a_split_without_judgements_asks_all_queries(collection: Path, retriever: Path, tmp_path: Path) -> None:
-    found = run_protocol(Answers(collection, "dev", DEPTHS), retriever, tmp_path / "out", name="tiny")
+    found = run_protocol(Answers(collection, "dev"), retriever, tmp_path / "out", name="tiny")
     assert found.per_query == in_a_loop(retriever, collection, set(load_answers(collection)))
     assert len(found.per_query["answer_recall@2"]) == 24
 
@@ -159,15 +167,13 @@ def test_ranks_of_answers() -> None:
 def test_bad_input_leaves_nothing(collection: Path, retriever: Path, tmp_path: Path) -> None:
     plain = write_dataset(tmp_path / "beir")
     cases = [
-        (retriever, collection, "train", (20,), "no relevance judgements"),
-        (retriever, plain, "test", (20,), "answers"),
-        (retriever, collection, "test", (), "depths"),
-        (retriever, collection, "test", (0, 5), "depths"),
-        (tmp_path / "nosuchmodel", collection, "test", (20,), "no model directory"),
+        (retriever, collection, "train", "no relevance judgements"),
+        (retriever, plain, "test", "answers"),
+        (tmp_path / "nosuchmodel", collection, "test", "no model directory"),
     ]
-    for model, folder, split, depths, message in cases:
+    for model, folder, split, message in cases:
         with pytest.raises(InputError, match=message):
-            run_protocol(Answers(folder, split, depths), model, tmp_path / "out", name="bad")
+            run_protocol(Answers(folder, split), model, tmp_path / "out", name="bad")
     with pytest.raises(InputError, match="is the model, and would replace it"):
         run_protocol(Answers(collection, "test"), retriever, retriever, name="bad")
     assert [path.name for path in tmp_path.iterdir()] == ["beir"]
