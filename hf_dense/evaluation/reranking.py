@@ -96,7 +96,6 @@ def evaluate_reranker(
     name: str,
     out: str | os.PathLike[str] | Output,
     depth: int = RERANK_DEPTH,
-    batch_size: int = 64,
 ) -> RetrievalResult:
     """Order the best passages of an earlier evaluation anew, and measure that.
 
@@ -108,4 +107,4 @@ def evaluate_reranker(
     """
     split = RetrievalResult.load(first_stage).split
     load = partial(Passages, dataset) if isinstance(dataset, AbsTaskRetrieval) else partial(Passages.load, dataset)
-    return run_protocol(FirstPassages(first_stage, load(split), depth), reranker, out, name=name, batch_size=batch_size)
+    return run_protocol(FirstPassages(first_stage, load(split), depth), reranker, out, name=name)
