@@ -28,11 +28,12 @@ from hf_dense.experiments.sweep_options import FEW, SweepOptions
 from hf_dense.experiments.sweep_plan import Run, plan_sweep, shown
 from hf_dense.experiments.sweep_results import Row, make_rows, write_rows
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
+from hf_dense.hub.fingerprints import encoder_fingerprint
 from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer
 from hf_dense.hub.retriever_settings import DEFAULTS, RetrieverSettings, own_settings
 from hf_dense.hub.retrievers import assemble, check_fit
 from hf_dense.pretraining.options import PretrainingOptions, given_mapping
-from hf_dense.storage.fingerprints import fingerprint_tokenizer, fingerprint_values, fingerprint_weights
+from hf_dense.storage.fingerprints import fingerprint_tokenizer, fingerprint_values
 from hf_dense.storage.manifest import COMPLETE, Manifest
 from hf_dense.storage.occupied import Occupied
 from hf_dense.storage.output import Output
@@ -144,15 +145,12 @@ def _occupy(options: SweepOptions, settings: Settings) -> Occupied:
     varied = ("collection", "fraction", "queries", "seed", "split", "backbone")
     shared = {name: value for name, value in asdict(settings).items() if name not in varied}
     sources = {"collection": Source(options.collection, content_hash(options.collection))}
-    sources |= {name: _encoder_source(given) for name in ("model", "backbone") if (given := getattr(options, name))}
+    for role, name in (("model", options.model), ("backbone", options.backbone)):
+        if name:
+            sources[role] = Source(name, encoder_fingerprint(load_encoder(name), load_tokenizer(name)))
     return Output(Path(options.out), options.overwrite).occupy(
         "sweep", {**named, "method_options": method_options, **shared}, sources, claims=_WRITTEN, again=True
     )
-
-
-def _encoder_source(name: str) -> Source:
-    weights, tokenizer = fingerprint_weights(load_encoder(name)), fingerprint_tokenizer(load_tokenizer(name))
-    return Source(name, fingerprint_values({"weights": weights, "tokenizer": tokenizer}))
 
 
 def _untrained_like(model: str, seed: int, output: Output, max_length: int) -> None:
