@@ -13,7 +13,7 @@ from transformers import TrainingArguments
 
 from hf_dense.data.collections import content_hash
 from hf_dense.errors import InputError
-from hf_dense.evaluation.measures import METRICS, title
+from hf_dense.evaluation.measures import METRICS, mean_metrics, title
 from hf_dense.evaluation.plots import draw_metrics, save_figure
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import build_task, evaluate_retriever
@@ -172,7 +172,7 @@ def make_rows(
         rows.append(
             VariantRow(
                 name,
-                {metric: sum(values.values()) / len(values) for metric, values in scores.items()},
+                mean_metrics(scores),
                 [result.metrics[metric] for result in of_seeds],
                 None if first is None else compare_paired(scores[metric], first),
                 gaps.get(name, {}),

@@ -10,7 +10,7 @@ from pathlib import Path
 from hf_dense.data.collections import content_hash
 from hf_dense.evaluation.analyses import CurvePoint, curve_point
 from hf_dense.evaluation.analysis_plots import draw_curves
-from hf_dense.evaluation.measures import METRICS, title
+from hf_dense.evaluation.measures import METRICS, mean_metrics, title
 from hf_dense.evaluation.plots import save_figure
 from hf_dense.evaluation.significance import Comparison, compare_paired
 from hf_dense.experiments.comparison import VariantResult, mean_per_query
@@ -63,7 +63,7 @@ def make_rows(options: SweepOptions, runs: Mapping[str, Run], results: Mapping[s
             rows.append(
                 Row(
                     point=curve_point(curve, value, found[metric]),
-                    metrics={name: sum(values.values()) / len(values) for name, values in found.items()},
+                    metrics=mean_metrics(found),
                     by_seed=[result.retrieval.metrics[metric] for result in own[curve, value]],
                     against_first=compare_paired(found[metric], first[metric]) if found is not first else None,
                     against_untrained=compare_paired(found[metric], untrained[metric]) if untrained else None,
