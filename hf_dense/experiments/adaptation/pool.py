@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import content_hash, load_corpus, load_queries
 from hf_dense.data.labels import Labels
 from hf_dense.data.supervision import write_collection
+from hf_dense.evaluation.runner import relevant_qrels
 from hf_dense.experiments.adaptation.material import DEV, TEST, Material, corpus_tables
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
@@ -39,10 +40,11 @@ def _draw(collection: Path, size: int, seed: int) -> tuple[dict[str, Labels], se
     texts = dict(zip(*(load_queries(collection)[name] for name in ("id", "text")), strict=True))
     labels = {split: Labels() for split in (DEV, TEST)}
     wanted: set[str] = set()
-    asked = [(split, query, grades) for split in labels for query, grades in load_qrels(collection, split).items()]
+    asked = [(split, *judged) for split in labels for judged in relevant_qrels(collection, split).items()]
     for split, query, grades in rng.sample(asked, len(asked)):
-        if len(wanted | grades.keys()) <= size // 2:
-            wanted |= grades.keys()
-            labels[split].queries[query], labels[split].grades[query] = texts[query], grades
+        found = {name: grade for name, grade in grades.items() if grade > 0}
+        if len(wanted | found.keys()) <= size // 2:
+            wanted |= found.keys()
+            labels[split].queries[query], labels[split].grades[query] = texts[query], found
     others = [name for name in load_corpus(collection)["id"] if name not in wanted]
     return labels, wanted | set(rng.sample(others, size - len(wanted)))

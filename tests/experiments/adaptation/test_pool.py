@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries
@@ -23,3 +24,17 @@ def test_a_pool_holds_what_is_relevant_and_no_judgement_of_what_it_lacks(collect
     whole = {**load_qrels(collection, "dev"), **load_qrels(collection, "test")}
     assert all(whole[query] == found for grades in judged.values() for query, found in grades.items())
     assert set(load_queries(pools[0])["id"]) == {query for grades in judged.values() for query in grades}
+
+
+def test_passages_that_are_judged_irrelevant_do_not_crowd_queries_out(collection: Path, tmp_path: Path) -> None:
+    shutil.copytree(collection, tmp_path / "judged")
+    corpus = load_corpus(collection)["id"][:]
+    for split in ("dev", "test"):
+        with (tmp_path / "judged" / "qrels" / f"{split}.tsv").open("a") as stream:
+            for query, grades in load_qrels(collection, split).items():
+                stream.writelines(f"{query}\t{name}\t0\n" for name in corpus if name not in grades)
+    made = []
+    for place in (collection, tmp_path / "judged"):
+        material = Material(place, place, (), {"passages": 60, "train": 20, "dev": 10, "test": 10})
+        made.append(draw_pool(material, 20, 0, Output(tmp_path / "pools" / place.name)))
+    assert load_qrels(made[0], "test") == load_qrels(made[1], "test")
