@@ -30,8 +30,7 @@ from hf_dense.evaluation.glue_metrics import score_task
 from hf_dense.evaluation.result import RESULT_FILE, RetrievalResult
 from hf_dense.evaluation.runner import measure_once
 from hf_dense.hub.fingerprints import encoder_fingerprint
-from hf_dense.hub.loading import load_encoder, load_tokenizer, plain_loading
-from hf_dense.modeling.bottleneck_backbones import FAMILIES
+from hf_dense.hub.loading import load_encoder, load_tokenizer, longest_text, plain_loading
 from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_values
 from hf_dense.storage.output import Output
@@ -133,7 +132,9 @@ def evaluate_glue(
     if not tasks or not TASKS.keys() >= {*tasks}:
         raise InputError(f"The tasks are {', '.join(tasks) or 'none'}; choose some of {', '.join(TASKS)}.")
     output, encoder, tokenizer = Output.of(out), load_encoder(checkpoint), load_tokenizer(checkpoint)
-    _check_length(encoder.config, max_length)
+    positions = longest_text(encoder.config)
+    if not 3 <= max_length <= positions:
+        raise InputError(f"max_length is {max_length} tokens; the encoder takes from 3 to {positions:.0f}.")
     schedule = {**SCHEDULE, **(arguments or {})}
     settings = {"max_length": max_length, "arguments": schedule}
     source = Source(str(checkpoint), encoder_fingerprint(encoder, tokenizer))
@@ -326,9 +327,3 @@ def _trainings(
         (rate, seed): _training_arguments(place, {**schedule, "learning_rate": rate, "seed": seed})
         for rate, seed in product(rates, seeds)
     }
-
-
-def _check_length(config: Any, max_length: int) -> None:
-    positions = FAMILIES[config.model_type].shape(config).positions if config.model_type in FAMILIES else max_length
-    if not 3 <= max_length <= positions:
-        raise InputError(f"max_length is {max_length} tokens; the encoder takes from 3 to {positions}.")

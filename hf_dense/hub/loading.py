@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ from hf_dense.data.passages import check_longest
 from hf_dense.errors import InputError, as_sentence, first_line
 from hf_dense.hub.towers import check_one_encoder, parts_of
 from hf_dense.methods import METHODS
-from hf_dense.modeling.bottleneck_backbones import quiet_loading
+from hf_dense.modeling.bottleneck_backbones import FAMILIES, quiet_loading
 
 _LAYERS: Final = 1_000  # of an encoder at most
 _DENSE: Final = "SentenceTransformer"  # what makers of dense vectors say that they are, or nothing
@@ -225,6 +226,13 @@ def load_config(model: str | Path) -> PreTrainedConfig | None:
     except Exception as error:  # whatever a configuration holds that is none
         raise InputError(f"Cannot load a model from {model}: {first_line(error)}") from error
     return config
+
+
+def longest_text(config: PreTrainedConfig) -> float:
+    """Tokens that an encoder has positions for; infinite where its configuration does not say."""
+    if config.model_type in FAMILIES:
+        return FAMILIES[config.model_type].shape(config).positions
+    return float(getattr(config, "max_position_embeddings", math.inf))
 
 
 def is_cross_encoder(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from transformers.models.auto import CONFIG_MAPPING
 
 from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError, as_sentence
-from hf_dense.modeling.bottleneck_backbones import FAMILIES
+from hf_dense.hub.loading import longest_text
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
 
@@ -49,15 +48,8 @@ def add_generator(
         chosen = model.generator if generator is None else _load(generator, model.config.vocab_size)
         assert chosen is not None
         model.set_generator(chosen)
-    if (positions := _positions(chosen)) < max_length:
-        raise InputError(f"max_length is {max_length}; the generator takes texts of up to {positions} tokens.")
-
-
-def _positions(generator: PreTrainedModel) -> float:
-    """Longest text in tokens."""
-    config = generator.config
-    family = FAMILIES.get(config.model_type)
-    return getattr(config, "max_position_embeddings", math.inf) if family is None else family.shape(config).positions
+    if (positions := longest_text(chosen.config)) < max_length:
+        raise InputError(f"max_length is {max_length}; the generator takes texts of up to {positions:.0f} tokens.")
 
 
 def _load(generator: str | dict[str, Any], vocab_size: int) -> PreTrainedModel:

@@ -15,8 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
-from hf_dense.hub.loading import check_dropout, check_weights, classifies, load_tokenizer, plain_loading
-from hf_dense.modeling.bottleneck_backbones import FAMILIES
+from hf_dense.hub.loading import check_dropout, check_weights, classifies, load_tokenizer, longest_text, plain_loading
 
 _PIECE: Final = 100  # queries
 _CHARACTERS: Final = 16  # of a question, for each token of a pair: at most so many are read anew with every passage
@@ -40,10 +39,9 @@ def load_reranker(
     if config is None or reranker.num_labels != 1:
         raise InputError(f"The cross-encoder gives {reranker.num_labels} scores to a pair; a re-ranker gives one.")
     if max_length is not None:
-        family = FAMILIES.get(config.model_type)
-        positions = family.shape(config).positions if family else getattr(config, "max_position_embeddings", max_length)
+        positions = longest_text(config)
         if not 4 <= max_length <= positions:
-            raise InputError(f"max_length is {max_length}; the encoder takes pairs of 4 to {positions} tokens.")
+            raise InputError(f"max_length is {max_length}; the encoder takes pairs of 4 to {positions:.0f} tokens.")
         reranker.max_seq_length = max_length
     if getattr(config, "type_vocab_size", 2) < 2:  # RoBERTa's kind tells the parts of a pair by separators alone
         names = reranker.tokenizer.model_input_names
