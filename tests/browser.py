@@ -96,5 +96,7 @@ class Browser:
             self.said.append(values["exceptionDetails"]["text"])
         elif event == "Runtime.consoleAPICalled" and values["type"] == "error":
             self.said.append(str(values["args"]))
+        elif event == "Log.entryAdded" and values["entry"]["level"] == "error":
+            self.said.append(values["entry"]["text"])
         elif event == "Page.javascriptDialogOpening":
             self.said.append(f"dialog: {values['message']}")
