@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_dataset, write_encoder, write_retriever
 
 from hf_dense.commands.main import main
-from hf_dense.storage.manifest import Manifest
 
 FEW = ["--max_steps", "3", "--per_device_train_batch_size", "4", "--use_cpu", "true", "--disable_tqdm", "true"]
 
@@ -44,8 +44,7 @@ def test_lists_of_directories_are_joined(data: Path, tmp_path: Path, capsys: pyt
     words = [*given, "--out", str(tmp_path / "out"), *FEW, "--lists"]
     main(["finetune", *words, *lists])
     assert "on 20 lists" in capsys.readouterr().out
-    manifest = Manifest.load(tmp_path / "out")
-    assert manifest is not None
+    manifest = manifest_of(tmp_path / "out")
     assert [manifest.sources[what] for what in ("lists", "lists 2")] == lists
     assert "was made from" in mistake([*words, lists[1]], capsys)
     scored = tmp_path / "scores"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from manifests import manifest_of
 from pyarrow import parquet
 from tiny_retriever import write_dataset, write_retriever
 
@@ -18,7 +19,6 @@ from hf_dense.data.engines import Engine
 from hf_dense.data.passage_corpus import build_passage_corpus
 from hf_dense.errors import InputError
 from hf_dense.search.approximate import KINDS
-from hf_dense.storage.manifest import Manifest
 
 
 @pytest.fixture
@@ -112,8 +112,7 @@ def test_a_folder_of_documents_is_named_where_another_one_is_refused(model: Path
         folder.mkdir()
         (folder / "a.md").write_text(f"# Heading\n\nWords of the {folder.name} folder.")
     run(model, "abc", "--corpus", folders[0])
-    found = Manifest.load(model / "index")
-    assert found is not None
+    found = manifest_of(model / "index")
     assert found.sources["corpus"] == str(folders[0])
     with pytest.raises(InputError, match=rf"another corpus \({folders[0]}, now {folders[1]}\)"):
         run(model, "abc", "--corpus", folders[1])
@@ -180,8 +179,7 @@ def test_an_update_says_what_it_did(
     shown = capsys.readouterr().out
     assert shown.startswith("45 passages kept, 3 encoded, 5 removed\n")
     assert "48 passages ready" in shown
-    made = Manifest.load(model / "index")
-    assert made is not None
+    made = manifest_of(model / "index")
     assert (made.made_from["kind"], made.made_from["weight"]) == ("binary", 0.5)
     run(model, "abc", "--corpus", changed)  # the same, of its kind and weight
 
@@ -191,8 +189,7 @@ def test_an_index_keeps_precision_and_length(
 ) -> None:
     run(model, "abc def", "--corpus", corpus, "--precision", "bf16", "--max_length", 8, "--batch_size", 4)
     first = hits(capsys.readouterr().out)
-    manifest = Manifest.load(model / "index")
-    assert manifest is not None
+    manifest = manifest_of(model / "index")
     assert (manifest.made_from["precision"], manifest.made_from["max_length"]) == ("bf16", 8)
     run(model, "abc def", "--corpus", corpus)
     assert hits(capsys.readouterr().out) == first

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from manifests import manifest_of
 from tiny_retriever import (
     random_words,
     write_cross_encoder,
@@ -254,8 +255,7 @@ def test_what_holds_its_input(
     verb: Verb, name: str, inputs: Path, tmp_path: Path, made: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = shutil.copytree(inputs, tmp_path / "in")
-    manifest = Manifest.load(made(name))
-    assert manifest is not None
+    manifest = manifest_of(made(name))
     replace(manifest, state="running", made_from={}, files={}, claims=("*",)).save(
         copy
     )  # as if all that is there were ours

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from datasets import load_dataset
+from manifests import manifest_of
 from pyarrow import parquet
 from tiny_retriever import LETTERS, tiny_tokenizer
 
@@ -22,7 +23,6 @@ from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
 from hf_dense.data.passages import pretoken_counter
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
-from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
 
@@ -51,8 +51,7 @@ def build(tmp_path: Path, source: Path | None = None, processes: int = 1, **cutt
 
 
 def counts(tmp_path: Path) -> dict[str, int]:
-    manifest = Manifest.load(tmp_path / "out")
-    assert manifest is not None
+    manifest = manifest_of(tmp_path / "out")
     found: dict[str, int] = manifest.facts["counts"]
     return found
 

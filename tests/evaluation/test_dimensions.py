@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from manifests import manifest_of
 from matplotlib.image import imread
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_dataset, write_hybrid, write_retriever
@@ -19,7 +20,6 @@ from hf_dense.evaluation.retrieval import Passages
 from hf_dense.evaluation.runner import run_protocol
 from hf_dense.hub.fingerprints import retriever_fingerprint
 from hf_dense.hub.loading import load_retriever
-from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
 ROWS = ["mine", "mine (16 dimensions)", "mine (2 dimensions)"]
@@ -68,8 +68,7 @@ def test_a_result_is_bound_to_its_dimensions(mine: Path, data: Path, tmp_path: P
     for dimensions in (None, 4):
         with pytest.raises(InputError, match="was made from another model"):
             run_protocol(protocol, mine, out, name="x", dimensions=dimensions)
-    manifest = Manifest.load(out)
-    assert manifest is not None
+    manifest = manifest_of(out)
     assert manifest.made_from["dimensions"] == 2
     with pytest.raises(InputError, match="holds no evaluation of"):
         measured_of(mine, out)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_cross_encoder, write_dataset, write_retriever
 
@@ -23,7 +24,6 @@ from hf_dense.evaluation.runner import run_protocol
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import Reading
 from hf_dense.search import dense, first_stage
-from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
 
@@ -105,8 +105,7 @@ def test_another_precision_or_length_is_refused(retriever: Path, collection: Pat
     read = evaluate_retriever(
         retriever, collection, "test", name="same", out=tmp_path / "other", reading=Reading("bf16", 4)
     )
-    manifest = Manifest.load(tmp_path / "other")
-    assert manifest is not None
+    manifest = manifest_of(tmp_path / "other")
     assert (manifest.made_from["precision"], manifest.made_from["max_length"]) == ("bf16", 4)
     assert read.origin["settings"]["precision"] == "bfloat16"
     assert read.origin["settings"]["longest text"] == "4 tokens"
@@ -131,8 +130,7 @@ def test_the_same_is_measured_once_wherever_it_lies(
 def test_its_manifest_says_where_figures_come_from(retriever: Path, collection: Path, tmp_path: Path) -> None:
     out = Output(tmp_path / "out", command="hf-dense evaluate")
     result = evaluate_retriever(retriever, collection, "test", name="mine", out=out)
-    manifest = Manifest.load(tmp_path / "out")
-    assert manifest is not None
+    manifest = manifest_of(tmp_path / "out")
     assert (manifest.kind, manifest.state, manifest.command) == ("evaluation", "complete", "hf-dense evaluate")
     assert manifest.sources == {"model": str(retriever), "collection": str(collection)}
     assert manifest.made_from.items() >= {"protocol": "passages", "split": "test"}.items()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from manifests import manifest_of
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from test_biencoder import killed
@@ -81,8 +82,7 @@ def test_the_weights_are_between_those_of_the_two(models: Path, tmp_path: Path, 
         torch.testing.assert_close(found[name].double(), expected, rtol=1e-6, atol=1e-7)
         assert exactly is None or torch.equal(found[name], exactly[name])
     assert SentenceTransformer(str(model)).similarity_fn_name == "dot"
-    manifest = Manifest.load(model)
-    assert manifest is not None
+    manifest = manifest_of(model)
     assert (manifest.kind, manifest.command, manifest.made_from["weight"]) == ("retriever", "me", weight)
     assert manifest.sources == {"base": str(base), "tuned": str(tuned)}
     assert exports(manifest) == [str(models / "base-encoder"), str(models / "tuned-encoder")], "the steps of both"
@@ -265,8 +265,7 @@ def test_a_later_training_is_in_the_lineage_once(models: Path, tmp_path: Path) -
     """Of a merge of a merge, the steps that both share."""
     first = merge_at(Between(str(models / "base"), str(models / "tuned")), 0.5, Output(tmp_path / "first"))
     second = merge_at(Between(str(models / "base"), str(first)), 0.5, Output(tmp_path / "second"))
-    manifest = Manifest.load(second)
-    assert manifest is not None
+    manifest = manifest_of(second)
     assert exports(manifest) == [str(models / "base-encoder"), str(models / "tuned-encoder"), str(models / "base")]
 
 
@@ -276,13 +275,11 @@ def test_a_licence_of_several_is_none(models: Path, tmp_path: Path) -> None:
         (tmp_path / name / "hf_dense.json").unlink()
         (tmp_path / name / "README.md").write_text(f"---\nlicense: {licence}\n---\n")
     merged = merge_at(Between(str(tmp_path / "base"), str(tmp_path / "third")), 0.5, Output(tmp_path / "out"))
-    manifest = Manifest.load(merged)
-    assert manifest is not None
+    manifest = manifest_of(merged)
     assert licence_of(manifest) == ("other", None)
     assert "several licences: cc-by-nc-4.0, mit" in (merged / "README.md").read_text()
     export_sentence_transformer(merged, tmp_path / "again")
-    again = Manifest.load(tmp_path / "again")
-    assert again is not None
+    again = manifest_of(tmp_path / "again")
     assert licence_of(again) == ("other", None)
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from datasets import Dataset
 from imagined_memory import imagine
+from manifests import manifest_of
 from test_biencoder import arguments, killed_after, weights
 from test_biencoder_lists import lists
 from tiny_retriever import random_words, write_dataset, write_retriever
@@ -19,7 +20,6 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning import biencoder
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
 from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
-from hf_dense.storage.manifest import Manifest
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,7 @@ def automatic(out: Path, **changes: Any) -> BiencoderTrainingArguments:
 
 
 def batch_of(out: Path) -> int:
-    manifest = Manifest.load(out)
-    assert manifest is not None
+    manifest = manifest_of(out)
     size: int = manifest.made_from["batch_size"]
     return size
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from accelerate.data_loader import prepare_data_loader
 from datasets import Dataset
+from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 from tiny_retriever import (
@@ -31,7 +32,6 @@ from hf_dense.finetuning.lists import Entry, PassageLists
 from hf_dense.finetuning.training import CarefulTraining
 from hf_dense.hub import precision
 from hf_dense.storage.checkpoints import load_history
-from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
 
@@ -186,8 +186,7 @@ def test_a_killed_run_goes_on_in_the_precision_that_it_began_with(
     resumed = weights(finetune(retriever, pairs, arguments(tmp_path / "killed", **options)))
     assert all(torch.equal(expected[name], resumed[name]) for name in expected)
     assert not all(torch.equal(expected[name], plain[name]) for name in expected)
-    manifest = Manifest.load(whole)
-    assert manifest is not None
+    manifest = manifest_of(whole)
     assert (manifest.made_from["precision"], manifest.made_from["bf16"]) == ("bf16", True)
     with pytest.raises(InputError, match=r"another bf16 \(True, now False\)"):
         finetune(retriever, pairs, arguments(tmp_path / "whole", precision="fp32", **options))
@@ -199,19 +198,16 @@ def test_the_time_of_a_killed_run_counts_until_its_last_checkpoint(
     options = {"max_steps": 6, "save_strategy": "steps", "save_steps": 4}
     with killed_after(5):
         finetune(retriever, pairs, arguments(tmp_path / "run", **options))
-    before = Manifest.load(tmp_path / "run")
-    assert before is not None
+    before = manifest_of(tmp_path / "run")
     assert before.facts["seconds"] > 0
     replace(before, facts={**before.facts, "seconds": 1000.0}).save(tmp_path / "run")
     finetune(retriever, pairs, arguments(tmp_path / "run", **options))
-    after = Manifest.load(tmp_path / "run")
-    assert after is not None
+    after = manifest_of(tmp_path / "run")
     assert 1000 < after.facts["seconds"] < 1100
     with killed_after(3):  # before any checkpoint: what is begun anew is counted anew
         finetune(retriever, pairs, arguments(tmp_path / "other", **options))
     finetune(retriever, pairs, arguments(tmp_path / "other", **options))
-    anew = Manifest.load(tmp_path / "other")
-    assert anew is not None
+    anew = manifest_of(tmp_path / "other")
     assert 0 < anew.facts["seconds"] < 100
 
 
@@ -241,8 +237,7 @@ def test_the_same_again_is_done_and_something_else_refused(retriever: Path, pair
 
 def test_a_model_tells_what_it_was_made_from(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
     model = finetune(retriever, pairs, arguments(tmp_path / "run"), output=Output(tmp_path / "run", command="me"))
-    manifest = Manifest.load(model)
-    assert manifest is not None
+    manifest = manifest_of(model)
     assert (manifest.kind, manifest.sources["model"], manifest.command) == ("retriever", str(retriever), "me")
     assert (manifest.made_from["learning_rate"], manifest.facts["steps"]) == (2e-3, 6)
     assert "learning_rate" in (model / "README.md").read_text()
@@ -297,8 +292,7 @@ def test_first_loss_is_the_softmax_over_the_batch(
     expected = torch.nn.functional.cross_entropy(scores, torch.arange(16)).item()
     found = next(entry["eval_loss"] for entry in load_history(tmp_path / "run") if "eval_loss" in entry)
     assert found == pytest.approx(expected, rel=1e-4)
-    manifest = Manifest.load(tmp_path / "run" / "model")
-    assert manifest is not None
+    manifest = manifest_of(tmp_path / "run" / "model")
     assert manifest.made_from["temperature"] == temperature
 
 

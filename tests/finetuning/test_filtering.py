@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import torch
 from huggingface_hub import HfApi
+from manifests import manifest_of
 from pyarrow import parquet
 from sentence_transformers import CrossEncoder
 from tiny_retriever import random_words, write_cross_encoder, write_retriever
@@ -22,7 +23,6 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning import filtering, scoring
 from hf_dense.finetuning.filtering import filter_collection
 from hf_dense.hub.loading import load_retriever
-from hf_dense.storage.manifest import Manifest
 
 WORDS = random_words(120)
 TEXTS = {f"p{at}": " ".join(WORDS[4 * at : 4 * at + 4]) for at in range(30)}
@@ -106,8 +106,7 @@ def test_a_collection_of_the_hub_is_filtered_as_its_directory(
     assert content_hash(found) == content_hash(expected)
     lists = [parquet.read_table(out / "negatives" / "train.parquet") for out in (found, expected)]
     assert lists[0] == lists[1]
-    manifest = Manifest.load(found)
-    assert manifest is not None
+    manifest = manifest_of(found)
     assert manifest.sources["lists"] == manifest.sources["collection"] == "someone/judged"
     hub_names._fetched.cache_clear()
 
@@ -164,8 +163,7 @@ def test_a_cross_encoder_reads_what_the_search_has_left(
     assert len(done) == 4, "six queries are three pieces, one of them read twice"
     kept = {name for name in FOUND if best[name] >= least}
     assert set(load_qrels(out, "train")) == kept | {"q10"}
-    manifest = Manifest.load(out)
-    assert manifest is not None
+    manifest = manifest_of(out)
     counts = manifest.facts["counts"]
     assert counts["queries of train that do not find a passage within 1"] == 4
     assert counts[f"queries of train that the cross-encoder scores below {least}"] == len(FOUND) - len(kept) > 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
 from test_biencoder import arguments
 from test_biencoder_lists import batch_of, lists, loss_of
@@ -19,7 +20,6 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
 from hf_dense.finetuning.losses import contrastive_loss, distillation_loss
 from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
-from hf_dense.storage.manifest import Manifest
 
 DIMENSIONS = [16, 4]  # of 32
 
@@ -82,8 +82,7 @@ def test_the_model_is_a_plain_one_and_says_its_dimensions(retriever: Path, tmp_p
     model = finetune(retriever, lists(), arguments(tmp_path / "run", matryoshka=DIMENSIONS, max_steps=2))
     assert SentenceTransformer(str(model), truncate_dim=4).encode("abc").shape == (4,)
     assert SentenceTransformer(str(model)).encode("abc").shape == (32,)
-    manifest = Manifest.load(model)
-    assert manifest is not None
+    manifest = manifest_of(model)
     assert manifest.made_from["matryoshka"] == DIMENSIONS
     assert manifest.facts["dimensions"] == [32, 16, 4]
     said = "Its vectors of 32 dimensions were also trained to be cut to the first 16, 4 (`truncate_dim`)."

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from manifests import manifest_of
 from pyarrow import parquet
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from tiny_retriever import random_words, write_cross_encoder, write_retriever
@@ -21,7 +22,6 @@ from hf_dense.finetuning import mining
 from hf_dense.finetuning.lists import load_entries
 from hf_dense.finetuning.mining import mine_negatives
 from hf_dense.hub.loading import load_retriever
-from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
 WORDS = random_words(200)
@@ -242,8 +242,7 @@ def test_the_same_again_is_done_and_something_else_refused(
     with pytest.raises(InputError, match="was made from another collection"):
         mine_negatives(retriever, moved, tmp_path / "out", depth=5)
     mine_negatives(other, collection, Output(tmp_path / "out", overwrite=True), depth=5)
-    manifest = Manifest.load(tmp_path / "out")
-    assert manifest is not None
+    manifest = manifest_of(tmp_path / "out")
     assert manifest.sources["retriever"] == str(other)
     assert manifest.facts["counts"]["queries"] == 3
     assert manifest.facts["seconds"] > 0

@@ -11,6 +11,7 @@ import pytest
 import torch
 import yaml
 from launched import launch
+from manifests import manifest_of
 from pyarrow import parquet
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from test_biencoder import killed, killed_after
@@ -243,8 +244,7 @@ def test_negatives_of_bm25_are_joined_to_those_that_are_mined_and_mined_again(
     given["retriever2"] = {**given["retriever2"], "max_steps": 8, "refresh": 1, "with_bm25": True, "depth": 40}
     run_pipeline(Pipeline.of(given))
     run = tmp_path / "run"
-    manifest = Manifest.load(run / "retriever2")
-    assert manifest is not None
+    manifest = manifest_of(run / "retriever2")
     assert [manifest.sources[what] for what in ("lists", "lists 2")] == [str(run / "mined1"), str(run / "bm25")]
     ranked, fresh = load_entries(run / "bm25"), load_entries(run / "retriever2" / "refresh-1")
     for entry, lexical, mined in zip(made[-1].entries, ranked, fresh, strict=True):
@@ -257,8 +257,7 @@ def test_negatives_that_a_training_mines_name_its_precision(given: dict[str, Any
     given["retriever2"] = {**given["retriever2"], "max_steps": 8, "refresh": 1, "precision": "bf16"}
     run_pipeline(Pipeline.of(given))
     for place, precision in (("mined1", "fp32"), ("retriever2/refresh-1", "bf16")):
-        manifest = Manifest.load(tmp_path / "run" / place)
-        assert manifest is not None
+        manifest = manifest_of(tmp_path / "run" / place)
         assert manifest.made_from["precision"] == precision
 
 

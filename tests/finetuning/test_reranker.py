@@ -12,6 +12,7 @@ import pytest
 import torch
 from datasets import Dataset
 from launched import launch
+from manifests import manifest_of
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
 from test_biencoder import killed_after, killed_at_the_end
@@ -48,7 +49,6 @@ from hf_dense.finetuning.reranker import (
     train_reranker,
 )
 from hf_dense.search.cross_encoder import load_reranker
-from hf_dense.storage.manifest import Manifest
 
 
 @pytest.fixture(scope="module")
@@ -243,8 +243,7 @@ def test_the_same_again_is_done_and_something_else_refused(encoder: Path, still:
     with pytest.raises(InputError, match="was not written by hf_dense"):
         train_reranker(encoder, lists(), arguments(tmp_path / "mine", overwrite=True), max_length=32)
     train_reranker(encoder, lists(), arguments(run, kept=None, overwrite=True), max_length=32)
-    manifest = Manifest.load(model)
-    assert manifest is not None
+    manifest = manifest_of(model)
     assert (manifest.kind, manifest.sources["base"]) == ("cross-encoder", str(encoder))
 
 

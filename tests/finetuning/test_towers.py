@@ -11,6 +11,7 @@ import pytest
 import torch
 from datasets import Dataset
 from huggingface_hub import HfApi
+from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
 from test_biencoder import arguments, killed_after
 from test_biencoder_lists import lists
@@ -32,7 +33,6 @@ from hf_dense.hub.publish import publish
 from hf_dense.hub.retriever_settings import RetrieverSettings, embedder_settings, settings_of
 from hf_dense.hub.towers import parts_of, project, two_encoders, untie
 from hf_dense.search.index import SearchIndex
-from hf_dense.storage.manifest import Manifest
 
 TEXTS = random_words(12)
 
@@ -116,8 +116,7 @@ def test_it_is_measured_indexed_mined_with_and_exported(root: Path, tmp_path: Pa
     main(["data", "negatives", str(root / "data"), "--model", str(model), "--depth", "4", "--out", str(tmp_path / "n")])
     out = export_sentence_transformer(model, tmp_path / "shorter", max_length=10)
     assert {part.max_seq_length for part in parts_of(load_retriever(out)) if hasattr(part, "max_seq_length")} == {10}
-    manifest = Manifest.load(out)
-    assert manifest is not None
+    manifest = manifest_of(out)
     assert [step["kind"] for step in manifest.facts["lineage"]][-1] == "retriever"
 
 

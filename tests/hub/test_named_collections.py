@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import HfApi
+from manifests import manifest_of
 from tiny_retriever import write_dataset, write_retriever
 
 from hf_dense.commands.main import main
@@ -16,7 +17,6 @@ from hf_dense.data.collections import content_hash, load_corpus, load_qrels, nam
 from hf_dense.data.corpus import load_passages
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import load_encoder, load_retriever, load_tokenizer
-from hf_dense.storage.manifest import Manifest
 
 NAME, OLD, MODEL = "someone/questions", "someone/questions@old", "someone/finder@old"
 
@@ -67,8 +67,7 @@ def test_every_verb_takes_names(local: Path, capsys: pytest.CaptureFixture[str])
     main(["evaluate", f"mine={MODEL}", *tasks, "--out", str(out / "evaluation")])
     facts = json.loads((out / "evaluation" / "results.json").read_text())["models"]["mine"]["tasks"]
     assert facts["questions@old-test"]["ndcg@10"] == facts["data-test"]["ndcg@10"]
-    manifest = Manifest.load(out / "evaluation" / "mine" / "questions@old-test")
-    assert manifest is not None
+    manifest = manifest_of(out / "evaluation" / "mine" / "questions@old-test")
     assert manifest.sources == {"model": MODEL, "collection": OLD}
     main(["data", "negatives", OLD, "--model", MODEL, "--depth", "4", "--out", str(out / "mined")])
     main(["publish", str(out / "mined"), "someone/lists"])
@@ -77,8 +76,7 @@ def test_every_verb_takes_names(local: Path, capsys: pytest.CaptureFixture[str])
     assert "40 passages ready" in capsys.readouterr().out
     words = ["--model", MODEL, "--collection", OLD, "--lists", "someone/lists", "--passages", "3", *training]
     main(["finetune", *words, "--out", str(out / "lists"), "--keep", f"{NAME}:test", "--measure_on", "test"])
-    tuned = Manifest.load(out / "lists" / "model")
-    assert tuned is not None
+    tuned = manifest_of(out / "lists" / "model")
     assert tuned.facts["lineage"][0]["start"] == MODEL
     assert "base_model: someone/finder\n" in (out / "lists" / "model" / "README.md").read_text()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from huggingface_hub import DatasetCard, HfApi, ModelCard, constants
+from manifests import manifest_of
 from tiny_retriever import tiny_config, write_dataset, write_embedder, write_encoder, write_retriever
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
@@ -121,8 +122,7 @@ def test_a_new_version_replaces_what_was_published_and_nothing_else(hub_here: Hf
     hub = hub_here
     first = write_retriever(tmp_path / "first")
     assert publish(first, "versions").endswith("/someone/versions"), "the account's own name is added"
-    manifest = Manifest.load(write_embedder_export(tmp_path))
-    assert manifest is not None
+    manifest = manifest_of(write_embedder_export(tmp_path))
     publish(tmp_path / "second", "someone/versions")
     files = set(hub.list_repo_files("someone/versions"))
     assert files == {MANIFEST, *manifest.files}

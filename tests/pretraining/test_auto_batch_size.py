@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from imagined_memory import imagine
+from manifests import manifest_of
 from test_generator import GENERATOR
 from test_pretrain import Interrupted
 from tiny_pretraining import same_weights, tiny_arguments, tiny_options, weights, write_corpus
@@ -19,7 +20,6 @@ from hf_dense.errors import InputError
 from hf_dense.pretraining import pretrain as pretrain_module
 from hf_dense.pretraining.longest import longest_rows
 from hf_dense.pretraining.pretrain import pretrain
-from hf_dense.storage.manifest import Manifest
 
 
 def automatic(out: Path, **changes: Any) -> Any:
@@ -27,8 +27,7 @@ def automatic(out: Path, **changes: Any) -> Any:
 
 
 def batch_of(out: Path) -> int:
-    manifest = Manifest.load(out)
-    assert manifest is not None
+    manifest = manifest_of(out)
     size: int = manifest.made_from["batch_size"]
     return size
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from manifests import manifest_of
 from tiny_pretraining import (
     logged,
     same_weights,
@@ -26,7 +27,6 @@ from hf_dense.modeling.bottleneck_plan import Plan
 from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.pretrain import pretrain
-from hf_dense.storage.manifest import Manifest
 
 GENERATOR = {
     "embedding_size": 16,
@@ -142,8 +142,7 @@ def test_a_published_generator_is_read_at_its_revision(tmp_path: Path, monkeypat
     pretrain(options, tiny_arguments(tmp_path / "run", max_steps=1))
     again = AutoModelForPreTraining.from_pretrained(tmp_path / "run")
     assert same_weights(again.generator.state_dict(), published.state_dict())
-    manifest = Manifest.load(tmp_path / "run")
-    assert manifest is not None
+    manifest = manifest_of(tmp_path / "run")
     assert manifest.sources["generator"] == "me/generator@v2"
 
 

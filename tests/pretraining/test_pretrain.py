@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from launched import launch
+from manifests import manifest_of
 from tiny_backbones import BACKBONES
 from tiny_pretraining import (
     METHODS,
@@ -35,7 +36,7 @@ from hf_dense.methods import METHODS as ALL_METHODS
 from hf_dense.pretraining import pretrain as pretrain_module
 from hf_dense.pretraining.pretrain import PretrainingResult, pretrain
 from hf_dense.pretraining.trainer import PreTrainer
-from hf_dense.storage.manifest import COMPLETE, RUNNING, Manifest
+from hf_dense.storage.manifest import COMPLETE, RUNNING
 
 KILLED = """
 import os, signal, sys
@@ -245,8 +246,7 @@ def test_an_interrupted_run_ends_with_the_weights_of_an_uninterrupted_one(
     assert AutoModel.from_pretrained(whole.path).config.backbone_config.hidden_dropout_prob > 0
     interrupt(monkeypatch, tiny_options(tmp_path, method), saving(tmp_path, "cut"))
     assert sorted(path.name for path in (tmp_path / "cut").glob("checkpoint-*")) == ["checkpoint-3", "checkpoint-6"]
-    manifest = Manifest.load(tmp_path / "cut")
-    assert manifest is not None
+    manifest = manifest_of(tmp_path / "cut")
     assert manifest.state == RUNNING
     resumed = pretrain(tiny_options(tmp_path, method), saving(tmp_path, "cut"))
     assert same_weights(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
@@ -265,8 +265,7 @@ def test_an_interrupted_run_goes_on_in_the_precision_that_it_began_with(
     monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: False)
     resumed = pretrain(options, saving(tmp_path, "killed"))
     assert same_weights(weights(whole.path), weights(resumed.path))
-    manifest = Manifest.load(resumed.path)
-    assert manifest is not None
+    manifest = manifest_of(resumed.path)
     assert (manifest.made_from["precision"], manifest.made_from["bf16"]) == ("bf16", True)
     plain = pretrain(options, saving(tmp_path, "plain"))
     assert not same_weights(weights(whole.path), weights(plain.path))
@@ -374,8 +373,7 @@ def again(
 
 
 def test_the_manifest_and_the_card_say_what_it_is(finished: Path) -> None:
-    manifest = Manifest.load(finished / "out")
-    assert manifest is not None
+    manifest = manifest_of(finished / "out")
     assert (manifest.kind, manifest.state, manifest.licence) == ("pre-training", COMPLETE, "mit")
     assert (manifest.command, manifest.seed, manifest.facts["steps"]) == ("a command", 42, 3)
     assert manifest.sources == {"corpus": str(finished / "corpus.jsonl"), "tokenizer": str(finished / "tokenizer")}

@@ -15,6 +15,7 @@ import pytest
 import pytrec_eval
 import torch
 from launched import launch
+from manifests import manifest_of
 from tiny_pretraining import BACKBONE, logged, same_weights, tiny_arguments, tiny_options, weights
 from tiny_retriever import tiny_tokenizer, write_dataset
 from torch import Tensor
@@ -39,7 +40,6 @@ from hf_dense.pretraining.probe import (
     whitening,
 )
 from hf_dense.pretraining.trainer import PreTrainer
-from hf_dense.storage.manifest import Manifest
 
 TIMES = ("runtime", "per_second", "probe")  # parts of the names of what differs from run to run
 
@@ -361,8 +361,7 @@ def test_a_run_stops_where_the_probe_says_so(
     scripted(monkeypatch, STOPPING)
     result = run(tmp_path, "out", collection, **given)
     assert logged(result.history, WHITENED) == [STOPPING[step] for step in range(9)]
-    manifest = Manifest.load(result.path)
-    assert manifest is not None
+    manifest = manifest_of(result.path)
     assert manifest.facts["steps"] == 8
     assert len(logged(result.history, "loss")) == 8
 

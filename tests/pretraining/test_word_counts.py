@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from manifests import manifest_of
 from pyarrow import parquet
 from tiny_pretraining import tiny_arguments, tiny_options, write_corpus
 from tiny_retriever import spaced_tokenizer, tiny_tokenizer
@@ -18,7 +19,6 @@ from hf_dense.pretraining.keywords import TABLE, Keywords
 from hf_dense.pretraining.pretrain import pretrain
 from hf_dense.pretraining.vocabulary import Vocabulary
 from hf_dense.pretraining.word_counts import build_word_counts
-from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
 TEXTS = ["ab cd ab", "cd ef", "gh ab"] * 900  # more than are counted at once
@@ -39,8 +39,7 @@ def test_words_are_spelled_and_counted(tmp_path: Path) -> None:
     passages = Counter(word for text in TEXTS for word in set(text.split()))
     assert {row["word"]: row["occurrences"] for row in rows} == occurrences
     assert {row["word"]: row["passages"] for row in rows} == passages
-    manifest = Manifest.load(tmp_path / "words")
-    assert manifest is not None
+    manifest = manifest_of(tmp_path / "words")
     assert (manifest.kind, manifest.facts) == ("word counts", {"passages": len(TEXTS), "words": 4})
 
 

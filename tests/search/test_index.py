@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import Dataset, concatenate_datasets
+from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_dataset, write_hybrid, write_retriever
 
@@ -22,7 +23,6 @@ from hf_dense.search.dense import Vectors
 from hf_dense.search.first_stage import open_search
 from hf_dense.search.fusion import fuse
 from hf_dense.search.index import Hit, SearchIndex, Update, build_index, update_index
-from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
 
@@ -97,8 +97,7 @@ def test_hybrid_vectors_are_found_as_evaluation_finds_them(
         assert [hit.id for hit in hits] == [few[int(row)]["id"] for row in at]
         assert [hit.score for hit in hits] == pytest.approx(best.tolist())
     assert index.search("abc", weight=0.5)
-    manifest = Manifest.load(model / "index")
-    assert manifest is not None
+    manifest = manifest_of(model / "index")
     assert manifest.facts["dimensions"] == width + index.hybrid.vocabulary
     assert manifest.facts["bytes per passage"]["hybrid vectors"] == width * 4 + 20 * 6
     with pytest.raises(InputError, match="has hybrid vectors, which have one kind"):
@@ -120,8 +119,7 @@ def test_questions_are_read_as_the_passages_were_unless_that_is_said(
     model = write_retriever(tmp_path / "model")
     plain = build_index(model, corpus, tmp_path / "plain")
     place = build_index(model, corpus, tmp_path / "index", precision="bf16", max_length=6)
-    manifest = Manifest.load(place)
-    assert manifest is not None
+    manifest = manifest_of(place)
     assert (manifest.made_from["precision"], manifest.made_from["max_length"]) == ("bf16", 6)
     assert vectors_in(place).dtype == np.float32
     assert np.abs(vectors_in(place) - vectors_in(plain)).max() > 1e-3
@@ -227,8 +225,7 @@ def test_other_kinds_show_the_models_own_scores(kind: str, corpus: Dataset, tmp_
     assert len(similarities) == 400
     assert [hit.score for hit in hits] == pytest.approx([similarities[hit.id] for hit in hits], abs=1e-5)
     assert len(hits) == 10
-    manifest = Manifest.load(tmp_path / kind)
-    assert manifest is not None
+    manifest = manifest_of(tmp_path / kind)
     assert manifest.facts["bytes per passage"].keys() == {"float vectors", "words", kind}
     assert manifest.facts["bytes per passage"]["float vectors"] == 4 * 32
 

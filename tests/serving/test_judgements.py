@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from datasets import Dataset
+from manifests import manifest_of
 from pyarrow import parquet
 from tiny_retriever import write_dataset
 
@@ -21,7 +22,7 @@ from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.run import KIND
 from hf_dense.search.index import Hit, build_index
 from hf_dense.serving.judgements import Judgements, judgements_of, next_commands
-from hf_dense.storage.manifest import MANIFEST, Manifest
+from hf_dense.storage.manifest import MANIFEST
 from hf_dense.storage.output import Output
 
 
@@ -128,8 +129,7 @@ def test_what_to_type_next(adapted: Path, retriever: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(("kept", "keeps"), [({"kept": "my/other:test"}, "--keep my/other:test"), ({}, "--keep none")])
 def test_the_next_adaptation_has_the_settings_of_this_one(kept: dict[str, str], keeps: str, adapted: Path) -> None:
-    found = Manifest.load(adapted)
-    assert found is not None
+    found = manifest_of(adapted)
     made_from = found.made_from | {"seed": 3, "precision": "fp32"}
     sources = {"documents": "docs", "base": "me/embedder", "teacher": "me/teacher", **kept}
     replace(found, made_from=made_from, sources=sources).save(adapted)

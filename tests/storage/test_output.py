@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from manifests import manifest_of
 
 from hf_dense.errors import InputError
 from hf_dense.storage import output as output_module
@@ -42,8 +43,7 @@ def test_an_output_is_there_when_it_is_complete(tmp_path: Path) -> None:
         work.facts["rows"] = 2
         assert not work.path.exists()
     assert sorted(contents(tmp_path)) == [f"in/out/{MANIFEST}", "in/out/text"]
-    manifest = Manifest.load(tmp_path / "in" / "out")
-    assert manifest is not None
+    manifest = manifest_of(tmp_path / "in" / "out")
     assert (manifest.kind, manifest.state, manifest.files) == ("corpus", "complete", {"text": 2})
     assert (manifest.command, manifest.licence, manifest.seed) == ("hf-dense x", "mit", 3)
     assert (manifest.facts, manifest.made_from["seed"]) == ({"rows": 2}, 3)
@@ -465,8 +465,7 @@ def test_what_comes_into_work_is_never_taken_for_ours(tmp_path: Path) -> None:
             assert work.claim("log.txt")
             (path / "log.txt").write_text("ours")
             work.complete()
-        manifest = Manifest.load(path)
-        assert manifest is not None
+        manifest = manifest_of(path)
         assert sorted(manifest.files) == ["log.txt", "weights"]
         with pytest.raises(InputError, match=r"README\.md|thesis"):
             out.occupy("training", {"rate": 2}, again=again)
@@ -501,8 +500,7 @@ def test_what_a_killed_run_claimed_as_it_went_stays_ours(tmp_path: Path) -> None
             assert work.claim("README.md")
             (work.path / "README.md").write_text("a card")
     work.complete()
-    found = Manifest.load(tmp_path / "run")
-    assert found is not None
+    found = manifest_of(tmp_path / "run")
     assert list(found.files) == ["README.md"]
     with Output(tmp_path / "run", overwrite=True).occupy("training", {"seed": 1}, claims=["weights"]):
         assert not (tmp_path / "run" / "README.md").exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_cross_encoder, write_dataset, write_embedder
 
@@ -21,7 +22,6 @@ from hf_dense.experiments.adaptation.run import adapt
 from hf_dense.experiments.keeping import open_kept
 from hf_dense.pretraining import gap
 from hf_dense.search.index import SearchIndex
-from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
 
@@ -67,8 +67,7 @@ def test_from_random_weights_there_is_no_base(
     assert names(found)[:3] == ["BM25", "fine-tuned", "RetroMAE, fine-tuned"]
     assert "against BM25" in found.table
     assert SentenceTransformer(str(found.retriever)).similarity_fn_name == "cosine"
-    manifest = Manifest.load(tmp_path / "out" / "pretrained" / "retromae")
-    assert manifest is not None
+    manifest = manifest_of(tmp_path / "out" / "pretrained" / "retromae")
     assert found.facts["verdict"]["effort"]["minutes"] == pytest.approx(manifest.facts["seconds"] / 60)
 
 
@@ -116,8 +115,7 @@ def test_auto_tries_several_methods_and_a_teacher_is_distilled(
     )
     found = adapt(options)
     assert names(found)[2:5] == ["fine-tuned", "RetroMAE, fine-tuned", "DupMAE, fine-tuned"]
-    scores = Manifest.load(tmp_path / "out" / "lists" / "scores")
-    assert scores is not None
+    scores = manifest_of(tmp_path / "out" / "lists" / "scores")
     assert scores.sources["cross-encoder"] == str(teacher)
     history = json.loads((tmp_path / "out" / "pretrained" / "dupmae" / "trainer_state.json").read_text())["log_history"]
     assert [entry["step"] for entry in history if "probe_ndcg@10" in entry] == [0, 1, 2]
