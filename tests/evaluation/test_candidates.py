@@ -171,16 +171,6 @@ def test_every_text_is_encoded_once(
     assert len(read) == len(set(read)) > 8 + 20
 
 
-def test_bad_input_leaves_nothing(retriever: Path, collection: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no relevance judgements"):
-        run_protocol(Candidates(collection, "test"), retriever, tmp_path / "out", name="bad")
-    with pytest.raises(InputError, match="no model directory"):
-        run_protocol(Candidates(collection, "dev"), tmp_path / "model", tmp_path / "out", name="bad")
-    with pytest.raises(InputError, match="is the model, and would replace it"):
-        run_protocol(Candidates(collection, "dev"), retriever, retriever, name="bad")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

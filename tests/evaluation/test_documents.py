@@ -186,16 +186,6 @@ def test_scores_with_ties_and_without_documents() -> None:
         assert found == pytest.approx(by_definition(grades, rankings.get(query, {}))), query
 
 
-def test_bad_input_leaves_nothing(collection: Path, retriever: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no relevance judgements"):
-        run_protocol(Documents(collection, "dev"), retriever, tmp_path / "out", name="bad")
-    with pytest.raises(InputError, match="no model directory"):
-        run_protocol(Documents(collection, "test"), tmp_path / "model", tmp_path / "out", name="bad")
-    with pytest.raises(InputError, match="is the model, and would replace it"):
-        run_protocol(Documents(collection, "test"), retriever, retriever, name="bad")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [

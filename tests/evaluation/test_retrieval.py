@@ -144,13 +144,6 @@ def test_score_queries_by_hand() -> None:
     assert values["ndcg@10"]["third"] == pytest.approx(0.5 / (1 + 1 / np.log2(3)))
 
 
-def test_bad_input_leaves_nothing(retriever: Path, dataset: Path, tmp_path: Path) -> None:
-    for model, split in ((retriever, "nosuchsplit"), (tmp_path / "nosuchmodel", "test")):
-        with pytest.raises(InputError):
-            evaluate_retriever(model, dataset, split, name="bad", out=tmp_path / "out")
-    assert not list(tmp_path.iterdir())
-
-
 def test_an_evaluation_does_not_replace_a_model(retriever: Path, dataset: Path) -> None:
     with pytest.raises(InputError, match="another kind of output"):
         evaluate_retriever("bm25", dataset, "test", name="BM25", out=retriever)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_cross_encoder, write_dataset, write_retriever
 
 from hf_dense import InputError
+from hf_dense.evaluation.answers import Answers
 from hf_dense.evaluation.candidates import Candidates
 from hf_dense.evaluation.documents import Documents
 from hf_dense.evaluation.measured import measured_of
@@ -178,6 +180,23 @@ def test_re_ranking_is_bound_to_the_first_passages(retriever: Path, collection: 
     evaluate(retriever, collection, first, overwrite=True)
     with pytest.raises(InputError, match="another first stage"):
         evaluate_reranker(other, first, collection, name="both", out=out)
+
+
+@pytest.mark.parametrize("protocol", [Passages.load, Documents, Candidates, Answers])
+def test_bad_input_leaves_nothing(retriever: Path, collection: Path, tmp_path: Path, protocol: Any) -> None:
+    with (collection / "qrels" / "test.tsv").open("a") as stream:
+        stream.write("q1\tp7\t0\n")
+    rows = [json.loads(line) | {"answers": ["a"]} for line in (collection / "queries.jsonl").read_text().splitlines()]
+    (collection / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError, match="no relevance judgements"):
+        protocol(collection, "nosuch")
+    for model, out, message in (
+        (tmp_path / "nosuch", tmp_path / "out", "no model directory"),
+        (retriever, retriever, "is the model, and would replace it"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run_protocol(protocol(collection, "test"), model, out, name="bad")
+    assert [*tmp_path.iterdir()] == [collection]
 
 
 def test_models_that_a_protocol_does_not_measure(collection: Path, tmp_path: Path) -> None:
