@@ -14,6 +14,7 @@ from datasets import Dataset
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_hybrid, write_retriever
+from watched import Watched
 
 from hf_dense import InputError
 from hf_dense.data.collections import load_corpus, load_queries
@@ -82,23 +83,14 @@ def test_a_killed_evaluation_goes_on_with_its_vectors(
 ) -> None:
     monkeypatch.setattr(vectors, "BLOCK", 128)
     whole = evaluate_retriever(retriever, dataset, "test", name="whole", out=tmp_path / "whole")
-    model, encoded = SentenceTransformer(str(retriever)), []
-    encode = model.encode_document
-
-    def killed(texts: list[str], **rest: Any) -> Any:
-        if len(encoded) == 2 and not resumed:
-            raise KeyboardInterrupt
-        encoded.append(len(texts))
-        return encode(texts, **rest)
-
-    monkeypatch.setattr(model, "encode_document", killed)
-    resumed = False
+    model = SentenceTransformer(str(retriever))
+    watched = Watched(model, monkeypatch, most=128)
     with pytest.raises(KeyboardInterrupt):
         evaluate_retriever(model, dataset, "test", name="cut", out=tmp_path / "cut")
     assert not (tmp_path / "cut").exists()
-    resumed = True
+    watched.go_on()
     again = evaluate_retriever(model, dataset, "test", name="cut", out=tmp_path / "cut")
-    assert encoded == [64, 64, 64, 64, 44], "the block that was whole is not encoded again"
+    assert watched.counts == [64, 64, 44], "the block that was whole is not encoded again"
     assert again.per_query == whole.per_query
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut", "whole"]
 

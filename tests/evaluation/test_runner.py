@@ -13,6 +13,7 @@ import torch
 from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_cross_encoder, write_dataset, write_retriever
+from watched import Watched
 
 from hf_dense import InputError
 from hf_dense.evaluation.answers import Answers
@@ -144,24 +145,16 @@ def test_a_killed_evaluation_goes_on_and_only_that_one(
     retriever: Path, collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: Any
 ) -> None:
     monkeypatch.setattr(dense, "BLOCK", 25)
-    model, encoded = load_retriever(retriever), []
-    encode, killed = model.encode_document, True
-
-    def counted(texts: list[str], **rest: Any) -> Any:
-        if killed and len(encoded) == 1:
-            raise KeyboardInterrupt
-        encoded.append(len(texts))
-        return encode(texts, **rest)
-
-    monkeypatch.setattr(model, "encode_document", counted)
+    model = load_retriever(retriever)
+    watched = Watched(model, monkeypatch, most=25)
     with pytest.raises(KeyboardInterrupt):
         run_protocol(protocol(collection, "test"), model, tmp_path / "out", name="cut")
     other = write_retriever(tmp_path / "other", seed=3)
     with pytest.raises(InputError, match="holds unfinished work made from another model"):
         run_protocol(protocol(collection, "test"), other, tmp_path / "out", name="cut")
-    killed = False
+    watched.go_on()
     again = run_protocol(protocol(collection, "test"), model, tmp_path / "out", name="cut")
-    assert encoded == [25, 25, 10]
+    assert watched.counts == [25, 10]
     whole = run_protocol(protocol(collection, "test"), retriever, tmp_path / "whole", name="w")
     assert again.per_query == whole.per_query
     assert whole.origin["tokens"] > 0

@@ -14,6 +14,7 @@ from manifests import manifest_of
 from pyarrow import parquet
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from tiny_retriever import random_words, write_cross_encoder, write_retriever
+from watched import Watched
 
 import hf_dense.search.dense as vectors_module
 from hf_dense.data.schemas import ANSWERED, TRAINING
@@ -200,25 +201,16 @@ def test_a_killed_run_goes_on(
 ) -> None:
     monkeypatch.setattr(vectors_module, "BLOCK", 25)
     whole = mine(retriever, collection, tmp_path / "whole")
-    encode = retriever.encode_document
-    encoded: list[str] = []
-
-    def counted(texts: list[str], **named: Any) -> np.ndarray:
-        if len(encoded) == 50:
-            raise KeyboardInterrupt
-        encoded.extend(texts)
-        return encode(texts, **named)
-
-    monkeypatch.setattr(retriever, "encode_document", counted)
+    watched = Watched(retriever, monkeypatch, most=50)
     with pytest.raises(KeyboardInterrupt):
         mine_negatives(retriever, collection, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    encoded[:] = []
+    watched.go_on()
     with pytest.raises(InputError, match="holds unfinished work made from another depth"):
         mine_negatives(retriever, collection, tmp_path / "out", depth=5)
-    assert not encoded
+    assert not watched.texts
     rows = mine(retriever, collection, tmp_path / "out")
-    assert sorted(encoded) == sorted(TEXTS[50:])
+    assert sorted(watched.texts) == sorted(TEXTS[50:])
     assert rows == whole
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import random_words, write_retriever
+from watched import Watched
 
 import hf_dense.search.dense as vectors_module
 from hf_dense.errors import InputError
@@ -129,25 +130,13 @@ def test_a_killed_run_goes_on_after_the_last_whole_block(tmp_path: Path, monkeyp
     monkeypatch.setattr(vectors_module, "BLOCK", 10)
     retriever = retriever_of(tmp_path / "model")
     whole = np.concatenate(list(encode_corpus(retriever, TEXTS, tmp_path / "whole")))
-    encode, encoded = retriever.encode_document, []
-
-    def encode_until(limit: int) -> None:
-        def counted(texts: list[str], **named: object) -> Floats:
-            if len(encoded) >= limit:
-                raise KeyboardInterrupt
-            encoded.extend(texts)
-            return encode(texts, **named)
-
-        monkeypatch.setattr(retriever, "encode_document", counted)
-
-    encode_until(30)
+    watched = Watched(retriever, monkeypatch, most=30)
     with pytest.raises(KeyboardInterrupt):
         encode_corpus(retriever, TEXTS, tmp_path / "cut")
-    assert sorted(encoded) == sorted(TEXTS[:30])
-    encoded.clear()
-    encode_until(1000)
+    assert sorted(watched.texts) == sorted(TEXTS[:30])
+    watched.go_on()
     resumed = encode_corpus(retriever, TEXTS, tmp_path / "cut")
-    assert sorted(encoded) == sorted(TEXTS[30:])
+    assert sorted(watched.texts) == sorted(TEXTS[30:])
     np.testing.assert_array_equal(np.concatenate(list(resumed)), whole)
 
 

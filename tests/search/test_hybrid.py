@@ -9,6 +9,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import random_words, write_hybrid
+from watched import Watched
 
 from hf_dense import InputError
 from hf_dense.hub.hybrid import load_hybrid
@@ -84,23 +85,15 @@ def test_writing_that_was_interrupted_goes_on(
     model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = written(model, TEXTS, tmp_path / "whole")
-    real, encoded = model.encode_document, list[str]()
-
-    def stop(texts: list[str], **named: object) -> object:
-        if len(encoded) == 32:
-            raise KeyboardInterrupt
-        encoded.extend(texts)
-        return real(texts, **named)
-
-    monkeypatch.setattr(model, "encode_document", stop)
+    watched = Watched(model, monkeypatch, most=32)
     with pytest.raises(KeyboardInterrupt):
         written(model, TEXTS, tmp_path / "index")
     with pytest.raises(InputError, match="no index of hybrid vectors"):
         HybridIndex.load(tmp_path / "index")
-    assert encoded == TEXTS[:32]
-    encoded.clear()
+    assert watched.texts == TEXTS[:32]
+    watched.go_on()
     write_hybrid_vectors(model, TEXTS, tmp_path / "index", batch_size=1)
-    assert encoded == TEXTS[32:]
+    assert watched.texts == TEXTS[32:]
     index = HybridIndex.load(tmp_path / "index")
     for name in ("dense", "values", "tokens"):
         np.testing.assert_array_equal(getattr(index, name), getattr(whole, name))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from datasets import Dataset, concatenate_datasets
 from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_dataset, write_hybrid, write_retriever
+from watched import Watched
 
 from hf_dense import InputError
 from hf_dense.data.collections import load_corpus
@@ -195,22 +195,15 @@ def test_a_killed_build_goes_on_with_its_vectors(
     corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dense, "BLOCK", 80)
-    model, encoded = load_retriever(write_retriever(tmp_path / "model")), []
-    encode, killed = model.encode_document, True
-
-    def counted(texts: list[str], **rest: Any) -> Any:
-        if killed and len(encoded) == 4:
-            raise KeyboardInterrupt
-        encoded.append(len(texts))
-        return encode(texts, **rest)
-
-    monkeypatch.setattr(model, "encode_document", counted)
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    watched = Watched(model, monkeypatch, most=160)
     with pytest.raises(KeyboardInterrupt):
         build_index(model, corpus, tmp_path / "index")
     assert not (tmp_path / "index").exists()
-    killed = False
+    assert watched.counts == [64, 16, 64, 16]  # batches of two blocks
+    watched.go_on()
     build_index(model, corpus, tmp_path / "index")
-    assert encoded == [64, 16, 64, 16, 40]  # batches of three blocks, each of which is encoded once
+    assert watched.counts == [40]
     assert not (tmp_path / "index.partial").exists()
 
 
@@ -319,15 +312,9 @@ def test_an_updated_index_is_that_which_is_built_anew(
     new = [f"{row['title']} {row['text']}" for row in rows if row["text"] not in before]
     assert len(new) in (50, 51)
 
-    encode, encoded = model.encode_document, []
-
-    def counted(texts: list[str], **rest: Any) -> Any:
-        encoded.extend(texts)
-        return encode(texts, **rest)
-
-    monkeypatch.setattr(model, "encode_document", counted)
+    watched = Watched(model, monkeypatch)
     update = update_index(model, changed, tmp_path / "index")
-    assert sorted(encoded) == sorted(new)
+    assert sorted(watched.texts) == sorted(new)
     assert update == Update(180 - len(new), len(new), len(new) - 30)
     assert update_index(model, changed, tmp_path / "index") == Update(180, 0, 0)
 
@@ -360,21 +347,14 @@ def test_a_killed_update_leaves_the_old_index_and_goes_on(
     model = load_retriever(write_retriever(tmp_path / "model"))
     build_index(model, corpus.select(range(0, 200, 2)), tmp_path / "index")
     old = found(SearchIndex.load(tmp_path / "index", model))
-    encode, encoded, killed = model.encode_document, [], True
-
-    def counted(texts: list[str], **rest: Any) -> Any:
-        if killed and encoded:
-            raise KeyboardInterrupt
-        encoded.append(len(texts))
-        return encode(texts, **rest)
-
-    monkeypatch.setattr(model, "encode_document", counted)
+    watched = Watched(model, monkeypatch, most=1)
     with pytest.raises(KeyboardInterrupt):
         update_index(model, corpus, tmp_path / "index")
     assert found(SearchIndex.load(tmp_path / "index", model)) == old
-    killed = False
+    assert watched.counts == [40]
+    watched.go_on()
     assert update_index(model, corpus, tmp_path / "index") == Update(100, 100, 0)
-    assert encoded == [40, 40, 20]
+    assert watched.counts == [40, 20]
     build_index(model, corpus, tmp_path / "fresh")
     np.testing.assert_allclose(vectors_in(tmp_path / "index"), vectors_in(tmp_path / "fresh"), atol=1e-6)
 
