@@ -30,6 +30,13 @@ from hf_dense.hub.hybrid import export_hybrid
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+BACKBONE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+}
 VOCABULARY = [*SPECIAL, *LETTERS, *("##" + letter for letter in LETTERS)]
 
 
@@ -75,11 +82,7 @@ def tiny_config(**changes: int) -> BertConfig:
     """Make the configuration of a BERT of two layers of 32."""
     fields = {
         "vocab_size": len(VOCABULARY),
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-        "max_position_embeddings": 64,
+        **BACKBONE,
         "initializer_range": 0.2,
         **changes,
     }

@@ -26,7 +26,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from safetensors import safe_open
-from tiny_retriever import random_words
+from tiny_retriever import BACKBONE, random_words
 
 from hf_dense import __version__
 
@@ -37,15 +37,17 @@ BESIDE = {  # what a source distribution holds beside the package
     *("MANIFEST.in", "PKG-INFO", "pyproject.toml", "setup.cfg"),
 }
 SDIST = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
-SHAPE = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-}
 FEW = ["--max_steps", "4", "--per_device_train_batch_size", "8", "--use_cpu", "true", "--disable_tqdm", "true"]
-PRETRAINING = ["--backbone_config", json.dumps(SHAPE), "--vocab_size", "300", "--max_length", "32", "--held_out", "0.1"]
+PRETRAINING = [
+    "--backbone_config",
+    json.dumps(BACKBONE),
+    "--vocab_size",
+    "300",
+    "--max_length",
+    "32",
+    "--held_out",
+    "0.1",
+]
 
 DEPENDENCIES = os.environ.get("DEPENDENCIES")
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from launched import launch
 from safetensors.torch import load_file
+from tiny_pretraining import NO_DROPOUT
 from tiny_retriever import LETTERS, tiny_tokenizer
 
 from hf_dense.commands.main import main
@@ -22,15 +23,6 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 SCRIPT = str(ROOT / "examples" / "pretrain.py")
 DDP = ROOT / "examples" / "accelerate" / "ddp.yaml"
-BACKBONE = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 
 
 def write_inputs(directory: Path, passages: int = 64) -> None:
@@ -50,7 +42,7 @@ def write_inputs(directory: Path, passages: int = 64) -> None:
         "method": "retromae",
         "corpus": str(directory / "corpus.jsonl"),
         "tokenizer": str(directory / "tokenizer"),
-        "backbone_config": BACKBONE,
+        "backbone_config": NO_DROPOUT,
         "max_length": 32,
         "held_out": 0.1,
         "max_steps": 4,

@@ -19,6 +19,7 @@ from manifests import manifest_of
 from tiny_backbones import BACKBONES
 from tiny_pretraining import (
     METHODS,
+    Interrupted,
     logged,
     same_weights,
     tiny_arguments,
@@ -65,15 +66,6 @@ options = tiny_options(directory, "retromae")
 changes = {"per_device_train_batch_size": 8 // int(os.environ.get("WORLD_SIZE", 1))}
 module.pretrain(options, tiny_arguments(directory / name, save_strategy="steps", save_steps=3, **changes))
 """
-
-
-class Interrupted(PreTrainer):
-    """Dies at the beginning of step 9, as far as the files can tell."""
-
-    def training_step(self, *given: Any, **named: Any) -> Any:
-        if self.state.global_step == 8:
-            raise KeyboardInterrupt
-        return super().training_step(*given, **named)
 
 
 class InterruptedAtTheEnd(PreTrainer):

@@ -16,7 +16,7 @@ import pytrec_eval
 import torch
 from launched import launch
 from manifests import manifest_of
-from tiny_pretraining import BACKBONE, logged, same_weights, tiny_arguments, tiny_options, weights
+from tiny_pretraining import BACKBONE, Interrupted, logged, same_weights, tiny_arguments, tiny_options, weights
 from tiny_retriever import tiny_tokenizer, write_dataset
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
@@ -269,15 +269,6 @@ def scripted(monkeypatch: pytest.MonkeyPatch, curve: dict[int, float], trainer: 
     monkeypatch.setattr(pretrain_module, "PreTrainer", trainer)
     monkeypatch.setattr(pretrain_module, "RetrievalProbe", Listening)
     monkeypatch.setattr(probe_module, "score_pool", say)
-
-
-class Interrupted(PreTrainer):
-    """Dies at the beginning of step 9."""
-
-    def training_step(self, *given: Any, **named: Any) -> Any:
-        if self.state.global_step == 8:
-            raise KeyboardInterrupt
-        return super().training_step(*given, **named)
 
 
 @pytest.mark.parametrize(

@@ -11,23 +11,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tiny_retriever import LETTERS, tiny_config, tiny_tokenizer
+from tiny_retriever import BACKBONE, LETTERS, tiny_config, tiny_tokenizer
 from transformers import TrainingArguments
 
 from hf_dense.methods import get_method
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.keywords import Keywords
 from hf_dense.pretraining.pretrain import PretrainingOptions
+from hf_dense.pretraining.trainer import PreTrainer
 from hf_dense.pretraining.vocabulary import Vocabulary
 
 METHODS = ("cocondenser", "cotmae", "master", "retromae", "seed_encoder")  # each with machinery of its own
-BACKBONE = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-}
 NO_DROPOUT = {**BACKBONE, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
@@ -143,3 +137,12 @@ def same_weights(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]
 def logged(history: Sequence[Mapping[str, float]], name: str) -> list[float]:
     """Find what was logged under a name."""
     return [row[name] for row in history if name in row]
+
+
+class Interrupted(PreTrainer):
+    """Dies at the beginning of step 9, as far as the files can tell."""
+
+    def training_step(self, *given: Any, **named: Any) -> Any:
+        if self.state.global_step == 8:
+            raise KeyboardInterrupt
+        return super().training_step(*given, **named)
