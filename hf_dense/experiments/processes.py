@@ -8,11 +8,15 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from hf_dense.errors import InputError
 from hf_dense.experiments.countdown import Countdown
+
+_PAUSE: Final = 0.1  # seconds between two looks at those that run
 
 
 def run_side_by_side(commands: Mapping[str, Sequence[str]], logs: Path, at_once: int | None = None) -> None:
@@ -39,7 +43,7 @@ def run_side_by_side(commands: Mapping[str, Sequence[str]], logs: Path, at_once:
             while waiting and free:
                 name = waiting.pop(0)
                 running[name] = _start(commands[name], name, free[0], logs), free.pop(0)
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            time.sleep(_PAUSE)
             for name, (process, position) in list(running.items()):
                 if process.poll() is None:
                     continue

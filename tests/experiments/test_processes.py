@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -48,3 +50,12 @@ def test_a_failure_is_named_and_stops_the_others(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^broken failed for the reason given above; its log is .*broken\.log"):
         run_side_by_side(commands, tmp_path, at_once=2)
     assert time.monotonic() - started < 30
+
+
+def test_waiting_takes_no_time_of_the_processor_whatever_other_children_ended(tmp_path: Path) -> None:
+    other = subprocess.Popen(["true"])  # of which nobody has taken notice
+    os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+    before = time.process_time()
+    run_side_by_side({"sleeper": ["sleep", "2"]}, tmp_path)
+    assert time.process_time() - before < 0.3
+    other.wait()
