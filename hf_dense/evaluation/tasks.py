@@ -83,7 +83,7 @@ def local_task(task: str) -> tuple[Path | None, str]:
 
 
 def public_task(name: str) -> tuple[AbsTaskRetrieval, str]:
-    """A task of MTEB with its data, and its split."""
+    """A task of MTEB with its data, and the split that is measured: `test`, or `dev`, where it has several."""
     try:
         task: Any = mteb.get_task(name)
     except (KeyError, ValueError) as error:
@@ -98,7 +98,8 @@ def public_task(name: str) -> tuple[AbsTaskRetrieval, str]:
             f"The data of {name} ({task.metadata.dataset['path']} on the Hub) cannot be loaded: {reason}; give a "
             "directory with its corpus, queries and judgements instead."
         ) from error
-    return task, task.metadata.eval_splits[0]
+    splits = task.metadata.eval_splits
+    return task, next((split for split in ("test", "dev") if split in splits), splits[0])
 
 
 def label(task: str) -> str:

@@ -303,6 +303,14 @@ def test_public_tasks_are_measured_by_name(
     assert len(missing["missing"]) == 18
 
 
+def test_public_tasks_of_several_splits_are_measured_on_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = build_task(write_dataset(tmp_path / "data"), "test")
+    monkeypatch.setattr(task_names.mteb, "get_task", lambda name: task)
+    for splits, measured in ((["dev", "test"], "test"), (["train", "dev", "dev2"], "dev"), (["all", "some"], "all")):
+        task.metadata = task.metadata.model_copy(update={"eval_splits": splits})
+        assert task_names.public_task("any") == (task, measured)
+
+
 @pytest.mark.parametrize(
     ("tasks", "sentence"),
     [
