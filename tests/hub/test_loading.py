@@ -79,7 +79,7 @@ def test_a_re_ranker_whose_tokens_are_none_of_its_encoder(tmp_path: Path) -> Non
 def test_a_tokenizer_that_stops_at_what_it_does_not_know(tmp_path: Path) -> None:
     retriever = write_retriever(tmp_path / "retriever")
     load_retriever(retriever)
-    change(retriever / "tokenizer_config.json", unk_token="zebra")
+    change_json(retriever / "tokenizer_config.json", unk_token="zebra")
     for load in (load_retriever, load_tokenizer):
         with pytest.raises(InputError, match="retriever has no token for what it does not know"):
             load(retriever)
