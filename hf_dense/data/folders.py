@@ -42,8 +42,10 @@ def _walk(folder: Path, rules: list[tuple[Path, GitIgnoreSpec]], skipped: Counte
             skipped[f"skipped {reason}"] += 1
         elif is_folder:
             yield from _walk(path, rules, skipped)
-        elif entry.is_file():
+        elif path.is_file():
             yield path
+        elif entry.is_symlink():
+            skipped["skipped links to folders" if path.is_dir() else "skipped broken links"] += 1
 
 
 def _ignoring(lines: Iterable[str]) -> GitIgnoreSpec:

@@ -202,13 +202,15 @@ def test_what_is_not_for_readers_is_skipped_by_name(tmp_path: Path) -> None:
         (tmp_path / name).write_text("name,number\n1,2\n")
     (tmp_path / ".gitignore").write_text("!\n/build\n*.log.md\n_site/\nno rule\\\n")
     (tmp_path / "docs" / ".gitignore").write_text("!build/\n")
-    (tmp_path / "loop").symlink_to(tmp_path)
+    for name, target in {"loop": tmp_path, "gone.md": "nothing.md", "itself": "itself"}.items():
+        (tmp_path / name).symlink_to(target)
     rows, counts = read(tmp_path)
     assert [row[0] for row in rows] == ["UPPER.MD", "a.md", "docs/b.md", "docs/build/kept.md"]
     assert counts == {
         **{"documents read": 4, "skipped .doc": 1, "skipped files of no known kind": 1, "skipped hidden": 3},
         **{"skipped .git": 1, "skipped node_modules": 1, "skipped virtual environments": 1},
         **{"skipped ignored by .gitignore": 3, "skipped tables that hold no documents": 1},
+        **{"skipped links to folders": 1, "skipped broken links": 2},
     }
     (tmp_path / "docs" / ".gitignore").write_text("*\n")
     with pytest.raises(InputError, match=r"holds no documents .*; 1 skipped hidden; 3 skipped ignored by .gitignore"):
