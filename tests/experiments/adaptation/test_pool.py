@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from tiny_retriever import random_words
+
 from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries
-from hf_dense.experiments.adaptation.material import Material
+from hf_dense.experiments.adaptation.material import Material, prepare
 from hf_dense.experiments.adaptation.pool import draw_pool
 from hf_dense.storage.output import Output
+
+SPLITS = ("train", "dev", "test")
 
 
 def test_a_pool_holds_what_is_relevant_and_no_judgement_of_what_it_lacks(collection: Path, tmp_path: Path) -> None:
@@ -38,3 +45,31 @@ def test_passages_that_are_judged_irrelevant_do_not_crowd_queries_out(collection
         material = Material(place, place, (), {"passages": 60, "train": 20, "dev": 10, "test": 10})
         made.append(draw_pool(material, 20, 0, Output(tmp_path / "pools" / place.name)))
     assert load_qrels(made[0], "test") == load_qrels(made[1], "test")
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_what_people_ask_for_is_whole_where_queries_to_train_on_took_sentences_out(tmp_path: Path, drawn: bool) -> None:
+    docs, pairs = tmp_path / "docs", tmp_path / "judged.jsonl"
+    docs.mkdir()
+    own, shared = random_words(180, seed=1), random_words(30, seed=2)
+    for number in range(60):
+        parts = [f"Every {word} near the {shared[number // 2]} river grows well." for word in own[number::60]]
+        (docs / f"{number}.txt").write_text(" ".join(parts))
+    rows = [
+        {"query": f"what is tree {number}?", "positive": (docs / f"{number}.txt").read_text()} for number in range(12)
+    ]
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = prepare(str(docs), str(pairs), 128, 0, Output(tmp_path / "out"))
+    assert found.made == ("train", "dev")
+    pool = draw_pool(found, 50 if drawn else 60, 0, Output(tmp_path / "pool"))
+    before, now, less = (
+        dict(zip(rows["id"], rows["text"], strict=True))
+        for rows in map(load_corpus, (found.passages, pool, found.collection))
+    )
+    asked = {split: {name for grades in load_qrels(pool, split).values() for name in grades} for split in SPLITS[1:]}
+    assert len(asked["test"]) == 12
+    assert all(now[name] == (less if name in asked["dev"] else before)[name] for name in now)
+    assert any(less[name] != before[name] for name in asked["test"] - asked["dev"])
+    assert load_qrels(pool, "dev") == load_qrels(found.collection, "dev")
+    same = replace(found, made=SPLITS)
+    assert draw_pool(same, 60, 0, Output(tmp_path / "made")) == found.collection, "all were made"
