@@ -21,6 +21,7 @@ from hf_dense.search.index import Hit
 from hf_dense.storage.manifest import MANIFEST, Manifest
 
 _PASSAGES: Final = "passages"  # of an adaptation to documents
+_ARMS: Final = "arms"  # of an adaptation, with the indexes of the passages that it works with
 
 
 def home_of(directory: Path) -> Path:
@@ -39,7 +40,7 @@ class WholePassages:
     """The passages that an index was made of, as they were cut.
 
     Args:
-        index: directory of an index; where it is not part of an adaptation, its own passages are whole.
+        index: directory of an index; where it is no arm's of an adaptation, its own passages are whole.
     """
 
     def __init__(self, index: Path) -> None:
@@ -58,8 +59,10 @@ class WholePassages:
 
     @cached_property
     def _passages(self) -> Dataset | None:
-        made = adaptation_around(self._index)
-        places = [home_of(self._index) / _PASSAGES, Path(made.sources["documents"])] if made else []
+        made, home = adaptation_around(self._index), home_of(self._index)
+        if made is None or home / _ARMS not in self._index.resolve().parents:
+            return None
+        places = [home / _PASSAGES, Path(made.sources["documents"])]
         return next((load_corpus(place) for place in places if table_files(place)), None)
 
     @cached_property

@@ -38,3 +38,9 @@ def test_an_index_of_its_own_is_whole(retriever: Path) -> None:
     hit = Hit(1.0, "p2", "", "A lock keeps others out.")
     assert WholePassages(retriever / "index").of([hit]) == [hit]
     assert home_of(retriever / "index") == retriever
+
+
+def test_the_index_of_the_retriever_is_whole_where_a_document_lost_a_sentence_since(cut: Path) -> None:
+    hit = Hit(1.0, "p2", "", "A lock keeps others out.")
+    assert WholePassages(cut / "arms" / "base" / "index").of([hit])[0].text == WHOLE
+    assert WholePassages(cut / "retriever" / "index").of([hit]) == [hit]
