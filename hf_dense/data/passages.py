@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 MIN_WORDS: Final = 4  # a passage of fewer words says nothing that one could look for
 
 CountTokens = Callable[[list[str]], list[int]]
-_UNSPACED: Final = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+UNSPACED: Final = (
+    r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"  # scripts without spaces between words
+)
 _WORD: Final = regex.compile(
-    rf"[\p{{L}}&&[{_UNSPACED}]]|[[\p{{L}}\p{{M}}\p{{No}}\p{{Nl}}]--[{_UNSPACED}]]{{2,}}", regex.VERSION1
+    rf"[\p{{L}}&&[{UNSPACED}]]|[[\p{{L}}\p{{M}}\p{{No}}\p{{Nl}}]--[{UNSPACED}]]{{2,}}", regex.VERSION1
 )
 
 

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.hub.retriever_settings import length_of
-from hf_dense.search.bm25 import composed
+from hf_dense.search.bm25 import parted
 from hf_dense.search.candidates import candidate_texts, rank_candidates
 from hf_dense.search.first_stage import Search, open_search
 
@@ -42,7 +42,7 @@ class Recorded:
 
 
 class ComposedTexts:
-    """A model of MTEB's `SearchProtocol` that reads texts as the own BM25 does (see `composed`)."""
+    """A model of MTEB's `SearchProtocol` that reads texts as the own BM25 does (see `parted`)."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -50,11 +50,11 @@ class ComposedTexts:
 
     def index(self, corpus: Dataset, **given: Any) -> None:
         """Hand on a corpus."""
-        self.model.index(_composed(corpus), **given)
+        self.model.index(_parted(corpus), **given)
 
     def search(self, queries: Dataset, **given: Any) -> dict[str, dict[str, float]]:
         """Hand on queries."""
-        found: dict[str, dict[str, float]] = self.model.search(_composed(queries), **given)
+        found: dict[str, dict[str, float]] = self.model.search(_parted(queries), **given)
         return found
 
 
@@ -125,14 +125,14 @@ class SearchingRetriever:
         }
 
 
-def _composed(rows: Dataset) -> Dataset:
-    """Rows with titles and texts composed."""
+def _parted(rows: Dataset) -> Dataset:
+    """Rows with titles and texts as BM25 reads them."""
     columns = [name for name in ("title", "text") if name in rows.column_names]
 
-    def compose(row: dict[str, Any]) -> dict[str, Any]:
-        return {name: composed(row[name]) if isinstance(row[name], str) else row[name] for name in columns}
+    def part(row: dict[str, Any]) -> dict[str, Any]:
+        return {name: parted(row[name]) if isinstance(row[name], str) else row[name] for name in columns}
 
-    return rows.map(compose, keep_in_memory=True, load_from_cache_file=False)
+    return rows.map(part, keep_in_memory=True, load_from_cache_file=False)
 
 
 def _asked(queries: Dataset) -> dict[str, str]:

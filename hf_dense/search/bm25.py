@@ -1,19 +1,24 @@
-"""BM25: a lexical index of passages, with English stop words and stemmer."""
+"""BM25: a lexical index of passages, with English stop words and stemmer; pairs of letters where no spaces are."""
 
 from __future__ import annotations
 
 import os
 import unicodedata
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import bm25s
 import numpy as np
+import regex  # type: ignore[import-untyped]
 import Stemmer
 
+from hf_dense.data.passages import UNSPACED
 from hf_dense.search.dense import Floats, Indices
 from hf_dense.storage.arrays import check_array
+
+_RUN: Final = regex.compile(rf"[{UNSPACED}\u30fc]+")  # with the mark of long vowels
 
 
 class LexicalIndex:
@@ -65,6 +70,23 @@ def composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+def parted(text: str) -> str:
+    """A composed text, of scripts without spaces (Chinese, Japanese, Thai, ...) pairs of letters in place of the words.
+
+    As Lucene's analyser of these languages reads them; else a sentence would be one word, which no question has.
+
+    >>> parted("u\u0308ber 退货政策"), parted("iPhone手机")
+    ('über  退货 货政 政策 ', 'iPhone 手机 ')
+    """
+    pairs: str = _RUN.sub(_pairs, composed(text))
+    return pairs
+
+
+def _pairs(run: regex.Match[str]) -> str:
+    letters = [sign for sign in run.group() if sign.isalpha()]  # bm25s takes marks of vowels for ends of words
+    return f" {' '.join(map(''.join, pairwise(letters)))} "
+
+
 def words_of(queries: list[str]) -> list[list[str]]:
     """The words of queries as the index knows them: stems, without stop words."""
     words: list[list[str]] = _tokenize(queries, return_ids=False)
@@ -74,4 +96,4 @@ def words_of(queries: list[str]) -> list[list[str]]:
 def _tokenize(texts: Iterable[str], **options: Any) -> Any:
     """What bm25s makes of texts."""
     stemmer = Stemmer.Stemmer("english")
-    return bm25s.tokenize(list(map(composed, texts)), stopwords="en", stemmer=stemmer, show_progress=False, **options)
+    return bm25s.tokenize(list(map(parted, texts)), stopwords="en", stemmer=stemmer, show_progress=False, **options)
