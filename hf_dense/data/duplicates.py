@@ -7,6 +7,7 @@ passage. Own code, as the libraries for it hold their index as Python objects, t
 from __future__ import annotations
 
 import re
+import unicodedata
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
@@ -15,7 +16,10 @@ from itertools import chain
 from typing import Final
 
 import numpy as np
+import regex  # type: ignore[import-untyped]
 from numpy.typing import NDArray
+
+from hf_dense.data.passages import UNSPACED
 
 SHINGLE: Final = 5  # words
 BANDS: Final = 8
@@ -24,6 +28,7 @@ _ROWS = 12  # minima in a band
 Hashes = NDArray[np.uint64]
 
 _WORD = re.compile(r"\w+")
+_LETTER: Final = regex.compile(rf"[{UNSPACED}]")
 _generator = np.random.default_rng(20221214)
 _FACTORS = _generator.integers(1, 2**64, BANDS * _ROWS, dtype=np.uint64) | np.uint64(1)
 _SHIFTS = _generator.integers(0, 2**64, BANDS * _ROWS, dtype=np.uint64)
@@ -86,8 +91,11 @@ def repeats(hashes: Hashes) -> NDArray[np.bool_]:
 
 
 def word_runs(texts: Sequence[str]) -> tuple[Hashes, NDArray[np.int64]]:
-    """Hashes of all texts' runs of five words, and where each text's begin; a text shorter than a run is one run."""
-    words = [_WORD.findall(text.casefold()) or [""] for text in texts]
+    """Hashes of all texts' runs of five words, and where each text's begin; a text shorter than a run is one run.
+
+    In scripts without spaces between words every letter is one; accents may stand apart from their letters.
+    """
+    words = [_WORD.findall(_spaced(text.casefold())) or [""] for text in texts]
     counts = np.array([len(found) for found in words])
     codes = np.fromiter(map(_code, chain.from_iterable(words)), dtype=np.uint64, count=int(counts.sum()))
     sizes = np.minimum(counts, SHINGLE)
@@ -100,6 +108,11 @@ def word_runs(texts: Sequence[str]) -> tuple[Hashes, NDArray[np.int64]]:
         longer = length > at
         joint[longer] = _scatter(joint[longer] * _MIX + codes[indices[longer] + at])
     return joint, starts
+
+
+def _spaced(text: str) -> str:
+    spaced: str = text if text.isascii() else _LETTER.sub(r" \g<0> ", unicodedata.normalize("NFC", text))
+    return spaced
 
 
 @lru_cache(maxsize=1 << 20)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pyarrow as pa
 import pytest
@@ -318,6 +319,24 @@ def test_texts_that_were_cut_otherwise_are_found_by_their_words(tmp_path: Path) 
     card = (out / "README.md").read_text()
     assert "| relevant passages found in part, cut otherwise in the corpus | 3 |" in card
     assert "| relevant passages that the corpus lacks | 2 |" in card
+
+
+@pytest.mark.parametrize(
+    ("passage", "positive"),
+    [
+        ("商品签收后七天内可以无理由退货。退货时请保持包装完整。运费由买家承担。", "退货时请保持包装完整。"),
+        ("กรุงเทพมหานครเป็นเมืองหลวงและนครที่มีประชากรมากที่สุดของประเทศไทย", "เป็นเมืองหลวงและนครที่มีประชากร"),
+        (
+            normalize("NFD", "Die Tür ist grün und öffnet sich für größere Körbe nach außen."),
+            "die Tür ist grün und öffnet sich für",
+        ),
+    ],
+)
+def test_texts_of_every_script_are_found_by_their_words(passage: str, positive: str, tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text(json.dumps({"id": "p", "text": passage}))
+    (tmp_path / "pairs.jsonl").write_text(json.dumps({"query": "a part of it", "positive": positive}))
+    out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus.jsonl"))
+    assert [row["positives"] for row in lists(out)] == [["p"]]
 
 
 def test_splits_share_no_document(tmp_path: Path) -> None:
