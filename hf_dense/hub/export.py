@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ from transformers import AutoModelForSequenceClassification
 
 from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
-from hf_dense.hub.cards import write_model_card
+from hf_dense.hub.cards import Measured, write_model_card
 from hf_dense.hub.fingerprints import encoder_fingerprint, parts_fingerprint, retriever_fingerprint
 from hf_dense.hub.lineage import lineage_of
 from hf_dense.hub.loading import (
@@ -57,6 +57,7 @@ def export_sentence_transformer(
     similarity: Similarity | None = None,
     prompts: Mapping[str, str] | None = None,
     query_length: int | None = None,
+    results: Sequence[Measured] = (),
 ) -> Path:
     """Write a model as a Sentence-Transformers directory that holds no custom code.
 
@@ -74,6 +75,7 @@ def export_sentence_transformer(
         similarity: what the model's `similarity` computes, and what fine-tuning and search follow; else `dot`.
         prompts: text put before each `query` or `document`; else none.
         query_length: longest query in tokens, special tokens included; else `max_length`.
+        results: what was measured of the model, for its card.
 
     Returns:
         The directory; `SentenceTransformer` loads it without hf_dense and without remote code.
@@ -92,6 +94,7 @@ def export_sentence_transformer(
 
     def write(work: Staged) -> None:
         work.facts["remarks"] = [chosen.in_words()]
+        work.facts |= {"results": list(results)} if results else {}
         retriever.save_pretrained(str(work.result), create_model_card=False)
         _check_written(retriever, work.result, checkpoint)
 

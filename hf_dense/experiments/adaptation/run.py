@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +27,7 @@ from hf_dense.experiments.comparison import Settings, Variant, make_start
 from hf_dense.experiments.keeping import Kept, open_kept
 from hf_dense.finetuning.lists import fingerprint_entries, load_entries
 from hf_dense.finetuning.negatives import build_lexical_negatives
+from hf_dense.hub.cards import Measured
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import is_retriever
 from hf_dense.hub.retriever_settings import RetrieverSettings, length_of
@@ -81,7 +83,8 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
             best = choose(arms)
             last = index_seconds(plan, material.counts["passages"], _models(options))
             fits = plan.index or last < options.seconds - say.seconds
-            _deliver(best, material, fits, learning.encoded_in, output, say)
+            results = _measured_alone(best, arms, Path(options.docs).name, pool)
+            _deliver(best, results, material, fits, learning.encoded_in, output, say)
             write_report(arms, best, options.docs, material, pool, plan, output, options.seed)
             work.complete()
     return Adaptation.load(output.path)
@@ -221,13 +224,28 @@ def _models(options: AdaptOptions) -> int:
     return TUNED_ARMS + (options.base is not None)
 
 
-def _deliver(best: Arm, material: Material, fits: bool, precision: str, output: Output, say: Progress) -> None:
+def _measured_alone(best: Arm, arms: Sequence[Arm], documents: str, pool: Path) -> list[Measured]:
+    """What the model of the best arm is worth without BM25, where that was measured."""
+    alone = [arm for arm in arms if arm.model == best.model and arm.weight == 1]
+    task = f"{documents}, {len(load_corpus(pool)):,} passages"
+    return [(task, arm.test.split, arm.test.metrics) for arm in alone[:1]]
+
+
+def _deliver(
+    best: Arm,
+    results: Sequence[Measured],
+    material: Material,
+    fits: bool,
+    precision: str,
+    output: Output,
+    say: Progress,
+) -> None:
     """Write the retriever to use and, where that fits or was begun, its index of all passages."""
     place, index = output.at(RETRIEVER), output.at(RETRIEVER, "index")
     begun = index.path.exists()
     if begun and missing_file(place.path):  # both are made again
         place = replace(place, overwrite=True)
-    retriever = export_sentence_transformer(best.model, place)
+    retriever = export_sentence_transformer(best.model, place, results=results)
     if fits or begun:
         say("The index of all passages")
         given: dict[str, Any] = {"weight": best.weight, "precision": precision, "like": best.index}

@@ -126,6 +126,12 @@ def test_auto_tries_several_methods_and_a_teacher_is_distilled(
     best = next(arm for arm in found.facts["arms"] if arm["name"] == found.facts["verdict"]["best"])
     index = SearchIndex.load(found.retriever / "index")
     assert (len(index), index.weight) == (60, best["weight"]), "the index has all passages, the pool 50"
+    (measured,) = manifest_of(found.retriever).facts["results"]
+    assert measured[:2] == ["own, 50 passages", "test"]
+    assert any(arm["weight"] == 1 and arm["metrics"] == measured[2] for arm in found.facts["arms"]), "without BM25"
+    assert f"| own, 50 passages | test | ndcg@10 | {measured[2]['ndcg@10']:.4f} |" in (
+        (found.retriever / "README.md").read_text()
+    )
 
 
 def test_what_cannot_work_is_said_before_anything_is_written(collection: Path, tmp_path: Path) -> None:
