@@ -268,14 +268,24 @@ def train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
         checkpoint: a complete checkpoint of the same run, or None.
 
     Raises:
-        InputError: the best checkpoint is to be chosen by a figure that evaluations have not.
+        InputError: the best checkpoint is to be chosen by a figure that evaluations have not; or what is no checkpoint
+            of the training lies beside them under such a name, and would be deleted with them.
     """
+    if trainer.args.save_total_limit:
+        _check_alone(Path(str(trainer.args.output_dir)))
     try:
         _train(trainer, checkpoint)
     except KeyError as error:
         if "metric_for_best_model" not in str(error):
             raise
         raise InputError(str(error.args[0])) from error
+
+
+def _check_alone(directory: Path) -> None:
+    """Raise `InputError` for a directory such as `checkpoint-500-copy`, which Trainers count among their own."""
+    for path in sorted(directory.glob("checkpoint-[0-9]*")):
+        if path.is_dir() and not path.name.removeprefix("checkpoint-").isdecimal():
+            raise InputError(f"{path} would be deleted as a checkpoint of this training; rename or move it.")
 
 
 def _train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:

@@ -429,6 +429,14 @@ def test_a_checkpoint_that_lacks_what_another_process_was_to_write_is_passed_ove
     assert "checkpoint-2 is passed over: rng_state_1.pth is broken, cut off or gone." in caplog.text
 
 
+def test_a_copy_that_would_be_deleted_as_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    copy = write_checkpoint(tmp_path / "checkpoint-1-copy")
+    with pytest.raises(InputError, match="checkpoint-1-copy would be deleted as a checkpoint of this training"):
+        train(make_trainer(tmp_path, "sentence", save_steps=2, save_total_limit=1), None)
+    train(make_trainer(tmp_path, "sentence", save_steps=2, save_total_limit=None), None)
+    assert copy.is_dir()
+
+
 def test_a_best_checkpoint_by_a_figure_that_is_not_there_is_refused(tmp_path: Path) -> None:
     changes = {"eval_strategy": "steps", "eval_steps": 2, "load_best_model_at_end": True}
     trainer = make_trainer(tmp_path, "sentence", metric_for_best_model="ndcg", **changes)
