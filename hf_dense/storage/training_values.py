@@ -16,8 +16,8 @@ _MOST: Final = 10**9  # rows of a batch
 _NOT_MEANT: Final = {  # options of the Trainer that do nothing in the trainings here, or something else
     "label_smoothing_factor": "smooths none of the losses here",
     "neftune_noise_alpha": "is of single texts, and would be spread over all texts of a batch here",
-    "bf16_full_eval": "would leave the weights rounded to 16 bits; precision bf16 computes in them",
-    "fp16_full_eval": "would leave the weights rounded to 16 bits; precision fp16 computes in them",
+    "bf16_full_eval": "would leave the weights rounded to 16 bits; bf16 alone computes in them",
+    "fp16_full_eval": "would leave the weights rounded to 16 bits; fp16 alone computes in them",
     "include_for_metrics": "is for metrics that are not computed here",
 }
 
