@@ -15,13 +15,15 @@ from hf_dense.experiments.sweep_plan import plan_sweep
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "evidence"
 
 
-@pytest.mark.parametrize("plan", ["methods"])
-def test_every_variant_can_be_declared(plan: str) -> None:
-    values = read_configs([str(FOLDER / f"{plan}.yaml")])
-    trials = plan_ablation(AblationOptions("out"), values)
+@pytest.mark.parametrize(
+    ("plans", "pretrainings"), [(["methods"], 12), (["past_bm25"], 2), (["past_bm25", "past_bm25_reqa_squad"], 2)]
+)
+def test_every_variant_can_be_declared(plans: list[str], pretrainings: int) -> None:
+    values = read_configs([str(FOLDER / f"{plan}.yaml") for plan in plans])
+    trials = plan_ablation(AblationOptions("out", "collection"), values)
     check_declarations(trials)
     assert [trial.variant for trial in trials] == list(values["variants"])
-    assert len({trial.pipeline.model for trial in trials}) == len(trials), "two variants pre-train alike"
+    assert len({trial.pipeline.model for trial in trials}) == pretrainings, "variants that pre-train alike share it"
 
 
 @pytest.mark.parametrize("plan", ["few_labels"])
@@ -32,4 +34,9 @@ def test_every_value_can_be_planned(plan: str) -> None:
 
 
 def test_every_plan_is_tested() -> None:
-    assert {path.stem for path in FOLDER.glob("*.yaml")} == {"methods", "few_labels"}
+    assert {path.stem for path in FOLDER.glob("*.yaml")} == {
+        "few_labels",
+        "methods",
+        "past_bm25",
+        "past_bm25_reqa_squad",
+    }
