@@ -20,6 +20,11 @@ _BM25: Final = {
 }
 
 
+def lexical_fingerprint() -> str:
+    """How BM25 reads and weighs words here, by whatever version of `bm25s`."""
+    return fingerprint_values(_BM25)
+
+
 def retriever_source(model: str | Path | SentenceTransformer, name: object = None) -> Source:
     """A retriever: its weights, tokenizer, modules (pooling), prompts, similarity and longest text.
 

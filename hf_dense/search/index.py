@@ -33,6 +33,7 @@ from hf_dense.search.index_building import (
     WORDS,
     Update,
     build_index,
+    check_words,
     index_by,
     index_in,
     plain_passages,
@@ -79,6 +80,7 @@ class SearchIndex:
         self._opened = _identity(directory)
         with as_sentence(_BROKEN.format(directory)), self._unreplaced():
             self.manifest = index_by(retriever_source(retriever).fingerprint, directory)
+            check_words(self.manifest, directory)
             _check_sizes(directory, self.manifest.files)
             self.kind: str = self.manifest.made_from["kind"]
             self.weight: float = self.manifest.made_from["weight"]

@@ -30,12 +30,12 @@ from hf_dense.hub.precision import Reading
 from hf_dense.search.approximate import CandidateIndex, check_index_kind
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.dense import Indices, Known, Vectors, encode_corpus
-from hf_dense.search.fingerprints import retriever_source
+from hf_dense.search.fingerprints import lexical_fingerprint, retriever_source
 from hf_dense.search.first_stage import HYBRID, check_hybrid_kind, hybrid_vectors
 from hf_dense.search.hybrid import HybridIndex
 from hf_dense.search.questions import check_weight
 from hf_dense.storage.fingerprints import fingerprint_rows
-from hf_dense.storage.manifest import Manifest, difference
+from hf_dense.storage.manifest import COMPLETE, Manifest, difference
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 from hf_dense.storage.staged import Staged
@@ -104,8 +104,8 @@ def build_index(
             or corpus, or with other settings.
     """
     output = Output.of(out)
-    if not output.overwrite:
-        _existing(output.path)
+    if not output.overwrite and (found := _existing(output.path)) and found.state == COMPLETE:
+        check_words(found, output.path)
     plan = _plan(model, corpus, output.path, name, origin, _Wanted(kind, weight, precision, max_length))
     with output.stage(KIND, plan.settings, plan.sources, resumable=True) as work:
         if not work.done:
@@ -243,6 +243,7 @@ def _settings(path: Path, wanted: _Wanted) -> dict[str, Any]:
     return {
         "kind": wanted.kind or before.get("kind", "exact"),
         "weight": float(before.get("weight", 1.0) if wanted.weight is None else wanted.weight),
+        WORDS: lexical_fingerprint(),
         **Reading(wanted.precision or read.precision, wanted.max_length or read.max_length).settings,
     }
 
@@ -285,6 +286,15 @@ def index_by(fingerprint: str, path: Path) -> Manifest:
             "or build it again with --corpus CORPUS --overwrite."
         )
     return manifest
+
+
+def check_words(manifest: Manifest, path: Path) -> None:
+    """Raise `InputError` where an index has other words of its passages than questions have today."""
+    if manifest.made_from.get(WORDS) != lexical_fingerprint():
+        raise InputError(
+            f"The index in {path} read the words of its passages as an earlier version of hf_dense did; bring it up to "
+            "date with --corpus CORPUS --update, which encodes nothing again."
+        )
 
 
 def _write(work: Staged, plan: _Plan, batch_size: int, known: Known[Any] | None = None) -> None:

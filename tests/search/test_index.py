@@ -470,6 +470,20 @@ def test_an_index_of_an_earlier_version_is_built_again(corpus: Dataset, tmp_path
     assert len(SearchIndex.load(path, model)) == 200
 
 
+def test_an_index_whose_words_were_read_otherwise_is_brought_up_to_date(
+    corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, path = load_retriever(write_retriever(tmp_path / "model")), tmp_path / "index"
+    with monkeypatch.context() as earlier:
+        earlier.setattr("hf_dense.search.index_building.lexical_fingerprint", lambda: "words between spaces")
+        build_index(model, corpus, path)
+    for use in (lambda: SearchIndex.load(path, model), lambda: build_index(model, corpus, path)):
+        with pytest.raises(InputError, match=r"as an earlier version of hf_dense did; .* --corpus CORPUS --update"):
+            use()
+    assert update_index(model, corpus, path) == Update(kept=200, encoded=0, removed=0)
+    assert len(SearchIndex.load(build_index(model, corpus, path), model)) == 200
+
+
 def test_its_blocks_are_those_of_encode_corpus(
     corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
