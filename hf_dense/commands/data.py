@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hf_dense.commands.options import read_number
 from hf_dense.commands.output import (
     add_encoding_arguments,
     add_output_arguments,
@@ -82,7 +83,7 @@ def _add_passages(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--length", type=int, default=128, help="greatest number of tokens (default: 128)")
     parser.add_argument("--whole", action="store_true", help="every document is one passage, whatever its length")
     parser.add_argument("--tokenizer", help="whose tokens are counted (default: words and punctuation marks)")
-    parser.add_argument("--short", type=float, default=0.0, help="probability of closing a passage early (default: 0)")
+    parser.add_argument("--short", type=read_number, default=0.0, help="chance of closing a passage early (default: 0)")
     parser.add_argument(
         "--titles", choices=("column", "text"), default="column", help="also at the head of the text (default: column)"
     )
@@ -161,10 +162,13 @@ def _add_negatives(parser: argparse.ArgumentParser) -> None:
         "--kind", default="exact", choices=("exact", "flat", "ivfpq", "hnsw"), help="of search (default: exact)"
     )
     parser.add_argument("--skip", type=int, default=0, help="leave out so many of the highest hits (default: 0)")
-    parser.add_argument("--margin", type=float, help="leave out hits less than this below the best positive's score")
+    parser.add_argument("--margin", type=read_number, help="leave out hits less than this below the best positive")
     parser.add_argument("--filter_by", metavar="MODEL", help="cross-encoder that takes false negatives out")
     parser.add_argument(
-        "--filter_margin", type=float, default=0.0, help="keep what it scores this much below the positive (default: 0)"
+        "--filter_margin",
+        type=read_number,
+        default=0.0,
+        help="keep what it scores so much below the positive (default: 0)",
     )
     add_encoding_arguments(parser)
     _add_dataset(parser)
@@ -197,7 +201,7 @@ def _add_filter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--by", nargs="+", metavar="MODEL", help="of any of these: retrievers, or bm25 (default: bm25)")
     parser.add_argument("--teacher", metavar="MODEL", help="cross-encoder that reads each query with its passage")
     parser.add_argument(
-        "--least", type=float, metavar="SCORE", help="keep what it gives this logit or more (default: 0)"
+        "--least", type=read_number, metavar="SCORE", help="keep what it gives this logit or more (default: 0)"
     )
     add_encoding_arguments(parser)
     _add_dataset(parser)
@@ -247,8 +251,8 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--candidates", type=int, default=5, help="queries of a passage (default: 5)")
     parser.add_argument("--deduplicate", action="store_true", help="keep equal queries of a passage once")
     parser.add_argument("--top_k", type=int, default=25, help="tokens drawn from (default: 25)")
-    parser.add_argument("--top_p", type=float, default=0.95, help="probability drawn from (default: 0.95)")
-    parser.add_argument("--temperature", type=float, help="of the draws (default: the model's own)")
+    parser.add_argument("--top_p", type=read_number, default=0.95, help="probability drawn from (default: 0.95)")
+    parser.add_argument("--temperature", type=read_number, help="of the draws (default: the model's own)")
     parser.add_argument("--input_length", type=int, default=384, help="tokens of a prompt (default: 384)")
     parser.add_argument("--output_length", type=int, default=64, help="tokens generated at most (default: 64)")
     parser.add_argument("--batch_size", type=int, default=32, help="passages at once (default: 32)")
@@ -283,7 +287,7 @@ def _add_train_generator(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--template", default="{text}", help="prompt; the same is to be used for generating")
     parser.add_argument("--max_steps", type=int, default=2000, help="(default: 2000)")
     parser.add_argument("--batch_size", type=int, default=16, help="(default: 16)")
-    parser.add_argument("--learning_rate", type=float, default=1e-3, help="(default: 1e-3)")
+    parser.add_argument("--learning_rate", type=read_number, default=1e-3, help="(default: 1e-3)")
     parser.add_argument("--seed", type=int, default=42, help="(default: 42)")
     add_output_arguments(parser)
 
@@ -368,15 +372,15 @@ def _add_queries(parser: argparse.ArgumentParser) -> None:
     )
     made.add_argument("--template", help="a prompt of your own in their place, with {text} and perhaps {title}")
     made.add_argument("--candidates", type=int, default=1, help="queries of each style for a passage (default: 1)")
-    made.add_argument("--temperature", type=float, default=0.7, help="of the draws (default: 0.7)")
+    made.add_argument("--temperature", type=read_number, default=0.7, help="of the draws (default: 0.7)")
     made.add_argument("--output_length", type=int, default=64, help="tokens generated at most (default: 64)")
     made.add_argument("--batch_size", type=int, default=32, help="passages at once, of a model here (default: 32)")
     made.add_argument(
         "--endpoint", metavar="URL", help="OpenAI-compatible address; its key is OPENAI_API_KEY, or HF_TOKEN"
     )
     made.add_argument("--parallel", type=int, default=8, help="requests at once (default: 8)")
-    made.add_argument("--price_in", type=float, default=0.0, help="of a million tokens read, to show the cost")
-    made.add_argument("--price_out", type=float, default=0.0, help="of a million tokens written")
+    made.add_argument("--price_in", type=read_number, default=0.0, help="of a million tokens read, to show the cost")
+    made.add_argument("--price_out", type=read_number, default=0.0, help="of a million tokens written")
     _add_dataset(parser)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from hf_dense.commands.options import read_number
 from hf_dense.commands.output import add_output_arguments, output_of
 
 SUMMARY = "Fine-tune and measure an encoder on GLUE."
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--learning_rates",
         nargs="+",
-        type=float,
+        type=read_number,
         default=[2e-5],
         metavar="RATE",
         help="each is tried, the best on the validation set reported; BERT's are 5e-5 4e-5 3e-5 2e-5 (default: 2e-5)",

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from hf_dense.commands.options import read_number
 from hf_dense.commands.output import add_output_arguments, output_of
 from hf_dense.errors import InputError
 
@@ -41,11 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights",
         nargs="+",
-        type=float,
+        type=read_number,
         metavar="W",
         help="that are measured (default: 0 0.25 0.5 0.75 1)",
     )
-    parser.add_argument("--weight", type=float, metavar="W", help="write this one, without measuring")
+    parser.add_argument("--weight", type=read_number, metavar="W", help="write this one, without measuring")
     parser.add_argument("--batch_size", type=int, default=64, help="texts encoded at once (default: 64)")
     add_output_arguments(parser, license_of="the model")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from types import NoneType
@@ -229,7 +230,7 @@ def _reading(hint: Any) -> dict[str, Any]:
     kind = next((kind for kind in (int, float) if kind in kinds), str)
     named = {"metavar": "N"} if kind is not str else {}
     several = any(get_origin(one) is list for one in (hint, *get_args(hint)))
-    return {"type": kind, **named, **({"nargs": "+"} if several else {})}
+    return {"type": read_number if kind is float else kind, **named, **({"nargs": "+"} if several else {})}
 
 
 def read_boolean(word: str) -> bool:
@@ -241,6 +242,21 @@ def read_boolean(word: str) -> bool:
     if word.lower() not in _BOOLEANS:
         raise argparse.ArgumentTypeError(f"{word!r} is neither true nor false")
     return _BOOLEANS[word.lower()]
+
+
+def read_number(word: str) -> float:
+    """The value of a flag that is a number, of which infinity and "nan" are none.
+
+    Raises:
+        argparse.ArgumentTypeError: the word is none.
+    """
+    try:
+        number = float(word)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{word!r} is no number")
+    return number
 
 
 def _as_flags(values: Mapping[str, Any]) -> list[str]:

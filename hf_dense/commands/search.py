@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Final
 
+from hf_dense.commands.options import read_number
 from hf_dense.commands.output import add_encoding_arguments, command_line
 from hf_dense.errors import InputError
 from hf_dense.search.questions import check_questions, read_questions
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--weight",
-        type=float,
+        type=read_number,
         metavar="W",
         help="of the model's similarity beside BM25's score, from 0 (words alone) to 1 (default: as the index was "
         "built with, else 1)",

@@ -15,6 +15,7 @@ from hf_dense.commands.options import (
     build_options,
     given_flags,
     parse_options,
+    read_number,
     read_values,
 )
 from hf_dense.errors import InputError
@@ -104,6 +105,13 @@ def test_what_does_not_go_together_is_one_sentence() -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("word", ["nan", "-inf", "1e999", "a half"])
+def test_a_number_is_finite(word: str) -> None:
+    assert read_number("1e-3") == 0.001
+    with pytest.raises(argparse.ArgumentTypeError, match="is no number"):
+        read_number(word)
+
+
 def test_what_an_option_cannot_be_made_of_is_one_sentence() -> None:
     given = ["--method", "a", "--out", "here", "--use_cpu", "true", "--accelerator_config", '{"nothing": 1}']
     with pytest.raises(InputError, match="unexpected keyword argument 'nothing'"):
@@ -158,7 +166,9 @@ def test_a_file_or_recipe_that_is_not_there_is_refused_with_what_is_like_it(tmp_
         parse("--config", "retromea")
 
 
-@pytest.mark.parametrize(("text", "flag"), [("steps: many", "--steps"), ("fast: maybe", "--fast")])
+@pytest.mark.parametrize(
+    ("text", "flag"), [("steps: many", "--steps"), ("fast: maybe", "--fast"), ("rate: .nan", "--rate")]
+)
 def test_a_value_of_the_wrong_type_is_named(tmp_path: Path, text: str, flag: str) -> None:
     with pytest.raises(InputError, match=f"Argument {flag}"):
         parse("--config", write(tmp_path / "c.yaml", f"method: a\n{text}\n"))
