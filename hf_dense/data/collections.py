@@ -134,6 +134,11 @@ def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, 
             f"{path} has no relevance judgements for split {split!r}; it has {_listed(judged_splits(path))}"
         )
     origin = published[0] if published else beir
+    if not published and not set(QRELS) & set(table.column_names):
+        raise InputError(
+            f"{beir} does not begin with a line that names its columns, as BEIR's judgements do: query-id, corpus-id and "
+            "score, with tabs between them; of TREC's four columns these are the first, third and fourth."
+        )
     _check_columns(table.column_names, tuple(QRELS), origin)
     with _sound(origin):
         return _graded(_cast(table, QRELS), origin)

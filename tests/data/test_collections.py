@@ -206,3 +206,12 @@ def test_a_large_corpus_stays_on_disk(tmp_path: Path, monkeypatch: pytest.Monkey
     Dataset.from_dict({"id": ["a"]}).to_parquet(folder / "corpus" / "part-0.parquet")
     with pytest.raises(InputError, match="has no column 'text'"):
         load_corpus(folder)
+
+
+@pytest.mark.parametrize("between", [" ", "\t"])
+def test_judgements_as_trec_has_them_are_refused_with_what_is_wanted(tmp_path: Path, between: str) -> None:
+    folder = tmp_path / "c" / "qrels"
+    folder.mkdir(parents=True)
+    (folder / "test.tsv").write_text(between.join(["q1", "0", "p1", "1"]) + "\n")
+    with pytest.raises(InputError, match=r"query-id, corpus-id and score.* TREC's four columns these are the first"):
+        load_qrels(tmp_path / "c", "test")
