@@ -136,8 +136,8 @@ def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, 
     origin = published[0] if published else beir
     if not published and not set(QRELS) & set(table.column_names):
         raise InputError(
-            f"{beir} does not begin with a line that names its columns, as BEIR's judgements do: query-id, corpus-id and "
-            "score, with tabs between them; of TREC's four columns these are the first, third and fourth."
+            f"{beir} does not begin with a line that names its columns, as BEIR's judgements do: query-id, corpus-id "
+            "and score, with tabs between them; of TREC's four columns these are the first, third and fourth."
         )
     _check_columns(table.column_names, tuple(QRELS), origin)
     with _sound(origin):
