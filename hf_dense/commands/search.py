@@ -6,11 +6,11 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.commands.options import read_number
 from hf_dense.commands.output import add_encoding_arguments, command_line
@@ -140,10 +140,15 @@ def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransf
     from hf_dense.data.collections import holds_corpus
     from hf_dense.data.passage_sources import load_source
     from hf_dense.search.index import build_index, update_index
+    from hf_dense.search.index_building import cutting_in
 
-    corpus = arguments.corpus if holds_corpus(arguments.corpus) else load_source(arguments.corpus, place)
+    corpus, cutting = arguments.corpus, None
+    if not holds_corpus(corpus):
+        cutting = cutting_in(place)
+        _check_cutting(cutting)
+        corpus = load_source(corpus, place, cutting)
     output = Output(place, arguments.overwrite, command_line(arguments))
-    given = {"name": arguments.model, "origin": arguments.corpus}
+    given = {"name": arguments.model, "origin": arguments.corpus, "cutting": cutting}
     given |= {name: getattr(arguments, name) for name in ("kind", "precision", "max_length", "batch_size")}
     if arguments.update:
         made = update_index(retriever, corpus, output, weight=arguments.weight, **given)
@@ -151,6 +156,21 @@ def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransf
         return
     is_new = arguments.overwrite or Manifest.load(place) is None  # else the weight is for what is asked now
     build_index(retriever, corpus, output, weight=arguments.weight if is_new else None, **given)
+
+
+def _check_cutting(cutting: Mapping[str, Any] | None) -> None:
+    """Raise `InputError` where documents cannot be cut as those of the index were."""
+    from hf_dense.data.passages import tokenizer_source
+
+    if cutting is None:
+        return
+    try:
+        tokenizer_source(cutting["tokenizer"])
+    except InputError as error:
+        raise InputError(
+            f"Documents were cut to {cutting['length']} tokens of {cutting['tokenizer']} for this index, which is not "
+            "there now; cut them with hf-dense data passages --tokenizer, and name what it writes with --corpus."
+        ) from error
 
 
 def _show(hits: Sequence[Hit]) -> None:

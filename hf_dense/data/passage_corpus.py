@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -38,6 +38,7 @@ from hf_dense.data.readers.page import CodeOption
 from hf_dense.data.sections import Part, join_short
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
+from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 from hf_dense.storage.staged import Staged
 
@@ -144,6 +145,20 @@ def build_passage_corpus(
         if not work.done:
             _write_corpus(work, reader, cutting, engine or Engine())
     return output.path
+
+
+def cutting_of(corpus: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """How `build_passage_corpus` cut the documents of a corpus: the fields of `Cutting`, and `code`.
+
+    Returns:
+        None where it did not write the corpus.
+    """
+    manifest = Manifest.load(Path(corpus))
+    names = [option.name for option in fields(Cutting) if option.name != "tokenizer"]
+    if manifest is None or not manifest.made_from.keys() >= {"documents", *names}:
+        return None
+    found = {name: manifest.made_from[name] for name in names}
+    return {**found, "tokenizer": manifest.sources.get("tokenizer"), "code": manifest.made_from.get("code", "keep")}
 
 
 def write_passages(

@@ -43,13 +43,14 @@ class PassageSource:
     sources: Mapping[str, Source]
 
 
-def find_source(name: str, out: Path) -> PassageSource:
+def find_source(name: str, out: Path, cutting: Mapping[str, Any] | None = None) -> PassageSource:
     """The passages of a corpus.
 
     Args:
         name: a published corpus, or one in BEIR layout; a table, whose rows are passages; or a source with files of
             text, which are cut as `hf-dense data passages` does by default: they have the same ids.
         out: what is written, which may not lie among the documents.
+        cutting: of another corpus that documents are cut like, as `cutting_of` has it.
 
     Raises:
         InputError: there is nothing, or passages without an id of their own, or without text.
@@ -60,12 +61,13 @@ def find_source(name: str, out: Path) -> PassageSource:
         check_passages(files)
         source = Source(name, fingerprint_files(files, folder))
         return PassageSource(lambda pieces, counts: lambda: _stored(files), {"corpus": source})
-    reader = DocumentReader(name)
+    given = dict(cutting or {})
+    reader = DocumentReader(name, code=given.pop("code", "keep"))
     sources = {"corpus": reader.made_from(out)["documents"]}
 
     def cut(pieces: Path, counts: Counter[str]) -> Tables:
         folder = pieces / "corpus"
-        counts.update(write_passages(reader, folder, pieces, Cutting(), Engine())[0])
+        counts.update(write_passages(reader, folder, pieces, Cutting(**given), Engine())[0])
         return lambda: _stored(sorted(folder.glob("*.parquet")))
 
     def as_they_are(pieces: Path, counts: Counter[str]) -> Tables:
@@ -83,14 +85,14 @@ def given_passages(passages: Mapping[str, tuple[str, str]]) -> PassageSource:
     return PassageSource(lambda pieces, counts: lambda: plain_tables(rows()), {})
 
 
-def load_source(name: str, out: Path) -> Dataset:
+def load_source(name: str, out: Path, cutting: Mapping[str, Any] | None = None) -> Dataset:
     """The passages of a corpus in memory; see `find_source`.
 
     Raises:
         InputError: there is nothing, or none is left.
     """
     with TemporaryDirectory() as folder:
-        tables = find_source(name, out).open(Path(folder), Counter())
+        tables = find_source(name, out, cutting).open(Path(folder), Counter())
         return Dataset(pa.concat_tables([pa.Table.from_batches(table.to_batches()) for table in tables()]))
 
 

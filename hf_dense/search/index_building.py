@@ -9,6 +9,7 @@ model and settings it was made.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -22,6 +23,7 @@ from pyarrow import compute, parquet
 from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.collections import load_corpus
+from hf_dense.data.passage_corpus import cutting_of
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.hub.hybrid import hybrid_head
@@ -74,6 +76,7 @@ def build_index(
     max_length: int | None = None,
     batch_size: int = 64,
     like: Path | None = None,
+    cutting: Mapping[str, Any] | None = None,
 ) -> Path:
     """Encode a corpus, with a progress bar and an ETA, and write its index.
 
@@ -94,6 +97,8 @@ def build_index(
         max_length: longest text in tokens. None: as the index has it that is there, else the model's own.
         batch_size: texts encoded at once.
         like: another index by the same model, encoded in the same way: texts that it holds are not encoded again.
+        cutting: how documents became passages that are given as rows, see `cutting_of`; of a corpus that `hf-dense data
+            passages` wrote it is known. The next documents for this index are cut alike (`cutting_in`).
 
     Returns:
         The directory of the index.
@@ -106,7 +111,7 @@ def build_index(
     output = Output.of(out)
     if not output.overwrite and (found := _existing(output.path)) and found.state == COMPLETE:
         check_words(found, output.path)
-    plan = _plan(model, corpus, output.path, name, origin, _Wanted(kind, weight, precision, max_length))
+    plan = _plan(model, corpus, output.path, name, origin, cutting, _Wanted(kind, weight, precision, max_length))
     with output.stage(KIND, plan.settings, plan.sources, resumable=True) as work:
         if not work.done:
             _write(work, plan, batch_size, None if like is None else _known(plan, like)[0])
@@ -125,6 +130,7 @@ def update_index(
     precision: str | None = None,
     max_length: int | None = None,
     batch_size: int = 64,
+    cutting: Mapping[str, Any] | None = None,
 ) -> Update:
     """Make an index that of another corpus, or of another kind: only texts that it does not hold are encoded.
 
@@ -143,7 +149,7 @@ def update_index(
     """
     output = replace(Output.of(out), overwrite=True)
     index_in(output.path)
-    plan = _plan(model, corpus, output.path, name, origin, _Wanted(kind, weight, precision, max_length))
+    plan = _plan(model, corpus, output.path, name, origin, cutting, _Wanted(kind, weight, precision, max_length))
     _check_like(plan, output.path)
     with output.stage(KIND, plan.settings, plan.sources, resumable=True) as work:
         if work.done:
@@ -173,6 +179,7 @@ class _Plan:
     corpus: Dataset
     settings: dict[str, Any]
     sources: dict[str, Source]
+    cutting: Mapping[str, Any] | None
 
 
 def _plan(
@@ -181,6 +188,7 @@ def _plan(
     path: Path,
     name: str | None,
     origin: str | None,
+    cutting: Mapping[str, Any] | None,
     wanted: _Wanted,
 ) -> _Plan:
     """What an index will be made from, checked."""
@@ -194,7 +202,8 @@ def _plan(
         "model": retriever_source(retriever, model if isinstance(model, str | Path) else name),
         "corpus": Source(_origin(corpus, origin), fingerprint_rows(passages, COLUMNS)),
     }
-    return _Plan(Reading.of(settings).apply(retriever), passages, settings, sources)
+    known = cutting if isinstance(corpus, Dataset) else cutting_of(corpus)
+    return _Plan(Reading.of(settings).apply(retriever), passages, settings, sources, known)
 
 
 def _origin(corpus: Dataset | str | Path, origin: str | None) -> str:
@@ -273,6 +282,12 @@ def index_in(path: Path) -> Manifest:
     return manifest
 
 
+def cutting_in(path: Path) -> dict[str, Any] | None:
+    """How the documents of an index became its passages; None where it does not say, or there is none."""
+    manifest = Manifest.load(path)
+    return manifest.facts.get("cutting") if manifest is not None and manifest.kind == KIND else None
+
+
 def index_by(fingerprint: str, path: Path) -> Manifest:
     """The manifest of an index that a model made, which is known by its fingerprint.
 
@@ -321,6 +336,7 @@ def _write(work: Staged, plan: _Plan, batch_size: int, known: Known[Any] | None 
         "dimensions": dimensions,
         "similarity": plan.retriever.similarity_fn_name,
         "bytes per passage": {part: round(size, 1) for part, size in kept.items()},
+        **({} if plan.cutting is None else {"cutting": dict(plan.cutting)}),
     }
 
 

@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from tiny_retriever import write_dataset, write_retriever
 
 from hf_dense.commands import search
 from hf_dense.data.engines import Engine
-from hf_dense.data.passage_corpus import build_passage_corpus
+from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
 from hf_dense.errors import InputError
+from hf_dense.hub.loading import load_tokenizer
 from hf_dense.search.approximate import KINDS
+from hf_dense.search.index_building import cutting_in
 
 
 @pytest.fixture
@@ -104,6 +107,34 @@ def test_documents_are_cut_as_a_corpus_of_them_is(
     run(model, "abc", "--corpus", corpus)  # the same passages: nothing to do
     with pytest.raises(InputError, match=r"lies inside .*docs, all of which is read"):
         run(model, "abc", "--corpus", folder, "--index", folder / "index")
+
+
+def test_documents_that_changed_are_cut_as_those_of_the_index_were(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, tokenizer = tmp_path / "docs", tmp_path / "tokenizer"
+    folder.mkdir()
+    load_tokenizer(model).save_pretrained(tokenizer)
+    cutting, before = Cutting(length=40, tokenizer=str(tokenizer)), 0
+    for at, name in enumerate(("abc", "def", "ghi")):
+        (folder / f"{name}.md").write_text(f"# {name}\n\n" + f"Some {name} words are {name}. " * 40)
+        corpus = build_passage_corpus(
+            str(folder), tmp_path / f"corpus{at}", cutting, code="drop", engine=Engine(processes=1)
+        )
+        if at == 0:
+            run(model, "abc", "--corpus", corpus)
+        else:
+            run(model, "abc", "--corpus", folder, "--update")
+            assert f"{before:,} passages kept, " in capsys.readouterr().out
+        rows = parquet.read_table(corpus / "corpus").select(["id", "title", "text"])
+        assert parquet.read_table(model / "index" / "passages.parquet").equals(rows)
+        before = rows.num_rows
+    assert cutting_in(model / "index") == {**asdict(cutting), "code": "drop"}
+    tokenizer.rename(tmp_path / "elsewhere")
+    with pytest.raises(
+        InputError, match=r"cut to 40 tokens of .*tokenizer for this index, which is not there now; cut"
+    ):
+        run(model, "abc", "--corpus", folder, "--update")
 
 
 def test_a_folder_of_documents_is_named_where_another_one_is_refused(model: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -124,3 +125,20 @@ def test_the_same_again_does_nothing_and_something_else_is_refused(
         assert (stopped.value.code, said.out) == (2, ""), words
         assert sentence in said.err
     assert files(place / "out") == before
+
+
+def test_the_index_follows_the_documents(place: Path, tmp_path: Path) -> None:
+    """On a copy, as the other tests look at what was made."""
+    retriever, documents = tmp_path / "retriever", tmp_path / "documents"
+    shutil.copytree(place / "out" / "retriever", retriever)
+    shutil.copytree(place / "documents", documents)
+    (documents / "zebras.md").write_text(
+        "# Zebras\n\nA zebra has stripes, and nobody here has written of zebras before.\n"
+    )
+    before = len(load_corpus(place / "out" / "passages"))
+    words = ["search", str(retriever), "who has stripes", "--corpus", str(documents), "--update"]
+    done = subprocess.run(
+        [sys.executable, "-m", "hf_dense.commands.main", *words], cwd=place, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{before:,} passages kept, 1 encoded, 0 removed" in done.stdout, "cut as the adaptation cut them"
