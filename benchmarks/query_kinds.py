@@ -39,6 +39,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results/past_bm25_kinds.json"))
     options = parser.parse_args()
     names = json.loads((options.evaluation / "results.json").read_text(encoding="utf-8"))["models"]
+    if BM25 not in names:
+        raise InputError(f"{options.evaluation} has no row of BM25; evaluate without --no_bm25.")
     results = {
         task: {name: RetrievalResult.load(options.evaluation / name / task) for name in names}
         for task in names[BM25]["tasks"]
@@ -47,6 +49,8 @@ def main() -> None:
     if task not in results:
         raise InputError(f"{options.evaluation} has no results of {task}; it has those of {', '.join(results)}.")
     table = query_table(options.collection)
+    if options.column not in table.column_names:
+        raise InputError(f"The queries have no column {options.column!r}; they have {', '.join(table.column_names)}.")
     kind_of = dict(zip(table.column("id").to_pylist(), table.column(options.column).to_pylist(), strict=True))
     manifest = Manifest.load(options.evaluation)
     facts: dict[str, Any] = {
