@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
+import shutil
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -192,14 +194,19 @@ def load_history(output_dir: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 def newest_checkpoint(directory: str | os.PathLike[str]) -> Path | None:
     """The newest checkpoint of a Trainer in `directory`, or None; one that is incomplete or broken is passed over."""
-    there = {path.name.removeprefix("checkpoint-"): path for path in Path(directory).glob("checkpoint-*")}
-    complete = {int(step): path for step, path in there.items() if step.isdecimal() and (path / _STATE).is_file()}
+    complete = {step: path for step, path in _by_step(Path(directory)).items() if (path / _STATE).is_file()}
     for _, path in sorted(complete.items(), reverse=True):
         broken = _broken_file(path)
         if broken is None:
             return path
         logger.warning("%s is passed over: %s is broken, cut off or gone.", path, broken.name)
     return None
+
+
+def _by_step(directory: Path) -> dict[int, Path]:
+    """The directories of checkpoints, complete or not, by their steps; none that is only called like one."""
+    there = {path.name.removeprefix("checkpoint-"): path for path in directory.glob("checkpoint-*")}
+    return {int(step): path for step, path in there.items() if re.fullmatch("0|[1-9][0-9]*", step) and path.is_dir()}
 
 
 def _broken_file(checkpoint: Path) -> Path | None:
@@ -268,24 +275,15 @@ def train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
         checkpoint: a complete checkpoint of the same run, or None.
 
     Raises:
-        InputError: the best checkpoint is to be chosen by a figure that evaluations have not; or what is no checkpoint
-            of the training lies beside them under such a name, and would be deleted with them.
+        InputError: the best checkpoint is to be chosen by a figure that evaluations have not.
     """
-    if trainer.args.save_total_limit:
-        _check_alone(Path(str(trainer.args.output_dir)))
     try:
-        _train(trainer, checkpoint)
+        with _own_checkpoints(trainer):
+            _train(trainer, checkpoint)
     except KeyError as error:
         if "metric_for_best_model" not in str(error):
             raise
         raise InputError(str(error.args[0])) from error
-
-
-def _check_alone(directory: Path) -> None:
-    """Raise `InputError` for a directory such as `checkpoint-500-copy`, which Trainers count among their own."""
-    for path in sorted(directory.glob("checkpoint-[0-9]*")):
-        if path.is_dir() and not path.name.removeprefix("checkpoint-").isdecimal():
-            raise InputError(f"{path} would be deleted as a checkpoint of this training; rename or move it.")
 
 
 def _train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
@@ -293,7 +291,6 @@ def _train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
         trainer.train()
         return
     from transformers import TrainerState
-    from transformers.trainer_utils import rotate_checkpoints
 
     state = TrainerState.load_from_json(str(Path(checkpoint) / _STATE))
     trainer.args.eval_on_start = False
@@ -303,9 +300,45 @@ def _train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
         trainer.train(resume_from_checkpoint=str(checkpoint))
     if finished:
         trainer.state.num_train_epochs = state.num_train_epochs
-    if trainer.args.should_save:
-        best = trainer.state.best_model_checkpoint
-        rotate_checkpoints(str(trainer.args.output_dir), trainer.args.save_total_limit, best)
+
+
+@contextmanager
+def _own_checkpoints(trainer: Trainer) -> Iterator[None]:
+    """Checkpoints beyond `save_total_limit` are deleted here: a Trainer deletes `checkpoint-500-copy` with them."""
+    from transformers import TrainerCallback
+
+    limit, trainer.args.save_total_limit = trainer.args.save_total_limit, None
+
+    class Saved(TrainerCallback):
+        """Deletes what a new checkpoint stands for."""
+
+        def on_save(self, *_: Any, **__: Any) -> None:
+            _delete_checkpoints(trainer, limit)
+
+    callback = Saved()
+    trainer.add_callback(callback)
+    try:
+        yield
+        _delete_checkpoints(trainer, limit, ended=True)
+    finally:
+        trainer.remove_callback(callback)
+        trainer.args.save_total_limit = limit
+
+
+def _delete_checkpoints(trainer: Trainer, limit: int | None, ended: bool = False) -> None:
+    """Delete the oldest but for so many, the best one and, until the end, the newest one."""
+    if not limit or not trainer.args.should_save:
+        return
+    steps = _by_step(Path(str(trainer.args.output_dir)))
+    newest_first = [steps[step] for step in sorted(steps, reverse=True)]
+    best = trainer.state.best_model_checkpoint
+    kept = [path for path in newest_first if best is not None and path.samefile(best)]
+    if newest_first[:1] != kept and not (ended and kept and limit == 1):
+        kept += newest_first[:1]
+    kept += [path for path in newest_first if path not in kept][: max(0, limit - len(kept))]
+    for path in newest_first:
+        if path not in kept:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from transformers import (
     EarlyStoppingCallback,
     Trainer,
     TrainerCallback,
+    TrainerState,
     TrainingArguments,
 )
 
@@ -184,8 +185,7 @@ def test_a_run_killed_anywhere_ends_as_an_undisturbed_one(
 def test_a_checkpoint_that_was_being_deleted_is_not_kept(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(make_trainer(tmp_path / "cut", "transformers", Killed(5), save_total_limit=1), None)
-    (tmp_path / "cut" / "checkpoint-4").mkdir()
-    (tmp_path / "cut" / "checkpoint-4" / "config.json").touch()
+    (tmp_path / "cut" / "checkpoint-4" / "trainer_state.json").unlink()
     newest = newest_checkpoint(tmp_path / "cut")
     train(make_trainer(tmp_path / "cut", "transformers", save_total_limit=1), newest)
     assert [*(tmp_path / "cut").glob("checkpoint-*")] == [newest]
@@ -429,12 +429,43 @@ def test_a_checkpoint_that_lacks_what_another_process_was_to_write_is_passed_ove
     assert "checkpoint-2 is passed over: rng_state_1.pth is broken, cut off or gone." in caplog.text
 
 
-def test_a_copy_that_would_be_deleted_as_a_checkpoint_is_refused(tmp_path: Path) -> None:
-    copy = write_checkpoint(tmp_path / "checkpoint-1-copy")
-    with pytest.raises(InputError, match="checkpoint-1-copy would be deleted as a checkpoint of this training"):
-        train(make_trainer(tmp_path, "sentence", save_steps=2, save_total_limit=1), None)
-    train(make_trainer(tmp_path, "sentence", save_steps=2, save_total_limit=None), None)
-    assert copy.is_dir()
+@pytest.mark.parametrize("way", ["transformers", "sentence"])
+def test_a_copy_of_a_checkpoint_is_not_deleted_with_the_old_ones(tmp_path: Path, way: str) -> None:
+    """Whether it was there before, or is made while the training runs."""
+
+    class Copied(TrainerCallback):
+        def on_save(self, args: TrainingArguments, state: TrainerState, *_: Any, **__: Any) -> None:
+            newest = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
+            shutil.copytree(newest, newest.with_name(f"{newest.name}-copy"))
+
+    trainer = make_trainer(tmp_path, way, Copied(), save_steps=2, save_total_limit=1)
+    write_checkpoint(tmp_path / "checkpoint-1-copy")
+    train(trainer, None)
+    assert {path.name for path in tmp_path.glob("checkpoint-*")} == {
+        "checkpoint-1-copy",
+        "checkpoint-2-copy",
+        "checkpoint-4-copy",
+        "checkpoint-5-copy",
+        "checkpoint-5",
+    }
+    assert trainer.args.save_total_limit == 1
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(1, {2}), (2, {2, 5}), (3, {2, 4, 5}), (None, {1, 2, 3, 4, 5})])
+def test_the_best_checkpoint_and_the_newest_ones_are_kept(tmp_path: Path, limit: int | None, kept: set[int]) -> None:
+    """Those that a Trainer itself would keep, the best one being that of the second step."""
+
+    class Second(TrainerCallback):
+        def on_evaluate(
+            self, args: TrainingArguments, state: TrainerState, control: Any, metrics: Any, **__: Any
+        ) -> None:
+            metrics["eval_loss"] = -abs(state.global_step - 2.0)
+
+    changes = {**BEST, "save_steps": 1, "eval_steps": 1, "eval_on_start": False, "save_total_limit": limit}
+    for name, run in (("ours", lambda trainer: train(trainer, None)), ("theirs", lambda trainer: trainer.train())):
+        run(make_trainer(tmp_path / name, "transformers", Second(), **changes))
+        there = {int(path.name.removeprefix("checkpoint-")) for path in (tmp_path / name).glob("checkpoint-*")}
+        assert there == kept, name
 
 
 def test_a_best_checkpoint_by_a_figure_that_is_not_there_is_refused(tmp_path: Path) -> None:
