@@ -134,7 +134,8 @@ def evaluate_glue(
     output, encoder, tokenizer = Output.of(out), load_encoder(checkpoint), load_tokenizer(checkpoint)
     positions = longest_text(encoder.config)
     if not 3 <= max_length <= positions:
-        raise InputError(f"max_length is {max_length} tokens; the encoder takes from 3 to {positions:.0f}.")
+        range_of = "3 or more" if math.isinf(positions) else f"from 3 to {positions:.0f}"
+        raise InputError(f"max_length is {max_length} tokens; the encoder takes {range_of}.")
     schedule = {**SCHEDULE, **(arguments or {})}
     settings = {"max_length": max_length, "arguments": schedule}
     source = Source(str(checkpoint), encoder_fingerprint(encoder, tokenizer))

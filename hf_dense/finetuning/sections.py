@@ -11,6 +11,7 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
 from hf_dense.finetuning.reranker import RerankerTrainingArguments
 from hf_dense.storage.batch_size import AUTO
+from hf_dense.storage.training_values import check_training
 
 Arguments = TypeVar("Arguments", BiencoderTrainingArguments, RerankerTrainingArguments)
 
@@ -92,9 +93,11 @@ def trainer_arguments(
         values.setdefault("save_steps", values["eval_steps"])
         values |= {"load_best_model_at_end": True, "metric_for_best_model": chosen_by}
     try:
-        return kind(**values)
+        arguments = kind(**values)
+        check_training(arguments)
     except (ValueError, TypeError) as error:
         raise InputError(f"The section {name} cannot be used: {' '.join(str(error).split())}") from error
+    return arguments
 
 
 def _read(kind: type[Any], name: str, section: Mapping[str, Any]) -> dict[str, Any]:

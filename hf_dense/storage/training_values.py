@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _SEEDS: Final = 2**32  # numpy's
 _STEPS: Final = 10**9  # which no training comes to
 _MOST: Final = 10**9  # rows of a batch
+_NO_OPTIMISER: Final = "No optimiser can be made of --optim and its options"
+_NO_SCHEDULE: Final = "No schedule can be made of --lr_scheduler_type and --lr_scheduler_kwargs"
 _NOT_MEANT: Final = {  # options of the Trainer that do nothing in the trainings here, or something else
     "label_smoothing_factor": "smooths none of the losses here",
     "neftune_noise_alpha": "is of single texts, and would be spread over all texts of a batch here",
@@ -53,6 +55,29 @@ def check_training(arguments: TrainingArguments) -> None:
         get_reporting_integration_callbacks(arguments.report_to)
     except (ValueError, RuntimeError) as error:
         raise InputError(f"--report_to: {first_line(error)}") from error
+    _check_optimiser(arguments)
+
+
+def _check_optimiser(arguments: TrainingArguments) -> None:
+    """Raise `InputError` for an optimiser or a schedule that is not installed, or not with these options."""
+    from torch import nn, optim
+    from transformers import Trainer, get_scheduler
+
+    anything: Any = nn.Linear(1, 1)
+    chosen: Any = arguments.lr_scheduler_kwargs
+    if not arguments.optim_target_modules:  # else it asks for modules that only the model has
+        with as_sentence(_NO_OPTIMISER):
+            kind, options = Trainer.get_optimizer_cls_and_kwargs(arguments, anything)
+            if kind.__module__.startswith("torch.optim."):
+                kind(anything.parameters(), **options)
+    with as_sentence(_NO_SCHEDULE):
+        get_scheduler(
+            arguments.lr_scheduler_type,
+            optim.SGD(anything.parameters(), lr=0.1),
+            num_warmup_steps=1,
+            num_training_steps=2,
+            scheduler_specific_kwargs=chosen,
+        )
 
 
 def check_meant(arguments: TrainingArguments) -> None:
@@ -81,11 +106,11 @@ class PlainRefusals:
     def create_optimizer(self, *given: Any) -> Any:
         """The Trainer's."""
         trainer: Any = super()
-        with as_sentence("No optimiser can be made of --optim and its options"):
+        with as_sentence(_NO_OPTIMISER):
             return trainer.create_optimizer(*given)
 
     def create_scheduler(self, *given: Any, **named: Any) -> Any:
         """The Trainer's."""
         trainer: Any = super()
-        with as_sentence("No schedule can be made of --lr_scheduler_type and --lr_scheduler_kwargs"):
+        with as_sentence(_NO_SCHEDULE):
             return trainer.create_scheduler(*given, **named)

@@ -278,3 +278,11 @@ def test_bad_input_leaves_nothing(encoder: Path, data: Path, tmp_path: Path) -> 
     with pytest.raises(InputError, match="is the encoder, and would replace it"):
         run(encoder, ["cola"], encoder, data)
     assert not out.exists()
+
+
+def test_an_encoder_that_takes_texts_of_any_length(
+    encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hf_dense.evaluation.glue.longest_text", lambda _: math.inf)
+    with pytest.raises(InputError, match=r"max_length is 2 tokens; the encoder takes 3 or more\.$"):
+        run(encoder, ["cola"], tmp_path / "out", data, max_length=2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from torch import nn
@@ -28,6 +30,13 @@ from hf_dense.storage.training_values import PlainRefusals, check_training
         ({"report_to": "nobody"}, "--report_to: .*nobody"),
         ({"torch_compile_backend": "eager"}, None),
         ({"torch_compile_backend": "nobody"}, "--torch_compile_backend nobody is not there; there are: .*inductor"),
+        ({"optim": "adafactor"}, None),
+        ({"optim": "adamw_bnb_8bit"}, "No optimiser can be made of --optim and its options: .*bitsandbytes"),
+        ({"optim": "galore_adamw"}, "No optimiser can be made of --optim and its options: "),
+        ({"optim": "galore_adamw", "optim_target_modules": ["a"]}, None),
+        ({"adam_beta1": 2.0}, "No optimiser can be made of --optim and its options: Invalid beta"),
+        ({"lr_scheduler_type": "cosine_with_min_lr"}, "No schedule can be made of --lr_scheduler_type .*min_lr"),
+        ({"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr": 1e-6}}, None),
     ],
 )
 def test_what_cannot_be_meant_is_refused(given: dict[str, Any], message: str | None) -> None:
@@ -56,6 +65,7 @@ class _Careful(PlainRefusals, Trainer):
 def test_what_a_trainer_cannot_begin_with_is_said_in_a_sentence(
     given: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    arguments = TrainingArguments(str(tmp_path), use_cpu=True, **{"report_to": "none", **given})
-    with pytest.raises(InputError, match=message):
-        _Careful(nn.Linear(2, 2), arguments, train_dataset=[{"input": 0.0}]).train()
+    with patch.dict(os.environ):  # into which those of FSDP write
+        arguments = TrainingArguments(str(tmp_path), use_cpu=True, **{"report_to": "none", **given})
+        with pytest.raises(InputError, match=message):
+            _Careful(nn.Linear(2, 2), arguments, train_dataset=[{"input": 0.0}]).train()
