@@ -21,6 +21,7 @@ from .bottleneck_backbones import Rotation
 from .bottleneck_declaration import Decoder
 
 _SIMILAR = 0.75  # a group's shortest text, as a share of its longest
+_BLOCK = 128  # queries that see the same stretch of a long text, in a layer with a window
 
 
 def join_views(views: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -191,6 +192,45 @@ class Places(NamedTuple):
         return Rows(read.nonzero().squeeze(1), groups)
 
 
+class Blocks(NamedTuple):
+    """What a layer with a window sees of long texts: blocks of queries, each of which sees the keys around it alone.
+
+    What is computed and kept grows with the texts' length, not with its square.
+
+    Args:
+        window: how far a query sees to either side, in tokens.
+        mask: (texts or 1, blocks, size, size + 2 * window) bool, True = may look; the keys of a block begin `window`
+            before it.
+    """
+
+    window: int
+    mask: Tensor
+
+    @classmethod
+    def of(cls, window: int, tokens: Tensor, length: int) -> Blocks:
+        """Of texts that are padded to `length`; (texts or 1,) tokens of each, or of all."""
+        at = torch.arange(-(-length // _BLOCK) * _BLOCK, device=tokens.device).view(-1, _BLOCK)
+        seen = at[:, :1] - window + torch.arange(_BLOCK + 2 * window, device=tokens.device)
+        there = (seen >= 0) & (seen < tokens[:, None, None])
+        nearby = (at[:, :, None] - seen[:, None]).abs() <= window
+        return cls(window, open_blind_rows(nearby & there[:, :, None]))
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+        """Attention of three (texts, heads, length, size) -> the same."""
+        texts, _, length, _ = query.shape
+        mask = self.mask.expand(texts, -1, -1, -1).flatten(0, 1)[:, None]
+        parts = (self._cut(query, 0), self._cut(key, self.window), self._cut(value, self.window))
+        mixed = F.scaled_dot_product_attention(*parts, attn_mask=mask, dropout_p=dropout)
+        joined: Tensor = mixed.unflatten(0, (texts, -1)).transpose(1, 2).flatten(2, 3)
+        return joined[:, :, :length]
+
+    def _cut(self, rows: Tensor, around: int) -> Tensor:
+        """(texts, heads, length, size) -> (texts * blocks, heads, a block's rows and so many around it, size)."""
+        whole = self.mask.shape[1] * _BLOCK
+        cut = F.pad(rows, (0, 0, around, around + whole - rows.shape[2])).unfold(2, _BLOCK + 2 * around, _BLOCK)
+        return cut.permute(0, 2, 1, 4, 3).flatten(0, 1)
+
+
 class LayerMask:
     """What the queries of a layer see, group by group.
 
@@ -198,7 +238,7 @@ class LayerMask:
         queries: groups of the query rows.
         keys: the same texts' key rows.
         masks: for each group (texts or 1, heads or 1, queries or 1, keys) bool, True = may look, or what to add to
-            scores; None = everything.
+            scores, or blocks; None = everything.
         text: (queries,) the text of each query row.
         rotation: cosines and sines of rotary positions of queries and of keys; None where nothing rotates.
     """
@@ -207,7 +247,7 @@ class LayerMask:
         self,
         queries: Sequence[Group],
         keys: Sequence[Group],
-        masks: Sequence[Tensor | None],
+        masks: Sequence[Tensor | Blocks | None],
         text: Tensor,
         rotation: tuple[Rotation, Rotation] | None = None,
     ) -> None:
@@ -224,8 +264,11 @@ class LayerMask:
             asking, asked, given = (  # (texts, heads, length, size)
                 group.pad(rows).transpose(1, 2) for group, rows in ((queries, query), (keys, key), (keys, value))
             )
-            seen = mask.to(query.dtype) if mask is not None and mask.dtype != torch.bool else mask
-            mixed = F.scaled_dot_product_attention(asking, asked, given, attn_mask=seen, dropout_p=dropout)
+            if isinstance(mask, Blocks):
+                mixed = mask.attend(asking, asked, given, dropout)
+            else:
+                seen = mask.to(query.dtype) if mask is not None and mask.dtype != torch.bool else mask
+                mixed = F.scaled_dot_product_attention(asking, asked, given, attn_mask=seen, dropout_p=dropout)
             parts.append(queries.unpad(mixed.transpose(1, 2)))
         return torch.cat(parts)
 
@@ -295,11 +338,17 @@ class FlatRows:
             ValueError: the decoder samples its visibility and the view carries none.
         """
         queries = self.groups if read is None else read.groups
-        masks, start = [], 0
+        masks, start = list[Tensor | Blocks | None](), 0
+        in_blocks = read is None and bias is None and (decoder is None or decoder.attention_kind == "full")
         for asking, keys in zip(queries, self.groups, strict=True):
-            at = self._columns(keys.length) if read is None else asking.pad(self.positions[read.at])
-            seen = self._seen(self.order[start : start + keys.texts], at, keys, decoder, window)
+            texts = self.order[start : start + keys.texts]
             start += keys.texts
+            if window is not None and in_blocks and keys.length > 2 * (_BLOCK + window):
+                padded = keys.places is not None
+                masks.append(Blocks.of(window, self._tokens[texts if padded else texts[:1]], keys.length))
+                continue
+            at = self._columns(keys.length) if read is None else asking.pad(self.positions[read.at])
+            seen = self._seen(texts, at, keys, decoder, window)
             masks.append(seen if bias is None else _biased(bias, at, keys.length, seen))
         text = self.text if read is None else self.text[read.at]
         if rotation is None:

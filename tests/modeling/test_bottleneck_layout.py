@@ -113,6 +113,15 @@ def test_a_layers_window_narrows_what_its_decoder_sees() -> None:
     assert visible_rows(layout().mask(Decoder(), window=1), 4) == longer + shorter
 
 
+def test_a_window_over_long_texts_takes_memory_by_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hf_dense.modeling.bottleneck_layout._BLOCK", 4)
+    for lengths, texts in (([17, 17], 1), ([17, 15, 14], 3)):
+        (mask,) = of_lengths(lengths).mask(window=2).masks
+        assert mask.mask.shape == (texts, 5, 4, 4 + 2 * 2)
+    (mask,) = of_lengths([12]).mask(window=2).masks
+    assert isinstance(mask, Tensor), "texts of two blocks are read whole"
+
+
 def test_sampled_attention_sees_its_sample_but_no_padding_and_no_row_is_blind() -> None:
     visible = torch.tensor([[[0, 1, 1, 0], [1, 0, 0, 1], [1, 1, 0, 0], [1, 0, 1, 0]]]).expand(2, -1, -1).clone()
     visible[0, 1] = torch.tensor([0, 0, 0, 1])  # sees only padding
@@ -131,8 +140,9 @@ LENGTHS = (3, 17, 16, 9, 3, 12, 5)
 
 @pytest.mark.parametrize("kind", ["full", "causal", "sampled", "window", "biased"])
 @pytest.mark.parametrize("part", [False, True], ids=["all", "some"])
-def test_attention_is_that_of_every_text_alone(kind: str, part: bool) -> None:
-    """Also where some texts have no query, and with the gradients."""
+def test_attention_is_that_of_every_text_alone(kind: str, part: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where some texts have no query, in blocks, and with the gradients."""
+    monkeypatch.setattr("hf_dense.modeling.bottleneck_layout._BLOCK", 4)
     generator = torch.Generator().manual_seed(0)
     longest, heads, size = max(LENGTHS), 2, 4
     visible = torch.rand(len(LENGTHS), longest, longest, generator=generator) < 0.5
