@@ -21,6 +21,7 @@ _NOT_MEANT: Final = {  # options of the Trainer that do nothing in the trainings
     "bf16_full_eval": "would leave the weights rounded to 16 bits; bf16 alone computes in them",
     "fp16_full_eval": "would leave the weights rounded to 16 bits; fp16 alone computes in them",
     "include_for_metrics": "is for metrics that are not computed here",
+    "include_num_input_tokens_seen": "counts none of the texts here (a pre-training logs its tokens_per_second anyway)",
 }
 
 
@@ -83,7 +84,7 @@ def _check_optimiser(arguments: TrainingArguments) -> None:
 def check_meant(arguments: TrainingArguments) -> None:
     """Raise `InputError` for an option of the Trainer that would do nothing here, or something else than it says."""
     for name, why in _NOT_MEANT.items():
-        if getattr(arguments, name):
+        if getattr(arguments, name) not in (None, False, 0, "no", []):
             raise InputError(f"{name} {why}; leave it out.")
 
 
