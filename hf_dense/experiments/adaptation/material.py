@@ -187,7 +187,10 @@ def _divided(labels: Labels, documents: Mapping[str, str], seed: int) -> tuple[L
     queries = sorted(labels.queries)
     number = min(len(queries) // 10, _CHOOSING)
     if number < 2:
-        raise InputError(f"{len(queries)} labelled queries are too few to train on some and choose by others.")
+        raise InputError(
+            f"{len(queries)} queries are too few to train on some and choose by others; it takes 20: give more documents "
+            "or labelled queries."
+        )
     rng, chosen = random.Random(seed), set[str]()
     groups = _groups(labels, documents)
     for group in rng.sample(groups, len(groups)):

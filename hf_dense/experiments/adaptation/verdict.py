@@ -124,9 +124,18 @@ def _of_queries(needed: int, queries: int) -> str:
 
 def _of_best(best: RetrievalResult, others: Mapping[str, RetrievalResult]) -> str:
     figure = f"{title(METRIC)} {100 * best.metrics[METRIC]:.1f}"
-    against = []
+    against, ahead = [], []
     for name, other in others.items():
         if name != best.name:
             found = compare_paired(best.per_query[METRIC], other.per_query[METRIC])
             against.append(f"{100 * found.difference:+.1f} against {name} (p = {found.p_value:.4f})")
-    return f"Use {best.name}: {', '.join([figure, *against])}."
+            if found.difference < 0 and found.p_value < _CERTAIN:
+                ahead.append(name)
+    figures = ", ".join([figure, *against])
+    if not ahead:
+        return f"Use {best.name}: {figures}."
+    better = " or ".join(ahead)
+    return (
+        f"{best.name} was the best on the queries that choose, but is behind {better} on those that judge: {figures}. "
+        f"Use {better} unless more queries say otherwise."
+    )

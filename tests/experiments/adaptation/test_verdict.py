@@ -79,6 +79,15 @@ def test_the_best_may_have_nothing_to_be_held_against() -> None:
     assert found.sentences[-1] == f"Use BM25: nDCG@10 {100 * words.metrics['ndcg@10']:.1f}."
 
 
+def test_what_is_behind_bm25_is_not_recommended() -> None:
+    tuned, pretrained = result("fine-tuned", 0.4, 1), result("RetroMAE, fine-tuned", 0.4, 2)
+    others = {"base": result("base", 0.3, 3), "BM25": result("BM25", 0.5, 4)}
+    found = judge(tuned, pretrained, Effort(1, 2, 3.0), tuned, others, made=False)
+    assert found.best == "fine-tuned"
+    assert found.sentences[-1].startswith("fine-tuned was the best on the queries that choose, but is behind BM25 on ")
+    assert found.sentences[-1].endswith(" against BM25 (p = 0.0002). Use BM25 unless more queries say otherwise.")
+
+
 def test_less_than_an_epoch_is_not_rounded_to_none() -> None:
     assert str(Effort(minutes=7, steps=79, epochs=0.0451)) == "7 minutes (79 steps, 0.045 epochs)"
     assert str(Effort(minutes=7, steps=79, epochs=1.04)) == "7 minutes (79 steps, 1.0 epochs)"
