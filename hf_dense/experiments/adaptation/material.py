@@ -188,8 +188,8 @@ def _divided(labels: Labels, documents: Mapping[str, str], seed: int) -> tuple[L
     number = min(len(queries) // 10, _CHOOSING)
     if number < 2:
         raise InputError(
-            f"{len(queries)} queries are too few to train on some and choose by others; it takes 20: give more documents "
-            "or labelled queries."
+            f"{len(queries)} queries are too few to train on some and choose by others, which takes 20; give more "
+            "documents or labelled queries."
         )
     rng, chosen = random.Random(seed), set[str]()
     groups = _groups(labels, documents)

@@ -218,7 +218,7 @@ def _use(best: Arm, place: Path, passages: Path) -> list[Block]:
     search = ["hf-dense", "search", str(retriever), "your question"]
     if not (retriever / "index").is_dir():
         search += ["--corpus", str(passages), "--weight", f"{best.weight:g}"]
-        said = f"The retriever is in {retriever}; its index is built first."
+        said = f"The retriever is in {retriever}; its index is built first. A weight of 0 asks BM25 alone."
         return [Heading("To use it"), said, Code(shlex.join(search))]
     index = f"SearchIndex.load({str(retriever / 'index')!r})"
     python = f"from hf_dense.search.index import SearchIndex\nhits = {index}.search('your question')"
@@ -226,9 +226,10 @@ def _use(best: Arm, place: Path, passages: Path) -> list[Block]:
     how = parts.get(
         best.weight, f"asked by meaning and by words (BM25), which have weights {best.weight:g} and {1 - best.weight:g}"
     )
+    words = " A search with --weight 0 asks BM25 alone." if best.weight else ""
     return [
         Heading("To use it"),
-        f"The retriever is in {retriever}, its index inside; that is {how}.",
+        f"The retriever is in {retriever}, its index inside; that is {how}.{words}",
         Code(shlex.join(search)),
         Code(python),
     ]
