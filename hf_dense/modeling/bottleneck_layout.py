@@ -338,7 +338,8 @@ class FlatRows:
             ValueError: the decoder samples its visibility and the view carries none.
         """
         queries = self.groups if read is None else read.groups
-        masks, start = list[Tensor | Blocks | None](), 0
+        masks: list[Tensor | Blocks | None] = []
+        start = 0
         in_blocks = read is None and bias is None and (decoder is None or decoder.attention_kind == "full")
         for asking, keys in zip(queries, self.groups, strict=True):
             texts = self.order[start : start + keys.texts]
