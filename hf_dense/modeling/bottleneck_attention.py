@@ -32,7 +32,7 @@ def near(queries: Tensor, keys: Tensor, distance: int) -> Tensor:
 
     Args:
         queries: (..., n) positions of the queries.
-        keys: (m,) positions of the keys.
+        keys: (m,) positions of the keys, or (..., 1, m), others for each row of queries.
         distance: in tokens.
 
     Returns:

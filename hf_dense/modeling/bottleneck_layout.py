@@ -212,8 +212,7 @@ class Blocks(NamedTuple):
         at = torch.arange(-(-length // _BLOCK) * _BLOCK, device=tokens.device).view(-1, _BLOCK)
         seen = at[:, :1] - window + torch.arange(_BLOCK + 2 * window, device=tokens.device)
         there = (seen >= 0) & (seen < tokens[:, None, None])
-        nearby = (at[:, :, None] - seen[:, None]).abs() <= window
-        return cls(window, open_blind_rows(nearby & there[:, :, None]))
+        return cls(window, open_blind_rows(near(at, seen[:, None], window) & there[:, :, None]))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
         """Attention of three (texts, heads, length, size) -> the same."""

@@ -327,12 +327,12 @@ def _own_checkpoints(trainer: Trainer) -> Iterator[None]:
 
 def _delete_checkpoints(trainer: Trainer, limit: int | None, ended: bool = False) -> None:
     """Delete the oldest but for so many, the best one and, until the end, the newest one."""
-    if not limit or not trainer.args.should_save:
+    if limit is None or limit <= 0 or not trainer.args.should_save:
         return
     steps = _by_step(Path(str(trainer.args.output_dir)))
     newest_first = [steps[step] for step in sorted(steps, reverse=True)]
     best = trainer.state.best_model_checkpoint
-    kept = [path for path in newest_first if best is not None and path.samefile(best)]
+    kept = [path for path in newest_first if best is not None and path.resolve() == Path(best).resolve()]
     if newest_first[:1] != kept and not (ended and kept and limit == 1):
         kept += newest_first[:1]
     kept += [path for path in newest_first if path not in kept][: max(0, limit - len(kept))]

@@ -64,7 +64,7 @@ def _check_optimiser(arguments: TrainingArguments) -> None:
     from torch import nn, optim
     from transformers import Trainer, get_scheduler
 
-    anything: Any = nn.Linear(1, 1)
+    anything: Any = nn.LayerNorm(1)  # for which no random number is drawn
     chosen: Any = arguments.lr_scheduler_kwargs
     if not arguments.optim_target_modules:  # else it asks for modules that only the model has
         with as_sentence(_NO_OPTIMISER):
@@ -74,7 +74,7 @@ def _check_optimiser(arguments: TrainingArguments) -> None:
     with as_sentence(_NO_SCHEDULE):
         get_scheduler(
             arguments.lr_scheduler_type,
-            optim.SGD(anything.parameters(), lr=0.1),
+            optim.SGD(anything.parameters(), arguments.learning_rate),
             num_warmup_steps=1,
             num_training_steps=2,
             scheduler_specific_kwargs=chosen,

@@ -451,7 +451,10 @@ def test_a_copy_of_a_checkpoint_is_not_deleted_with_the_old_ones(tmp_path: Path,
     assert trainer.args.save_total_limit == 1
 
 
-@pytest.mark.parametrize(("limit", "kept"), [(1, {2}), (2, {2, 5}), (3, {2, 4, 5}), (None, {1, 2, 3, 4, 5})])
+@pytest.mark.parametrize(
+    ("limit", "kept"),
+    [(1, {2}), (2, {2, 5}), (3, {2, 4, 5}), (0, {1, 2, 3, 4, 5}), (-1, {1, 2, 3, 4, 5}), (None, {1, 2, 3, 4, 5})],
+)
 def test_the_best_checkpoint_and_the_newest_ones_are_kept(tmp_path: Path, limit: int | None, kept: set[int]) -> None:
     """Those that a Trainer itself would keep, the best one being that of the second step."""
 
@@ -466,6 +469,16 @@ def test_the_best_checkpoint_and_the_newest_ones_are_kept(tmp_path: Path, limit:
         run(make_trainer(tmp_path / name, "transformers", Second(), **changes))
         there = {int(path.name.removeprefix("checkpoint-")) for path in (tmp_path / name).glob("checkpoint-*")}
         assert there == kept, name
+
+
+def test_a_run_that_was_moved_keeps_its_best_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(make_trainer(tmp_path / "cut", "transformers", Killed(4), save_total_limit=2, **BEST), None)
+    moved = (tmp_path / "cut").rename(tmp_path / "moved")
+    trainer = make_trainer(moved, "transformers", save_total_limit=2, **BEST)
+    train(trainer, newest_checkpoint(moved))
+    assert trainer.state.best_model_checkpoint == str(moved / "checkpoint-2")
+    assert {path.name for path in moved.glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-5"}
 
 
 def test_a_best_checkpoint_by_a_figure_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ from hf_dense.storage.training_values import PlainRefusals, check_training
         ({"adam_beta1": 2.0}, "No optimiser can be made of --optim and its options: Invalid beta"),
         ({"lr_scheduler_type": "cosine_with_min_lr"}, "No schedule can be made of --lr_scheduler_type .*min_lr"),
         ({"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr": 1e-6}}, None),
+        ({"lr_scheduler_type": "warmup_stable_decay", "lr_scheduler_kwargs": {"num_decay_steps": 100}}, None),
+        ({"learning_rate": 0.0}, None),
     ],
 )
 def test_what_cannot_be_meant_is_refused(given: dict[str, Any], message: str | None) -> None:
