@@ -202,6 +202,10 @@ def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> No
     table.to_parquet(file, index=False)
     facts = json.loads(facts_file.read_text(encoding="utf-8")) if facts_file.is_file() else {"runs": {}}
     name = f"{options.collection.resolve().name}, {recipe(options)}"
+    last = facts["runs"].get(name)
+    before = last.get("before", []) if last else []
+    if last and set(options.seeds) - set(last["seeds"]):
+        before = [*before, {key: last[key] for key in ("seeds", "commit", "date", "hardware")}]
     costs = json.loads((options.out / _name(options) / f"costs-{options.steps}.json").read_text(encoding="utf-8"))
     facts["runs"][name] = {
         "operations": costs,
@@ -219,6 +223,7 @@ def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> No
         "finetuning": FINETUNING,
         "arms": {arm: asdict(what) for arm, what in ARMS.items()},
         **provenance(options.seeds[0], options.collection.resolve().name, content_hash(options.collection)),
+        "before": before,  # runs whose seeds are kept
         "seeds": sorted(
             {int(seed) for seed in table.loc[table.collection == options.collection.resolve().name, "seed"]}
         ),
