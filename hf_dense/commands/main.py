@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Final, NoReturn, Protocol, cast
+from typing import Any, Final, NoReturn, Protocol, cast
 
 from hf_dense.commands.output import encoding_of
 from hf_dense.errors import InputError, one_line, run_main
@@ -53,7 +53,13 @@ class Verb(Protocol):
 
 
 class _CommandLine(argparse.ArgumentParser):
-    """Says what is wrong with a word without all of an endless one."""
+    """Says what is wrong with a word without all of an endless one; `innermost` becomes the parser read last."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Read what is known, of it the words of a verb by a parser of its own."""
+        found, rest = super().parse_known_args(args, namespace)
+        found.innermost = getattr(found, "innermost", self)
+        return found, rest
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2."""
@@ -67,10 +73,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = [_with_underscores(word) for word in (sys.argv[1:] if argv is None else argv)]
     parser = build_parser(VERBS if not words or words[0] not in VERBS else words[:1])
     arguments, rest = parser.parse_known_args(words)
+    innermost = arguments.__dict__.pop("innermost")
     if len(rest) == 1 and getattr(arguments, "question", "") is None and not rest[0].startswith("-"):
         arguments.question = rest.pop()  # argparse finds a word that may be left out before the options alone
     if rest and not hasattr(arguments, "rest"):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}; hf-dense {arguments.verb} --help lists them")
+        innermost.error(f"unrecognized arguments: {' '.join(rest)}{_instead(rest, innermost)}")
     arguments.rest, arguments.words = rest, words
     run_main(lambda: _run(arguments))
 
@@ -92,6 +99,14 @@ def _run(arguments: argparse.Namespace) -> None:
                 "There is no room left to write all of it; free some disk space and start again."
             ) from error
         raise
+
+
+def _instead(words: Sequence[str], parser: argparse.ArgumentParser) -> str:
+    """What a verb has that is like the first option it does not know, or where its options are listed."""
+    from hf_dense.commands.recipes import closest
+
+    option = next((word.partition("=")[0] for word in words if word.startswith("--")), "")
+    return closest(option, re.findall(r"--\w+", parser.format_help()), f"; {parser.prog} --help lists what there is")
 
 
 def build_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:

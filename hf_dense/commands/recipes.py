@@ -147,7 +147,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def closest(word: str, known: Iterable[str], otherwise: str) -> str:
     """How a sentence about an unknown word ends: with those that are like it, or otherwise."""
-    like = get_close_matches(word, sorted(known), cutoff=0.7)
+    like = get_close_matches(word, sorted(set(known)), cutoff=0.7)
     return f"; did you mean {' or '.join(like)}?" if like else otherwise
 
 

@@ -93,7 +93,7 @@ def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransform
 
         return build_retriever(model)
     else:
-        _check_directory(model, marker="modules.json", remedy="; make one with export_sentence_transformer")
+        _check_directory(model, marker="modules.json", remedy="; make one with hf-dense export")
         modules = load_file_path(model_folder(model), "modules.json")
         if modules is not None and b"HybridHead" in Path(modules).read_bytes():
             from hf_dense.hub.hybrid import load_hybrid  # which needs this module
@@ -321,7 +321,9 @@ def _check_directory(given: str | Path, marker: str = "config.json", remedy: str
     could_be_hub_id = isinstance(given, str) and not path.is_absolute() and len(path.parts) <= 2
     if path.is_dir():
         if not (path / marker).is_file():
-            raise InputError(f"{given} is not a model directory: it has no {marker}{remedy}.")
+            inside = sorted(str(found.parent) for deep in ("", "*/") for found in path.glob(f"{deep}model/{marker}"))
+            where = f"; give what is in it, {' or '.join(inside)}" if inside else remedy
+            raise InputError(f"{given} is not a model directory: it has no {marker}{where}.")
         layers = getattr(load_config(path), "num_hidden_layers", 0)
         if isinstance(layers, int) and layers > _LAYERS:  # each would be made before weights are found to lack
             raise InputError(f"{path / 'config.json'} says {layers} layers, which no encoder has; correct it.")

@@ -13,6 +13,7 @@ from hf_dense.errors import InputError
 from hf_dense.hub.loading import check_weights, is_retriever
 from hf_dense.hub.retriever_settings import embedder_settings
 from hf_dense.methods import METHODS, Method
+from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, merge
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 
@@ -52,6 +53,7 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
         if new:
             logger.warning(f"Newly initialised, not taken from {name_or_path}: {', '.join(new)}.")
         return model
+    family_of(found)  # before weights are missed that it does not have
     check_weights(name_or_path)
     if is_retriever(name_or_path):
         changes = _of_embedder(name_or_path, changes)

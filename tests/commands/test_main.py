@@ -151,6 +151,24 @@ def test_a_verb_is_needed_and_flags_are_known(capsys: pytest.CaptureFixture[str]
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("data passages docs --lenght 64 --out x", "--lenght 64; did you mean --length?"),
+        ("data passages docs --colour red --out x", "--colour red; hf-dense data passages --help lists what there is"),
+        ("search --corpsu=x model", "--corpsu=x; did you mean --corpus?"),
+        ("recipes a stray", "stray; hf-dense recipes --help lists what there is"),
+    ],
+)
+def test_an_unknown_option_is_answered_by_what_is_like_it(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(words.split())
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.endswith(f"{message}\n")
+
+
 def test_the_command_of_a_manifest_holds_no_token() -> None:
     words = ["pretrain", "--hub_token", "hf_secret", "--hub_token=hf_secret", "--out", "a b"]
     shown = command_line(argparse.Namespace(words=words))

@@ -31,6 +31,7 @@ from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
 from hf_dense.finetuning.lists import Entry, PassageLists
 from hf_dense.finetuning.training import CarefulTraining
 from hf_dense.hub import precision
+from hf_dense.hub.loading import load_retriever
 from hf_dense.storage.checkpoints import load_history
 from hf_dense.storage.output import Output
 
@@ -323,8 +324,14 @@ def test_bad_input_is_one_sentence(
 
 def test_a_bare_encoder_is_refused(pairs: Dataset, tmp_path: Path) -> None:
     encoder = write_encoder(tmp_path / "encoder")
-    with pytest.raises(InputError, match="export_sentence_transformer"):
+    with pytest.raises(InputError, match="make one with hf-dense export"):
         finetune(encoder, pairs, arguments(tmp_path / "run"))
+
+
+def test_the_folder_of_a_training_says_where_its_model_is(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
+    finetune(retriever, pairs, arguments(tmp_path / "run", max_steps=1))
+    with pytest.raises(InputError, match=f"no modules.json; give what is in it, {tmp_path / 'run' / 'model'}"):
+        load_retriever(tmp_path / "run")
 
 
 def test_a_pre_training_checkpoint_is_pooled_where_its_bottleneck_is(pairs: Dataset, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Dense
 from tiny_pretraining import METHODS, same_weights, tiny_model
 from tiny_retriever import tiny_config, write_embedder
-from transformers import BertForMaskedLM, BertModel, GPT2Config, GPT2Model
+from transformers import BertForMaskedLM, BertModel, GPT2Config, GPT2Model, T5Config, T5EncoderModel
 from transformers.utils import logging
 
 from hf_dense.errors import InputError
@@ -135,9 +135,12 @@ def test_an_embedder_that_would_lose_a_part_of_itself_is_refused(tmp_path: Path)
 
 def test_a_family_that_is_not_supported_is_refused(tmp_path: Path) -> None:
     config = GPT2Config(vocab_size=60, n_embd=32, n_layer=1, n_head=2, n_positions=32)
-    GPT2Model(config).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="Backbones of type 'gpt2' are not supported; use: bert, roberta"):
-        start("retromae", tmp_path)
+    GPT2Model(config).save_pretrained(tmp_path / "gpt2")
+    encoder = T5Config(vocab_size=60, d_model=32, d_ff=64, num_layers=1, num_heads=2)
+    T5EncoderModel(encoder).save_pretrained(tmp_path / "t5")  # without the decoder that `AutoModel` would look for
+    for name in ("gpt2", "t5"):
+        with pytest.raises(ValueError, match=f"Backbones of type '{name}' are not supported; use: bert, roberta"):
+            start("retromae", tmp_path / name)
 
 
 def test_a_missing_checkpoint_is_an_os_error(tmp_path: Path) -> None:
