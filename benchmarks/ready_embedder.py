@@ -202,10 +202,11 @@ def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> No
     table.to_parquet(file, index=False)
     facts = json.loads(facts_file.read_text(encoding="utf-8")) if facts_file.is_file() else {"runs": {}}
     name = f"{options.collection.resolve().name}, {recipe(options)}"
+    same = (table["collection"] == options.collection.resolve().name) & (table["pre-training"] == recipe(options))
     last = facts["runs"].get(name)
     before = last.get("before", []) if last else []
     if last and set(options.seeds) - set(last["seeds"]):
-        before = [*before, {key: last[key] for key in ("seeds", "commit", "date", "hardware")}]
+        before = [*before, {key: last[key] for key in ("seeds", "commit", "date", "hardware", "operations")}]
     costs = json.loads((options.out / _name(options) / f"costs-{options.steps}.json").read_text(encoding="utf-8"))
     facts["runs"][name] = {
         "operations": costs,
@@ -224,9 +225,7 @@ def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> No
         "arms": {arm: asdict(what) for arm, what in ARMS.items()},
         **provenance(options.seeds[0], options.collection.resolve().name, content_hash(options.collection)),
         "before": before,  # runs whose seeds are kept
-        "seeds": sorted(
-            {int(seed) for seed in table.loc[table.collection == options.collection.resolve().name, "seed"]}
-        ),
+        "seeds": sorted({int(seed) for seed in table.loc[same, "seed"]}),
     }
     facts["figures"] = {
         f"{of}, {how}": summarise(part) for (of, how), part in table.groupby(["collection", "pre-training"])
