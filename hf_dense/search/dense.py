@@ -355,8 +355,9 @@ def _make_block(
 
 def _skip(bar: Any, count: int) -> None:
     """Show texts as done that say nothing about the time that is left."""
-    bar.initial += count
-    bar.update(count)
+    if not bar.disable:  # by TQDM_DISABLE; it counts nothing then
+        bar.initial += count
+        bar.update(count)
 
 
 def _encode_block(

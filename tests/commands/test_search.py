@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ import pytest
 from manifests import manifest_of
 from pyarrow import parquet
 from tiny_retriever import write_dataset, write_retriever
+from tqdm.auto import tqdm
 
 from hf_dense.commands import search
 from hf_dense.data.engines import Engine
 from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import load_tokenizer
+from hf_dense.search import dense
 from hf_dense.search.approximate import KINDS
 from hf_dense.search.index_building import cutting_in
 
@@ -196,9 +199,16 @@ def test_many_questions_are_answered_in_a_file(
         run(model, "--queries", corpus / "queries.jsonl", "--hits", out)
 
 
+@pytest.mark.parametrize("quiet", [False, True])  # TQDM_DISABLE, which tqdm reads once
 def test_an_update_says_what_it_did(
-    model: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    quiet: bool,
+    model: Path,
+    corpus: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(dense, "tqdm", partial(tqdm, disable=quiet))
     run(model, "abc", "--corpus", corpus)
     changed = tmp_path / "changed"
     shutil.copytree(corpus, changed)
