@@ -45,10 +45,12 @@ class EndpointWriter:
                     answers.keep(key, client.ask(prompt, zlib.crc32(f"{self.seed}:{key}".encode())))
 
         left = [at for at in range(len(passages)) if any(key not in answers.found for key in self._keys(at))]
-        with tqdm(total=len(passages), initial=len(passages) - len(left), desc="Asking", unit=" passages") as bar:
-            for _ in side_by_side(ask, left, self.endpoint.parallel, client.stopped.set):
+        done = len(passages) - len(left)
+        with tqdm(total=len(passages), initial=done, desc="Asking", unit=" passages") as bar:
+            asked = side_by_side(ask, left, self.endpoint.parallel, client.stopped.set)
+            for now, _ in enumerate(asked, done + 1):  # a bar that TQDM_DISABLE silences does not count
                 bar.update()
-                bar.set_postfix_str(self._spent(answers, bar.n / len(passages)))
+                bar.set_postfix_str(self._spent(answers, now / len(passages)))
         read, written = answers.tokens
         self.counts = Counter({"tokens that the model read": read, "tokens that the model wrote": written})
         return self._written(len(passages), answers.found)

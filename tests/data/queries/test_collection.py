@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import huggingface_hub
 import pytest
 from tiny_chat_server import ChatServer, Failure, chat_server
 from tiny_retriever import random_words, tiny_tokenizer, write_writer
+from tqdm.auto import tqdm
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries, training_pairs
 from hf_dense.data.passage_texts import passage_text
-from hf_dense.data.queries import endpoint
+from hf_dense.data.queries import asking, endpoint
 from hf_dense.data.queries.collection import build_queries
 from hf_dense.data.queries.endpoint import Endpoint
 from hf_dense.data.queries.generating import Generating
@@ -184,6 +186,14 @@ def test_an_endpoint_writes_side_by_side(
     assert "| tokens that the model read | 1,200 |" in card
     assert "| tokens that the model wrote | 200 |" in card
     assert "1,400 tokens, cost 0.0016 of about 0.0016" in capsys.readouterr().err
+
+
+def test_an_endpoint_is_asked_without_a_progress_bar_too(
+    server: ChatServer, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "tqdm", partial(tqdm, disable=True))  # TQDM_DISABLE, which tqdm reads once
+    build_queries(corpus, tmp_path / "out", ["generated"], limit=3, generating=asked(server))
+    assert len(server.asked) == 12
 
 
 def test_a_run_that_failed_goes_on_and_asks_for_nothing_twice(server: ChatServer, corpus: str, tmp_path: Path) -> None:
