@@ -19,6 +19,7 @@ from hf_dense.data.readers.page import (
     Heading,
     Page,
     UnreadableError,
+    as_item,
     build_page,
     row_sentence,
 )
@@ -76,7 +77,8 @@ def _blocks(document: Document) -> Iterator[Block]:
         elif style == "Title":
             yield Heading(0, text)
         else:
-            yield Code(text) if _CODE.search(style) else text
+            is_item = style.startswith("List") or part.find(f"{_WORD}pPr/{_WORD}numPr") is not None
+            yield Code(text) if _CODE.search(style) else as_item(text) if is_item else text
         for box in _boxes(part):
             yield from (_text(inner) for inner in _inside(box, _PARAGRAPH))
 

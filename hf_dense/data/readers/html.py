@@ -6,7 +6,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from hf_dense.data.readers.page import Block, Code, CodeOption, Heading, Page, UnreadableError, build_page, row_sentence
+from hf_dense.data.readers.page import (
+    Block,
+    Code,
+    CodeOption,
+    Heading,
+    Page,
+    UnreadableError,
+    as_item,
+    build_page,
+    row_sentence,
+)
 
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
@@ -28,8 +38,8 @@ _SPAN: Final = re.compile("[1-9][0-9]{0,2}")
 _NOT_SHOWN: Final = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)  # by a style
 _ANCHORS: Final = "¶\u200b \t\n"  # what generators put behind a heading, to link to it
 # While a page is taken apart: between its blocks, and at the head of those that are no paragraph.
-_BREAK, _IS_HEADING, _IS_CODE = "\0", "\1", "\2"
-_MARKS: Final = {ord(mark): " " for mark in (_BREAK, _IS_HEADING, _IS_CODE)}
+_BREAK, _IS_HEADING, _IS_CODE, _IS_ITEM = "\0", "\1", "\2", "\3"
+_MARKS: Final = {ord(mark): " " for mark in (_BREAK, _IS_HEADING, _IS_CODE, _IS_ITEM)}
 
 
 def read_html(content: str, code: CodeOption) -> Page:
@@ -90,6 +100,8 @@ def _blocks(page: BeautifulSoup) -> Iterator[Block]:
     for text in "".join(_texts(page)).split(_BREAK):
         if text.startswith(_IS_HEADING):
             yield Heading(int(text[1]), text[2:])
+        elif text.startswith(_IS_ITEM):
+            yield as_item(text[1:])
         else:
             yield Code(text[1:]) if text.startswith(_IS_CODE) else text
 
@@ -116,21 +128,22 @@ def _texts(page: BeautifulSoup) -> Iterator[str]:
     """
     from bs4.element import CData, NavigableString, Tag
 
-    stack = [(iter(page.contents), "")]
+    stack = [(iter(page.contents), "", "")]  # what is inside of a part, what ends it, what begins each of its blocks
     while stack:
-        inside, end = stack[-1]
+        inside, end, block = stack[-1]
         part = next(inside, None)
         if part is None:
-            yield end
             stack.pop()
+            yield end
         elif isinstance(part, Tag):
             if part.name in _HEADINGS:
                 text = part.get_text().translate(_MARKS).strip(_ANCHORS)
-                yield f"{_BREAK}{_IS_HEADING}{part.name[1]}{text}{_BREAK}"
+                yield f"{_BREAK}{_IS_HEADING}{part.name[1]}{text}{_BREAK}{block}"
             else:
-                mark = _BREAK if part.name in _BLOCKS else ""
-                yield mark
-                stack.append((iter(part.contents), mark))
+                within = _IS_ITEM if part.name == "li" else block
+                around = (_BREAK + within, _BREAK + block) if part.name in _BLOCKS else ("", "")
+                yield around[0]
+                stack.append((iter(part.contents), around[1], within))
         elif type(part) in (NavigableString, CData):  # no comment, and no reading aid of Chinese letters
             yield str(part)
 

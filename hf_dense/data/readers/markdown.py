@@ -9,7 +9,17 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.data.readers.html import html_blocks
-from hf_dense.data.readers.page import Block, Code, CodeOption, Heading, Page, as_sentence, build_page, row_sentence
+from hf_dense.data.readers.page import (
+    Block,
+    Code,
+    CodeOption,
+    Heading,
+    Page,
+    as_item,
+    as_sentence,
+    build_page,
+    row_sentence,
+)
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -21,6 +31,7 @@ _ADMONITION: Final = re.compile(r"\{(admonition|attention|caution|danger|hint|im
 _OPTIONS: Final = re.compile(r"\A(?::[\w-]+:.*(?:\n|\Z))+")  # of a block of MyST
 _ROLE: Final = re.compile(r"\{[\w:+.-]+\}$")  # of MyST, before what it is about
 _ATTRIBUTES: Final = re.compile(r"\s*\{[#.:][^{}]*\}$")  # of a heading
+_TASK: Final = re.compile(r"^\[[ xX]\]\s+")  # the box before an item
 _KEPT: Final = ("text", "code_inline")
 
 
@@ -70,7 +81,7 @@ def markdown_blocks(content: str, mdx: bool = False) -> Iterator[Block]:
     """
     from markdown_it import MarkdownIt
 
-    level, row, opened = 0, list[str](), ""
+    level, row, opened, items = 0, list[str](), "", 0
     header: list[str] | None = None
     for token in MarkdownIt("commonmark").enable("table").parse(content):
         if token.type == "heading_open" and token.level == 0:
@@ -81,6 +92,8 @@ def markdown_blocks(content: str, mdx: bool = False) -> Iterator[Block]:
             yield Code(token.content)
         elif token.type == "html_block":
             yield from html_blocks(token.content)
+        elif token.type in ("list_item_open", "list_item_close"):
+            items += token.nesting
         elif token.type in ("table_open", "tr_open"):
             header, row = None if token.type == "table_open" else header, []
         elif token.type == "tr_close":
@@ -90,8 +103,10 @@ def markdown_blocks(content: str, mdx: bool = False) -> Iterator[Block]:
             text = "" if mdx and _is_code(token, opened) else _text(token.children or ())
             if opened in ("th_open", "td_open"):
                 row.append(text)
+            elif level:
+                yield Heading(level, _ATTRIBUTES.sub("", text))
             else:
-                yield Heading(level, _ATTRIBUTES.sub("", text)) if level else text
+                yield as_item(_TASK.sub("", text)) if items else text
             level = 0
         opened = token.type
 

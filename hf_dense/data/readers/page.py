@@ -12,6 +12,7 @@ CodeOption = Literal["keep", "drop", "fence"]  # its words as a paragraph, nothi
 PATH_MARK: Final = " > "  # between the headings of a path
 _LONGEST_HEADING: Final = 200  # characters; what is longer is a paragraph in bold
 _ENDS: Final = (".", "!", "?", "…", "。", "！", "？")  # noqa: RUF001
+_GOES_ON: Final = (":", ";", ",", "：", "；", "，", "、")  # noqa: RUF001
 
 
 class UnreadableError(Exception):
@@ -96,6 +97,16 @@ def as_sentence(text: str) -> str:
     ('Install.', 'Why?')
     """
     return text if text.endswith(_ENDS) else f"{text.rstrip(' :;,')}."
+
+
+def as_item(text: str) -> str:
+    """An item of a list, with a stop at its end where no mark stands there, so that it does not run into the next.
+
+    >>> as_item("unpack it"), as_item("either:"), as_item("")
+    ('unpack it.', 'either:', '')
+    """
+    text = text.rstrip()
+    return text if not text or text.endswith((*_ENDS, *_GOES_ON)) else f"{text}."
 
 
 def row_sentence(header: Sequence[str], row: Sequence[str]) -> str:

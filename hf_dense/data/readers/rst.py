@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
-from hf_dense.data.readers.page import Block, Code, CodeOption, Heading, Page, build_page, row_sentence
+from hf_dense.data.readers.page import Block, Code, CodeOption, Heading, Page, as_item, build_page, row_sentence
 
 if TYPE_CHECKING:
     from docutils import nodes
@@ -78,7 +78,8 @@ def _blocks(node: nodes.Element, level: int) -> Iterator[Block]:
         elif isinstance(child, nodes.system_message):
             yield from _unknown(child, level)
         elif isinstance(child, nodes.TextElement):
-            yield "" if isinstance(child, nodes.Invisible | nodes.label) else _text(child)
+            text = "" if isinstance(child, nodes.Invisible | nodes.label) else _text(child)
+            yield as_item(text) if isinstance(node, nodes.list_item) else text
         elif isinstance(child, nodes.Element):
             yield from _blocks(child, level)
 

@@ -161,7 +161,7 @@ def test_front_matter(front: str, title: str, text: str) -> None:
         ("```{note}\n:class: x\nA note.\n```\n", "A note."),
         ("(target)=\nSee {class}`Name`, <b>bold</b>.\n", "See Name, bold."),
         ("<details><summary>More</summary>\n<p>Hidden.</p></details>\n", "More\n\nHidden."),
-        ("- one\n- two\n\n  > # quoted\n", "one\n\ntwo\n\nquoted"),
+        ("- one\n- two\n\n  > # quoted\n", "one.\n\ntwo.\n\nquoted."),
     ],
 )
 def test_what_sites_write_in_markdown(content: str, text: str) -> None:
@@ -233,7 +233,7 @@ def test_import_and_export_are_words_of_mdx_but_where_a_paragraph_begins(tmp_pat
     assert section.text.split("\n\n") == [
         "import files.",
         "Text.",
-        "export them",
+        "export them.",
         "import this",
         "Verb: export it; Does: writes.",
         "Does: import all.",
@@ -473,7 +473,7 @@ def test_hidden_parts_of_html_are_not_read() -> None:
     hidden = "<p hidden>a<p>seen<ul><li style='color: red; DISPLAY:none'>b<li>too</ul><nav hidden><i hidden>c</i></nav>"
     tabs = "<div role='tabpanel' hidden>tab</div><p hidden='until-found'>found</p><p style='display: block'>shown</p>"
     page = read_html(f"<body style='display: none'><h1>T</h1>{hidden}{tabs}", "keep")
-    assert page.sections[0].text.split() == ["seen", "too", "tab", "found", "shown"]
+    assert page.sections[0].text.split() == ["seen", "too.", "tab", "found", "shown"]
 
 
 @pytest.mark.parametrize("parts", [("", ""), ("<thead>", "<tbody>"), ("<caption>C", "</thead>")])
@@ -482,3 +482,39 @@ def test_rows_of_html_end_without_an_end(parts: tuple[str, str]) -> None:
     rows = "<tr><td><p>Ann<p>Lee<td>3<tr><td>Bob<td><ul><li>4<li>5</ul>"
     page = read_html(f"<h1>T</h1><table>{head}<tr><th>Name<th>Age{body}{rows}</table><p>after", "keep")
     assert page.sections[0].text.split("\n\n")[-3:] == ["Name: Ann Lee; Age: 3.", "Name: Bob; Age: 4 5.", "after"]
+
+
+LISTS = {
+    ".md": "Do either:\n\n- unpack it\n- ask: why?\n  1. first,\n  2. then `x`\n\n- [ ] a task\n\nNow go\n",
+    ".html": "<p>Do either:</p><ul><li><b>unpack</b> it</li><li><p>ask: why?</p><ol><li>first,<li>then <i>x</i></ol>"
+    "<li>a task</ul><p>Now go",
+    ".rst": "Do either:\n\n- unpack it\n- ask: why?\n\n  1. first,\n  2. then ``x``\n\n- a task\n\nNow go\n",
+}
+
+
+@pytest.mark.parametrize("kind", [*LISTS, ".docx"])
+def test_items_of_lists_do_not_run_into_each_other(tmp_path: Path, kind: str) -> None:
+    if kind == ".docx":
+        document = docx.Document()
+        styles = [("Do either:", "Normal"), ("unpack it", "List Bullet"), ("ask: why?", "List Bullet")]
+        styles += [
+            ("first,", "List Number 2"),
+            ("then x", "List Number 2"),
+            ("a task", "List Bullet"),
+            ("Now go", "Normal"),
+        ]
+        for text, style in styles:
+            document.add_paragraph(text, style=style)
+        document.save(str(tmp_path / "page.docx"))
+    else:
+        (tmp_path / f"page{kind}").write_text(LISTS[kind])
+    (section,) = read_page(tmp_path / f"page{kind}", "keep").sections
+    assert section.text.split("\n\n") == [
+        "Do either:",
+        "unpack it.",
+        "ask: why?",
+        "first,",
+        "then x.",
+        "a task.",
+        "Now go",
+    ]
