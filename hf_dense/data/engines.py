@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 from pyarrow import parquet
 
-from hf_dense.errors import InputError
+from hf_dense.errors import InputError, first_line
 
 Kind = Literal["local", "ray"]
 Function = Callable[[pa.Table], pa.Table]
@@ -103,7 +103,7 @@ def start_ray(address: str | None) -> None:
         address: `HOST:PORT`, or a word that Ray resolves (`auto`).
 
     Raises:
-        InputError: nobody listens there, or Ray is not installed.
+        InputError: nobody listens there, it is no address, or Ray is not installed.
     """
     try:
         import ray
@@ -111,7 +111,10 @@ def start_ray(address: str | None) -> None:
         raise InputError("Ray is not installed: pip install 'hf_dense[cluster]'.") from error
     if address:
         _check_reachable(address)
-    ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
+    try:
+        ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
+    except (ValueError, ConnectionError) as error:
+        raise InputError(f"No Ray cluster can be joined at {address!r}: {first_line(error)}") from error
 
 
 def _check_reachable(address: str) -> None:
@@ -121,5 +124,5 @@ def _check_reachable(address: str) -> None:
         return  # "auto" and the like, which Ray resolves
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
-    except OSError as error:
+    except (OSError, OverflowError) as error:  # the latter of a port above all
         raise InputError(f"There is no Ray cluster at {address!r}.") from error

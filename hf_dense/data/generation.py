@@ -52,6 +52,7 @@ from hf_dense.storage.staged import Staged
 Kind = Literal["queries", "continuation"]
 
 _PIECE: Final = 256  # passages
+_MOST: Final = 10**6  # tokens or texts; of more a tokenizer or a model makes an overflow or asks for all memory
 _SPARE: Final = 4  # tokens that a passage may have more where it is cut and read again
 
 _COLUMN: Final = {"queries": pa.list_(pa.string()), "continuation": pa.string()}
@@ -96,8 +97,8 @@ class TextGenerationConfig:
         if self.kind not in get_args(Kind):
             raise InputError(f"kind is {self.kind!r}; allowed: {', '.join(get_args(Kind))}.")
         for name in ("candidates", "top_k", "input_length", "output_length"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it is at least 1.")
+            if not 1 <= getattr(self, name) <= _MOST:
+                raise InputError(f"{name} is {getattr(self, name)}; it is from 1 to {_MOST}.")
         if not 0 < self.top_p <= 1:
             raise InputError(f"top_p is {self.top_p}; it is a share of the probability, above 0 and at most 1.")
         if self.temperature is not None and not 0 < self.temperature < inf:

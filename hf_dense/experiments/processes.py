@@ -34,7 +34,7 @@ def run_side_by_side(commands: Mapping[str, Sequence[str]], logs: Path, at_once:
         InputError: a command failed; those still running are stopped.
     """
     logs.mkdir(parents=True, exist_ok=True)
-    free = list(range(at_once or os.cpu_count() or 1))
+    free = list(range(min(at_once or os.cpu_count() or 1, len(commands))))
     waiting = list(commands)
     running: dict[str, tuple[subprocess.Popen[bytes], int]] = {}
     countdown = Countdown(len(commands))

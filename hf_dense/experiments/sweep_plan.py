@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS
@@ -18,6 +18,7 @@ from hf_dense.pretraining.options import given_mapping
 from hf_dense.storage.training_values import check_seed
 
 UNTRAINED = "no pre-training"
+_LARGEST: Final = 10**5  # layers, or dimensions: no machine holds an encoder above
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,9 @@ def _check_values(options: SweepOptions) -> None:
             raise InputError(f"A sweep needs at least {least} {name}, each only once.")
     for seed in options.seeds:
         check_seed(seed)
+    for name, size in (("hidden", options.hidden), ("layers", options.layers)):
+        if not 1 <= size <= _LARGEST:
+            raise InputError(f"{name} is {size}; it must be from 1 to {_LARGEST}.")
     if options.model and (options.sweep not in FEW or options.method):
         raise InputError(f"--model is for the sweeps {' and '.join(map(repr, FEW))}, in place of --method.")
     if not options.model:

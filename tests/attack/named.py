@@ -167,6 +167,21 @@ NAMED: Final = {
     "pairs of 20 digits": Named(
         _nothing, f"analyse contexts @retriever @corpus.jsonl --out @out --pairs {'9' * 20}", "refused", "--pairs"
     ),
+    "a prompt of more tokens than can be counted": Named(
+        _nothing,
+        f"data generate @collection --model @writer --input_length {'9' * 20} --out @out",
+        "refused",
+        "input_length",
+    ),
+    "an encoder of more layers than can be made": Named(
+        _nothing,
+        f"sweep --config @sweep.yaml --collection @collection --layers {'9' * 20} --out @out",
+        "refused",
+        "layers",
+    ),
+    "a cluster whose address is a word": Named(
+        _nothing, "search @retriever abcd --corpus @collection --index @out --ray abc", "refused", "'abc'"
+    ),
     "a vocabulary below 0": Named(
         lambda room: _lines(room / "sweep.yaml", "vocabulary: -3"),
         "sweep --config @sweep.yaml --collection @collection --out @out",

@@ -73,7 +73,17 @@ def test_a_cluster_gives_what_one_machine_gives(
     assert first.equals(second)
 
 
-def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:1", "There is no Ray cluster at '127.0.0.1:1'"),
+        ("127.0.0.1:99999", "There is no Ray cluster at '127.0.0.1:99999'"),
+        ("no address", "No Ray cluster can be joined at 'no address': "),
+        ("auto", "No Ray cluster can be joined at 'auto': "),
+    ],
+)
+def test_a_cluster_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, said: str) -> None:
     pytest.importorskip("ray")
-    with pytest.raises(InputError, match=r"There is no Ray cluster at '127.0.0.1:1'"):
-        map_tables(doubled, write_numbers(tmp_path / "in"), tmp_path / "out", Engine("ray", address="127.0.0.1:1"), "x")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(InputError, match=said):
+        map_tables(doubled, write_numbers(tmp_path / "in"), tmp_path / "out", Engine("ray", address=address), "x")

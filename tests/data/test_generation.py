@@ -217,7 +217,8 @@ def test_the_temperature_is_that_of_the_draws(models: dict[str, str], tmp_path: 
     [
         ({"temperature": 0.0}, "temperature is 0.0; it is above 0"),
         ({"kind": "answers"}, "kind is 'answers'; allowed: queries, continuation"),
-        ({"candidates": 0}, "candidates is 0; it is at least 1"),
+        ({"candidates": 0}, "candidates is 0; it is from 1 to 1000000"),
+        ({"input_length": 10**20}, "input_length is 100000000000000000000; it is from 1 to"),
         ({"top_p": 0.0}, "top_p is 0.0"),
         ({"template": "write a query"}, "does not say where the passage goes"),
         ({"template": "{text} {url}"}, "may name {text} and {title} alone"),

@@ -37,6 +37,11 @@ def test_so_many_run_at_once(tmp_path: Path) -> None:
     assert max(overlapping) == 2
 
 
+def test_all_run_at_once_where_more_may_than_there_are(tmp_path: Path) -> None:
+    run_side_by_side({name: python("pass") for name in "ab"}, tmp_path, at_once=10**20)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["a", "b"]
+
+
 def test_how_many_are_done_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_side_by_side({name: python("pass") for name in "abc"}, tmp_path, at_once=1)
     lines = [line for line in capsys.readouterr().err.splitlines() if "done" in line]

@@ -300,6 +300,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "superset": ({"method": "simlm"}, "above its encoder's 0.3"),
     "part": ({"part": "head"}, "part is 'head'"),
     "metric": ({"metric": "f1"}, "metric is 'f1'"),
+    "layers": ({"layers": 0}, "layers is 0; it must be from 1 to"),
+    "hidden": ({"hidden": 10**20}, "hidden is 1000"),
     "model": ({"model": "somewhere"}, "in place of --method"),
     "missing model": ({"sweep": "fraction", "method": None, "model": "no/where", "values": [0.5, 1]}, "no/where"),
     "split": ({"split": "dev"}, "split 'dev'"),
