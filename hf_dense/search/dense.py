@@ -50,8 +50,16 @@ class Vectors:
 
     @classmethod
     def stored(cls, folder: Path) -> Vectors:
-        """Those that `encode_corpus` wrote into a folder."""
-        return cls(tuple(sorted(folder.glob("vectors-*.npy"))))
+        """Those that `encode_corpus` wrote into a folder.
+
+        Raises:
+            ValueError: a file whose header cannot be read, or has other dimensions than the others.
+        """
+        vectors = cls(tuple(sorted(folder.glob("vectors-*.npy"))))
+        shapes = {block.shape[1:] for block in vectors}
+        if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+            raise ValueError(f"{folder} holds vectors of other dimensions: {sorted(shapes)}")
+        return vectors
 
     def __len__(self) -> int:
         """The number of blocks."""

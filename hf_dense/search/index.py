@@ -28,11 +28,13 @@ from hf_dense.search.first_stage import HYBRID, hybrid_searcher
 from hf_dense.search.fusion import fuse
 from hf_dense.search.hybrid import HybridIndex
 from hf_dense.search.index_building import (
+    BROKEN,
     COLUMNS,
     PASSAGES,
     WORDS,
     Update,
     build_index,
+    check_sizes,
     check_words,
     index_by,
     index_in,
@@ -46,7 +48,6 @@ logger = logging.getLogger(__name__)
 
 __all__ = ["Hit", "SearchIndex", "Update", "build_index", "update_index"]
 
-_BROKEN: Final = "The index in {} cannot be read, so build it again with --corpus CORPUS --overwrite"
 DEPTH: Final = 100  # passages of the dense and of the lexical search that are fused
 
 
@@ -78,10 +79,10 @@ class SearchIndex:
         self.retriever = retriever
         self.directory = directory
         self._opened = _identity(directory)
-        with as_sentence(_BROKEN.format(directory)), self._unreplaced():
+        with as_sentence(BROKEN.format(directory)), self._unreplaced():
             self.manifest = index_by(retriever_source(retriever).fingerprint, directory)
             check_words(self.manifest, directory)
-            _check_sizes(directory, self.manifest.files)
+            check_sizes(directory, self.manifest.files)
             self.kind: str = self.manifest.made_from["kind"]
             self.weight: float = self.manifest.made_from["weight"]
             self.vectors = Vectors.stored(directory)  # none where they are hybrid
@@ -201,7 +202,7 @@ class SearchIndex:
 
     @cached_property
     def _words(self) -> LexicalIndex:
-        with as_sentence(_BROKEN.format(self.directory)), self._unreplaced():
+        with as_sentence(BROKEN.format(self.directory)), self._unreplaced():
             return LexicalIndex.load(self.directory / WORDS)
 
     def _nearest(self, queries: Sequence[str], k: int, batch_size: int) -> list[dict[str, float]]:
@@ -240,13 +241,6 @@ def _asked(manifest: Manifest, precision: str | None) -> Reading:
     if precision not in (None, made.precision):
         logger.warning("Questions are encoded in %s; the passages were in %s.", precision, made.precision)
     return replace(made, precision=precision or made.precision)
-
-
-def _check_sizes(directory: Path, files: Mapping[str, int]) -> None:
-    """Raise `ValueError` where a file is not as long as it was written; vectors are read when they are needed."""
-    for name, size in files.items():
-        if (directory / name).stat().st_size != size:
-            raise ValueError(f"{name} is not as it was written")
 
 
 def _identity(directory: Path) -> tuple[int, int]:

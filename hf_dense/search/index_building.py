@@ -25,7 +25,7 @@ from sentence_transformers import SentenceTransformer
 from hf_dense.data.collections import load_corpus
 from hf_dense.data.passage_corpus import cutting_of
 from hf_dense.data.passage_texts import PassageTexts
-from hf_dense.errors import InputError
+from hf_dense.errors import InputError, as_sentence
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import Reading
@@ -46,6 +46,7 @@ KIND: Final = "index"  # of output
 PASSAGES: Final = "passages.parquet"
 WORDS: Final = "bm25"
 COLUMNS: Final = ("id", "title", "text")
+BROKEN: Final = "The index in {} cannot be read, so build it again with --corpus CORPUS --overwrite"
 
 
 @dataclass(frozen=True)
@@ -368,10 +369,19 @@ def _check_like(plan: _Plan, path: Path) -> None:
 def _known(plan: _Plan, path: Path) -> tuple[Known[Any], int]:
     """The vectors that an index by the same model has, and how many of its texts are not wanted."""
     _check_like(plan, path)
-    before = PassageTexts(Dataset(parquet.read_table(path / PASSAGES)))
+    with as_sentence(BROKEN.format(path)):
+        check_sizes(path, index_in(path).files)
+        before = PassageTexts(Dataset(parquet.read_table(path / PASSAGES)))
+        vectors = HybridIndex.load(path / HYBRID) if hybrid_head(plan.retriever) else Vectors.stored(path)
     rows, removed = _match(PassageTexts(plan.corpus), before)
-    hybrid = hybrid_head(plan.retriever)
-    return Known(HybridIndex.load(path / HYBRID) if hybrid else Vectors.stored(path), rows), removed
+    return Known(vectors, rows), removed
+
+
+def check_sizes(directory: Path, files: Mapping[str, int]) -> None:
+    """Raise `ValueError` where a file is not as long as it was written; vectors are read when they are needed."""
+    for name, size in files.items():
+        if (directory / name).stat().st_size != size:
+            raise ValueError(f"{name} is not as it was written")
 
 
 def _match(now: PassageTexts, before: PassageTexts) -> tuple[Indices, int]:

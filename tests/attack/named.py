@@ -60,6 +60,11 @@ def _cut(path: Path) -> None:
     path.write_bytes(content[: len(content) // 2])
 
 
+def _unreadable(path: Path) -> None:
+    """Spoil the head of a file of numbers, whose length stays."""
+    path.write_bytes(path.read_bytes().replace(b"'shape': (", b"'shape': \x7f", 1))
+
+
 def _twice(table: str) -> Callable[[Path], None]:
     return lambda room: _rows(room / "collection" / table, lambda rows: [*rows, {**rows[0], "text": "another"}])
 
@@ -209,6 +214,12 @@ NAMED: Final = {
     "a model that was cut off": Named(lambda room: _cut(room / "retriever" / "model.safetensors"), _ASK, "refused"),
     "an index that was cut off": Named(
         lambda room: _cut(room / "index" / "vectors-00000.npy"), _ASK, "refused", "build it again"
+    ),
+    "an index whose vectors have no shape": Named(
+        lambda room: _unreadable(room / "index" / "vectors-00000.npy"),
+        "analyse kinds @index @collection --model @retriever --out @out",
+        "refused",
+        "build it again",
     ),
     "a learning rate that is no number": Named(_nothing, f"{_TUNE} --learning_rate nan", "refused", "learning_rate"),
     "a seed below 0": Named(_nothing, f"{_TUNE} --seed -3", "refused", "--seed -3"),

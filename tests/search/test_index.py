@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -455,6 +456,24 @@ def test_an_index_that_is_broken_says_how_it_is_built_again(corpus: Dataset, tmp
     (path / "passages.parquet").write_bytes(b"cut")
     with pytest.raises(InputError, match="cannot be read, so build it again with --corpus CORPUS --overwrite"):
         SearchIndex.load(path, model)
+
+
+def _headless(content: bytes) -> bytes:
+    return content.replace(b"'shape': (", b"'shape': \x7f")
+
+
+@pytest.mark.parametrize("spoil", [_headless, lambda content: content[:-8]], ids=["its head", "its end"])
+def test_an_index_whose_vectors_are_broken_is_neither_read_nor_updated(
+    corpus: Dataset, tmp_path: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    path = build_index(model, corpus, tmp_path / "index")
+    vectors = path / "vectors-00000.npy"
+    vectors.write_bytes(spoil(vectors.read_bytes()))
+    with pytest.raises(InputError, match="cannot be read, so build it again with --corpus CORPUS --overwrite"):
+        SearchIndex.load(path, model)
+    with pytest.raises(InputError, match=r"cannot be replaced: vectors-00000\.npy is not as hf_dense wrote it"):
+        update_index(model, corpus.select(range(3)), path)
 
 
 def test_an_index_of_an_earlier_version_is_built_again(corpus: Dataset, tmp_path: Path) -> None:
