@@ -41,3 +41,11 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert done.stderr.strip().splitlines()[-1].startswith("error: 1.5 is no value of the sweep 'masking'")
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_a_sweep_does_not_have(tmp_path: Path) -> None:
+    collection = write_dataset(tmp_path / "data")
+    given = ("--values", "0", "1", "--method", "retromae", "--collection", collection, "--out", tmp_path / "out")
+    done = run("--sweep", "queries", *given, "--only", "none")
+    assert done.returncode == 2, done.stderr
+    assert "error: --only none is no run of this sweep; there are: pretrained-seed0, retromae-0-seed0" in done.stderr
