@@ -16,7 +16,8 @@ FOLDER = Path(__file__).parents[2] / "benchmarks" / "evidence"
 
 
 @pytest.mark.parametrize(
-    ("plans", "pretrainings"), [(["methods"], 12), (["past_bm25"], 2), (["past_bm25", "past_bm25_reqa_squad"], 2)]
+    ("plans", "pretrainings"),
+    [(["methods"], 12), (["recipes"], 7), (["past_bm25"], 2), (["past_bm25", "past_bm25_reqa_squad"], 2)],
 )
 def test_every_variant_can_be_declared(plans: list[str], pretrainings: int) -> None:
     values = read_configs([str(FOLDER / f"{plan}.yaml") for plan in plans])
@@ -39,4 +40,5 @@ def test_every_plan_is_tested() -> None:
         "methods",
         "past_bm25",
         "past_bm25_reqa_squad",
+        "recipes",
     }
