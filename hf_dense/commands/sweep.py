@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,21 +64,13 @@ def run(arguments: argparse.Namespace) -> None:
     values = read_values(arguments, SweepOptions)
     options = build_options(SweepOptions, values, given_flags(arguments, SweepOptions))
     from hf_dense.experiments.sweep import run_one, run_sweep
-    from hf_dense.experiments.sweep_plan import plan_sweep
     from hf_dense.experiments.sweep_results import format_rows
 
     if arguments.only:
-        _check_run(arguments.only, plan_sweep(options))
         run_one(options, arguments.only)
         return
     rows = run_sweep(options, _program(arguments))
     print(f"{format_rows(rows, options)}\n\nWritten: {options.out}/sweep.md, sweep.png, sweep.json")
-
-
-def _check_run(name: str, runs: Iterable[str]) -> None:
-    """Raise `InputError` where a sweep has no run of a name."""
-    if name not in (names := list(runs)):
-        raise InputError(f"--only {name} is no run of this sweep; there are: {', '.join(names)}.")
 
 
 def _program(arguments: argparse.Namespace) -> list[str]:
@@ -95,13 +87,12 @@ def _run_ablation(arguments: argparse.Namespace, values: Mapping[str, Any]) -> N
     options = build_options(AblationOptions, values, given)
     trials = plan_ablation(options, values)
     from hf_dense.experiments.ablation import format_variants, run_ablation, run_trial
+    from hf_dense.experiments.sweep_plan import chosen
     from hf_dense.storage.process_group import is_main_process
 
     command = command_line(arguments)
     if arguments.only:
-        places = {trial.place: trial for trial in trials}
-        _check_run(arguments.only, places)
-        run_trial(options, places[arguments.only], command)
+        run_trial(options, chosen({trial.place: trial for trial in trials}, arguments.only), command)
         return
     rows = run_ablation(options, trials, command, _program(arguments))
     if is_main_process():

@@ -113,8 +113,10 @@ def start_ray(address: str | None) -> None:
         _check_reachable(address)
     try:
         ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
-    except (ValueError, ConnectionError) as error:
-        raise InputError(f"No Ray cluster can be joined at {address!r}: {first_line(error)}") from error
+    except (ValueError, ConnectionError, RuntimeError) as error:  # the last of a cluster of another version
+        raise InputError(
+            f"No Ray cluster can be joined at {address or 'this machine'!r}: {first_line(error)}"
+        ) from error
 
 
 def _check_reachable(address: str) -> None:

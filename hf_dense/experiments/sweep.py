@@ -25,7 +25,7 @@ from hf_dense.experiments.comparison import (
 from hf_dense.experiments.countdown import Countdown
 from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.experiments.sweep_options import FEW, SweepOptions
-from hf_dense.experiments.sweep_plan import Run, plan_sweep, shown
+from hf_dense.experiments.sweep_plan import Run, chosen, plan_sweep, shown
 from hf_dense.experiments.sweep_results import Row, make_rows, write_rows
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
 from hf_dense.hub.fingerprints import encoder_fingerprint
@@ -94,8 +94,12 @@ def run_sweep(options: SweepOptions, command: Sequence[str] = ()) -> list[Row]:
 
 
 def run_one(options: SweepOptions, name: str) -> VariantResult | None:
-    """Do one run of `plan_sweep`; what is complete is read back. None for a pre-training that others start from."""
-    run, out = plan_sweep(options)[name], Output(Path(options.out), options.overwrite).at(name)
+    """Do one run of `plan_sweep`; what is complete is read back. None for a pre-training that others start from.
+
+    Raises:
+        InputError: there is no run of that name, or see `plan_sweep`.
+    """
+    run, out = chosen(plan_sweep(options), name), Output(Path(options.out), options.overwrite).at(name)
     if run.value is None:
         make_start(run.settings, run.variant, out)
         return None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS
@@ -18,6 +18,7 @@ from hf_dense.pretraining.options import given_mapping
 from hf_dense.storage.training_values import check_seed
 
 UNTRAINED = "no pre-training"
+_Run = TypeVar("_Run")
 _LARGEST: Final = 10**5  # layers, or dimensions: no machine holds an encoder above
 
 
@@ -171,6 +172,17 @@ def _check_values(options: SweepOptions) -> None:
     ):
         if given_name not in choices:
             raise InputError(f"{name} is {given_name!r}; it must be one of: {', '.join(choices)}.")
+
+
+def chosen(runs: Mapping[str, _Run], name: str) -> _Run:
+    """The run of a sweep, or the trial of an ablation, that `--only` names.
+
+    Raises:
+        InputError: it has none of that name.
+    """
+    if name not in runs:
+        raise InputError(f"--only {name} is no run of this sweep; there are: {', '.join(runs)}.")
+    return runs[name]
 
 
 def shown(value: float) -> str:

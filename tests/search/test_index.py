@@ -474,6 +474,8 @@ def test_an_index_whose_vectors_are_broken_is_neither_read_nor_updated(
         SearchIndex.load(path, model)
     with pytest.raises(InputError, match=r"cannot be replaced: vectors-00000\.npy is not as hf_dense wrote it"):
         update_index(model, corpus.select(range(3)), path)
+    with pytest.raises(InputError, match="cannot be read, so build it again with --corpus CORPUS --overwrite"):
+        build_index(model, corpus.select(range(3)), tmp_path / "other", like=path)
 
 
 def test_an_index_of_an_earlier_version_is_built_again(corpus: Dataset, tmp_path: Path) -> None:

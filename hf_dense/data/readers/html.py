@@ -133,8 +133,8 @@ def _texts(page: BeautifulSoup) -> Iterator[str]:
         inside, end, block = stack[-1]
         part = next(inside, None)
         if part is None:
-            stack.pop()
             yield end
+            stack.pop()
         elif isinstance(part, Tag):
             if part.name in _HEADINGS:
                 text = part.get_text().translate(_MARKS).strip(_ANCHORS)
