@@ -179,7 +179,10 @@ def _write(work: Staged, passages: Passages, made: _Made, labels: dict[str, Labe
     name, left_out = Path(work.manifest.sources["corpus"]).name, made.collected.counts
     if not labels:
         why = ", ".join(f"{number:,} {reason}" for reason, number in left_out.items())
-        raise InputError(f"No query can be made of {name} from {' or '.join(kinds)}{f' ({why})' if why else ''}.")
+        raise InputError(
+            f"No query can be made of {name} from {' or '.join(kinds)}{f' ({why})' if why else ''}. Name other kinds with "
+            "--from, or a corpus of more documents."
+        )
     counts = made.counts + left_out
     counts.update({f"queries from {kind}": 0 for kind in kinds})
     counts.update(f"queries from {query.partition(':')[0]}" for found in labels.values() for query in found.queries)

@@ -145,7 +145,7 @@ def _texts(page: BeautifulSoup) -> Iterator[str]:
                 yield around[0]
                 stack.append((iter(part.contents), around[1], within))
         elif type(part) in (NavigableString, CData):  # no comment, and no reading aid of Chinese letters
-            yield str(part)
+            yield f"{part}{block}" if part.endswith(_BREAK) else str(part)  # more of an item after code or a table
 
 
 def _spell_out(table: Tag) -> None:

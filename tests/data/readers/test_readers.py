@@ -484,6 +484,21 @@ def test_rows_of_html_end_without_an_end(parts: tuple[str, str]) -> None:
     assert page.sections[0].text.split("\n\n")[-3:] == ["Name: Ann Lee; Age: 3.", "Name: Bob; Age: 4 5.", "after"]
 
 
+def test_an_item_of_html_goes_on_after_code_and_tables() -> None:
+    table = "<table><tr><th>a<th>b<tr><td>1<td>2</table>"
+    page = read_html(f"<ul><li>flour<pre>500 g</pre>of wheat<li>salt{table}of the sea<li>water</ul><p>Bake it", "keep")
+    assert page.sections[0].text.split("\n\n") == [
+        "flour.",
+        "500 g",
+        "of wheat.",
+        "salt.",
+        "a: 1; b: 2.",
+        "of the sea.",
+        "water.",
+        "Bake it",
+    ]
+
+
 LISTS = {
     ".md": "Do either:\n\n- unpack it\n- ask: why?\n  1. first,\n  2. then `x`\n\n- [ ] a task\n\nNow go\n",
     ".html": "<p>Do either:</p><ul><li><b>unpack</b> it</li><li><p>ask: why?</p><ol><li>first,<li>then <i>x</i></ol>"
