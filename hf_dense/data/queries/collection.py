@@ -180,8 +180,8 @@ def _write(work: Staged, passages: Passages, made: _Made, labels: dict[str, Labe
     if not labels:
         why = ", ".join(f"{number:,} {reason}" for reason, number in left_out.items())
         raise InputError(
-            f"No query can be made of {name} from {' or '.join(kinds)}{f' ({why})' if why else ''}. Name other kinds with "
-            "--from, or a corpus of more documents."
+            f"No query can be made of {name} from {' or '.join(kinds)}{f' ({why})' if why else ''}. Name other kinds "
+            "with --from, or a corpus of more documents."
         )
     counts = made.counts + left_out
     counts.update({f"queries from {kind}": 0 for kind in kinds})
