@@ -145,7 +145,8 @@ def _texts(page: BeautifulSoup) -> Iterator[str]:
                 yield around[0]
                 stack.append((iter(part.contents), around[1], within))
         elif type(part) in (NavigableString, CData):  # no comment, and no reading aid of Chinese letters
-            yield f"{part}{block}" if part.endswith(_BREAK) else str(part)  # more of an item after code or a table
+            text = str(part)
+            yield text + block if text.endswith(_BREAK) else text  # more of an item may follow code or a table
 
 
 def _spell_out(table: Tag) -> None:
