@@ -17,7 +17,13 @@ FOLDER = Path(__file__).parents[2] / "benchmarks" / "evidence"
 
 @pytest.mark.parametrize(
     ("plans", "pretrainings"),
-    [(["methods"], 12), (["recipes"], 7), (["past_bm25"], 2), (["past_bm25", "past_bm25_reqa_squad"], 2)],
+    [
+        (["methods"], 12),
+        (["recipes"], 7),
+        (["masking"], 5),
+        (["past_bm25"], 2),
+        (["past_bm25", "past_bm25_reqa_squad"], 2),
+    ],
 )
 def test_every_variant_can_be_declared(plans: list[str], pretrainings: int) -> None:
     values = read_configs([str(FOLDER / f"{plan}.yaml") for plan in plans])
@@ -37,6 +43,7 @@ def test_every_value_can_be_planned(plan: str) -> None:
 def test_every_plan_is_tested() -> None:
     assert {path.stem for path in FOLDER.glob("*.yaml")} == {
         "few_labels",
+        "masking",
         "methods",
         "past_bm25",
         "past_bm25_reqa_squad",
