@@ -67,8 +67,29 @@ def _overlay(declared: Mapping[str, Spec], changes: Json | None, kind: str) -> J
     for name, change in changes.items():
         if declared and name not in declared and "view" not in (change or {}):
             raise ValueError(f"There is no {kind} {name!r} to change; there is: {', '.join(declared)}.")
-    merged = merge({name: asdict(spec) for name, spec in declared.items()}, changes)
+    before = {name: asdict(spec) for name, spec in declared.items()}
+    merged = merge(before, changes)
+    for name, change in changes.items():
+        if isinstance(change, Mapping):
+            _refuse_without_effect(name, before.get(name, {}).get("view"), change.get("view"), merged[name].get("view"))
     return {name: values for name, values in merged.items() if values is not None}
+
+
+def _refuse_without_effect(name: str, before: object, change: object, view: object) -> None:
+    """Raise `ValueError` where a change sets what the view, which draws no tokens to hide, does not read.
+
+    What a checkpoint stores is complete, and passes.
+    """
+    if not isinstance(change, Mapping) or not isinstance(view, Mapping) or len(change) == len(fields(View)):
+        return
+    unread = {"none": ("rate", "fill"), "complement": ("rate",)}.get(str(view.get("select", View.select)), ())
+    old = before if isinstance(before, Mapping) else asdict(View())
+    for field_name in unread:
+        if field_name in change and change[field_name] != old[field_name]:
+            raise ValueError(
+                f"View.{field_name} of {name!r} would have no effect: with select={view['select']!r} the view draws no "
+                "tokens to hide. Change select, or what a position may see (attention='sampled:0.x')."
+            )
 
 
 def _build(kind: type[Spec], name: str, values: object) -> Spec:

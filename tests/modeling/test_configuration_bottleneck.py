@@ -165,6 +165,26 @@ def test_bad_configurations_are_refused(values: dict[str, Any], message: str) ->
         RetroMAEConfig(**values)
 
 
+@pytest.mark.parametrize(
+    ("cls", "values", "message"),
+    [
+        (RetroMAEConfig, {"decoders": {"decoder": {"view": {"rate": 0.7}}}}, "View.rate of 'decoder' .*sampled:0.x"),
+        (SEEDConfig, {"decoders": {"decoder": {"view": {"fill": "mask"}}}}, "View.fill of 'decoder' would have no effect"),
+        (RetroMAEConfig, {"decoders": {"decoder": {"view": {"select": "complement", "rate": 0.7}}}}, "'complement'"),
+        (SimLMConfig, {"encoders": {"encoder": {"view": {"select": "none", "rate": 0.7}}}}, "View.rate of 'encoder'"),
+    ],
+)
+def test_a_change_without_effect_is_refused(cls: Any, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cls(**values)
+
+
+def test_what_a_checkpoint_stores_is_not_a_change() -> None:
+    stored = RetroMAEConfig().to_dict()
+    stored["decoders"]["decoder"]["view"]["rate"] = 0.7  # as one may have been written before changes were checked
+    assert RetroMAEConfig(**stored).decoder_specs["decoder"].view == View(rate=0.7, select="none", labels="every")
+
+
 def test_the_base_configuration_declares_nothing() -> None:
     assert BottleneckConfig().views == {}
 
