@@ -22,9 +22,10 @@ from hf_dense.evaluation.retrieval import IDENTICAL_IDS, Passages
 from hf_dense.evaluation.runner import AS_IT_IS, KIND, Protocol, run_protocol
 from hf_dense.evaluation.tables import beir, means, summarise
 from hf_dense.evaluation.tasks import drops_queries, expand, label, local_task, public_task
-from hf_dense.hub.dimensions import check_dimensions
+from hf_dense.hub.dimensions import check_dimensions, cut_to
 from hf_dense.hub.precision import Reading
 from hf_dense.search.candidates import load_ranker
+from hf_dense.search.fingerprints import model_source
 from hf_dense.search.first_stage import BM25
 from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_path
@@ -142,7 +143,7 @@ class _Table:
     """What one call finds, and why it does not find the rest.
 
     The manifest of the folder keeps the order of all `rows` that were ever asked for, and of the tasks, with the
-    fingerprints of their `collections` when they were read last.
+    fingerprints of their `collections` when they were read last, and of the `models` of the rows.
     """
 
     def __init__(
@@ -184,13 +185,34 @@ class _Table:
         logger.info("%s on %s", name, title)
         self.folder.facts["collections"][title] = protocol.sources["collection"].fingerprint
         place = self.output.at(name, title)
-        run = partial(run_protocol, protocol, model, place, name=name, dimensions=dimensions, **self.how)
+
+        def run() -> RetrievalResult:
+            self._check_model(name, title, model, dimensions)
+            return run_protocol(protocol, model, place, name=name, dimensions=dimensions, **self.how)
+
         result = self.attempt([name], title, run)
         if result is not None:
+            measured = _evaluation_of(place.path)
+            assert measured is not None
+            self.folder.facts["models"] = _models_of(self.folder) | {name: measured.made_from["model"]}
             self.found.setdefault(name, {})[title] = result
             self.folder.facts["rows"] = list(dict.fromkeys([*self.folder.facts["rows"], name]))
             self.folder.record()
         return result is not None
+
+    def _check_model(self, name: str, title: str, model: str | Path, dimensions: int | None) -> None:
+        """Raise `InputError` where a new cell would be of another model than those that its row has."""
+        known = _models_of(self.folder).get(name)
+        if known is None or self.output.overwrite or _evaluation_of(self.folder.path / name / title):
+            return
+        loaded = BM25 if model == BM25 else load_ranker(model)
+        with cut_to(loaded, dimensions, str(model)):
+            source = model_source(loaded, model)
+        if source.fingerprint != known:
+            raise InputError(
+                f"{self.output.path / name} was measured of another model than {model}; give this one another name "
+                "(NAME=MODEL), or --overwrite, with which the other tasks of that name are left out of the table."
+            )
 
     def write(self) -> None:
         """The tables of the folder; raises `InputError` where nothing was ever measured there."""
@@ -268,14 +290,15 @@ def _write_tables(folder: Occupied, failed: Mapping[str, str]) -> None:
 def _collect(folder: Occupied) -> tuple[Results, list[str]]:
     """All results of a directory that belong together, and what is said of the others and of how these were read."""
     found: Results = {}
-    said, cut = [], folder.facts.get("cut", {})
+    said, cut, models = [], folder.facts.get("cut", {}), _models_of(folder)
     for name in folder.facts["rows"]:
         for title, collection in folder.facts["collections"].items():
             place = folder.path / name / title
-            manifest = Manifest.load(place)
-            if manifest is None or manifest.kind != KIND or not (place / RESULT_FILE).is_file():
+            if (manifest := _evaluation_of(place)) is None:
                 continue
-            if manifest.made_from["collection"] != collection:
+            if manifest.made_from["model"] != models[name]:
+                said.append(f"{name} on {title} was measured of another model; measure it again")
+            elif manifest.made_from["collection"] != collection:
                 said.append(f"{name} on {title} was measured on another collection; measure it again")
             elif _is_of_other_rankings(manifest, folder.path, title):
                 said.append(f"{name} on {title} was measured on other first passages; measure it again")
@@ -290,6 +313,23 @@ def _collect(folder: Occupied) -> tuple[Results, list[str]]:
                     if read := Reading.of(manifest.made_from).in_words:
                         said.append(f"{name} on {title} was measured {read}")
     return found, said
+
+
+def _evaluation_of(place: Path) -> Manifest | None:
+    """The manifest of an evaluation that is complete."""
+    manifest = Manifest.load(place)
+    is_one = manifest is not None and manifest.kind == KIND and (place / RESULT_FILE).is_file()
+    return manifest if is_one else None
+
+
+def _models_of(folder: Occupied) -> dict[str, str]:
+    """The fingerprint of the model of each row: of the cell measured last, or of the first, where that is not kept."""
+    models: dict[str, str] = dict(folder.facts.get("models", {}))
+    for name in folder.facts["rows"]:
+        for title in folder.facts["collections"] if name not in models else ():
+            if manifest := _evaluation_of(folder.path / name / title):
+                models.setdefault(name, manifest.made_from["model"])
+    return models
 
 
 def _is_of_other_rankings(manifest: Manifest, folder: Path, title: str) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from manifests import manifest_of
 from tiny_retriever import write_dataset, write_retriever
 
 from hf_dense.commands.main import main
@@ -178,6 +179,34 @@ def test_another_model_or_collection_under_the_same_name(models: dict[str, str |
     assert left in (out / "results.md").read_text()
     evaluate_tasks(models | {"mine": other}, [str(data)], Output(out, overwrite=True))
     assert list(json.loads((out / "results.json").read_text())["models"]) == ["mine", "bm25"]
+
+
+def test_a_row_is_of_one_model(models: dict[str, str | Path], tmp_path: Path) -> None:
+    first, second, out = *(str(write_dataset(tmp_path / name)) for name in ("first", "second")), tmp_path / "out"
+    other = write_retriever(tmp_path / "other", seed=5)
+    evaluate_tasks(models, [first], out, dimensions=[2])
+    with pytest.raises(InputError, match=r"mine on second-test: .*another model than .*other; .* another name .*\."):
+        evaluate_tasks({"mine": other}, [second], out)
+    assert not (out / "mine" / "second-test").exists()
+    evaluate_tasks(models, [second], out, dimensions=[2])
+    facts = json.loads((out / "results.json").read_text())
+    assert {len(row["tasks"]) for row in facts["models"].values()} == {2}, "of the same model it goes on"
+    evaluate_tasks({"mine": other}, [second], Output(out, overwrite=True))
+    assert list(json.loads((out / "results.json").read_text())["models"]["mine"]["tasks"]) == ["second-test"]
+    table = (out / "results.md").read_text()
+    assert "- mine on first-test was measured of another model; measure it again" in table
+    evaluate_tasks({"mine": other}, [first], Output(out, overwrite=True))
+    assert "mine on first-test was measured of another model" not in (out / "results.md").read_text()
+
+
+def test_a_folder_that_does_not_name_the_models_of_its_rows(models: dict[str, str | Path], tmp_path: Path) -> None:
+    first, second, out = *(str(write_dataset(tmp_path / name)) for name in ("first", "second")), tmp_path / "out"
+    evaluate_tasks(models, [first], out)
+    manifest = manifest_of(out)
+    del manifest.facts["models"]
+    manifest.save(out)
+    with pytest.raises(InputError, match="another model than"):
+        evaluate_tasks({"mine": write_retriever(tmp_path / "other", seed=5)}, [second], out)
 
 
 def test_rows_of_other_first_passages_are_left_out(models: dict[str, str | Path], tmp_path: Path) -> None:
