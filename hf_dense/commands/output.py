@@ -77,7 +77,9 @@ def positive(word: str) -> int:
 
 def output_of(arguments: argparse.Namespace) -> Output:
     """The output that the arguments name, with the command line for its manifest."""
-    return Output(arguments.out, arguments.overwrite, command_line(arguments), getattr(arguments, "license", "other"))
+    return Output(
+        arguments.out, arguments.overwrite, command_line(arguments), getattr(arguments, "license", "other").lower()
+    )
 
 
 def check_publishing(repo: str, kind: str = "model") -> None:

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from hf_dense.evaluation.analyses import ContextCorrelation, CurvePoint, LengthSimilarity
 from hf_dense.evaluation.index_kinds import KindQuality
-from hf_dense.evaluation.plots import save_figure
+from hf_dense.evaluation.plots import plain, save_figure
 from hf_dense.evaluation.positions import PositionSimilarity
 from hf_dense.storage.files import write_text
 
@@ -112,7 +112,7 @@ def draw_curves(points: Sequence[CurvePoint], *, metric: str, x_label: str) -> F
     for curve in dict.fromkeys(point.curve for point in points):
         own = [point for point in points if point.curve == curve]
         places = [point.x for point in own]
-        (line,) = axes.plot(places, [point.value for point in own], "o-", label=curve)
+        (line,) = axes.plot(places, [point.value for point in own], "o-", label=plain(curve))
         axes.fill_between(
             places, [point.low for point in own], [point.high for point in own], color=line.get_color(), alpha=0.2
         )
@@ -128,8 +128,10 @@ def draw_curves(points: Sequence[CurvePoint], *, metric: str, x_label: str) -> F
             axes.set_xticks(places, [f"{place:,.12g}" for place in places])
     axes.set_xlabel(x_label)
     axes.set_ylabel(f"{metric} (95 % interval over queries)")
-    if len({point.curve for point in points}) > 1:
+    if len(curves := {point.curve for point in points}) > 1:
         figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    else:
+        axes.set_title(plain(*curves), fontsize=10)
     return figure
 
 

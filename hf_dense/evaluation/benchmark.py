@@ -15,6 +15,7 @@ from hf_dense.evaluation.answers import Answers
 from hf_dense.evaluation.candidates import Candidates
 from hf_dense.evaluation.dimensions import cut_row, is_cut_of, plot_dimensions
 from hf_dense.evaluation.documents import Documents
+from hf_dense.evaluation.measures import title as in_words
 from hf_dense.evaluation.plots import draw_metrics, save_figure
 from hf_dense.evaluation.reranking import RERANK_DEPTH, FirstPassages
 from hf_dense.evaluation.result import RANKINGS_FILE, RANKS_KEPT, RESULT_FILE, RetrievalResult
@@ -280,7 +281,10 @@ def _write_tables(folder: Occupied, failed: Mapping[str, str]) -> None:
     first = next(iter(values.values()), {})
     shown = [main for main in first if all(main in measured for measured in values.values())]
     if shown:
-        rows = [{"name": name, **{main[0]: values[name][main] for main in shown}} for name in values]
+        rows = [
+            {"name": name, **{f"{task} {in_words(metric)}": values[name][task, metric] for task, metric in shown}}
+            for name in values
+        ]
         save_figure(draw_metrics(rows), folder.path / PLOT_FILE)
     else:
         (folder.path / PLOT_FILE).unlink(missing_ok=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -39,6 +41,8 @@ class CostMeter:
     def __enter__(self) -> Self:
         if self.model is not None:
             self._hook = self.model[0].register_forward_pre_hook(self._count)
+        with suppress(OSError):  # Linux counts the greatest memory anew
+            Path("/proc/self/clear_refs").write_text("5")
         self._started = time.perf_counter()
         return self
 
@@ -58,11 +62,11 @@ class CostMeter:
             search: what found the passages, where the whole corpus was searched.
 
         Returns:
-            `commit`, `hardware` and `date`; `passages`; `peak_memory`, bytes of main memory that the process ever had;
-            `search_seconds` that finding the first 100 passages of one query takes, its encoding included. Of a model
-            `tokens` (None where processes on several GPUs read them) and its `settings` (`describe_model`); and of a
-            retriever `dimensions` and `bytes_per_passage` of its vectors in single precision, and `query_seconds` that
-            encoding one query takes.
+            `commit`, `hardware` and `date`; `passages`; `peak_memory`, the most bytes of main memory that the process
+            had meanwhile (ever, where the system does not count anew); `search_seconds` that finding the first 100
+            passages of one query takes, its encoding included. Of a model `tokens` (None where processes on several
+            GPUs read them) and its `settings` (`describe_model`); and of a retriever `dimensions`, `query_seconds` that
+            encoding one query takes, and, where it searched, `bytes_per_passage` of its vectors in single precision.
         """
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         found = {**describe_run(), "passages": passages, "peak_memory": peak}
@@ -72,7 +76,9 @@ class CostMeter:
         if self.model is not None:
             found |= {"tokens": self._read(passages), "settings": describe_model(self.model)}
         if isinstance(retriever := self.model, SentenceTransformer):
-            found |= {"dimensions": retriever.get_embedding_dimension(), "bytes_per_passage": _stored(retriever)}
+            found["dimensions"] = retriever.get_embedding_dimension()
+            if search is not None:
+                found["bytes_per_passage"] = _stored(retriever)
             found["query_seconds"] = _mean_seconds(
                 lambda query: retriever.encode_query(query, show_progress_bar=False), timed
             )

@@ -14,7 +14,7 @@ from hf_dense.errors import InputError
 from hf_dense.evaluation.cases import Run, Texts, cases, load_run, query_changes, values_of
 from hf_dense.evaluation.measures import title
 from hf_dense.evaluation.page import Block, Heading, Picture, Table, as_html, as_markdown
-from hf_dense.evaluation.plots import as_png, draw_metrics
+from hf_dense.evaluation.plots import as_png, draw_metrics, plain
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_path
@@ -110,8 +110,7 @@ def _metrics(runs: Sequence[Run]) -> list[Block]:
     shown = [*runs[0].result.metrics]
     rows = [(run.name, *(f"{run.result.metrics[metric]:.4f}" for metric in shown)) for run in runs]
     plotted = [
-        {"name": _plain(run.name), **{title(metric): run.result.metrics[metric] for metric in shown[:_PLOTTED]}}
-        for run in runs
+        {"name": run.name, **{title(metric): run.result.metrics[metric] for metric in shown[:_PLOTTED]}} for run in runs
     ]
     return [
         Heading("Metrics"),
@@ -151,7 +150,7 @@ def _plot_differences(first: Run, others: Sequence[Run]) -> bytes:
         axes.set_ylim(-1.05, 1.05)
         gained, lost = (sum(sign * change > 0 for change in changes) for sign in (1, -1))
         same = len(changes) - gained - lost
-        axes.set_title(f"{_plain(run.name)}: {gained} gained, {same} the same, {lost} lost", fontsize=10)
+        axes.set_title(f"{plain(run.name)}: {gained} gained, {same} the same, {lost} lost", fontsize=10)
         axes.set_ylabel(f"{title(first.metric)} difference")
         axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel("queries, sorted by difference")
@@ -196,8 +195,3 @@ def _described(origin: Mapping[str, Any]) -> tuple[str, str, str]:
         hardware_in_words(origin.get("hardware")) or missing,
         str(origin.get("date", missing)),
     )
-
-
-def _plain(name: str) -> str:
-    """A name that matplotlib takes for no formula."""
-    return name.replace("$", r"\$")

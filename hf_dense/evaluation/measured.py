@@ -71,7 +71,8 @@ def _name(place: Path, manifest: Manifest) -> str:
     """The name of the task, as its directory has it, without the split, which stands beside it."""
     name, read = place.resolve().name.removesuffix(f"-{manifest.made_from['split']}"), Reading.of(manifest.made_from)
     name += f", {read.in_words}" if read.in_words else ""
-    if first := manifest.sources.get("first stage"):
-        return f"{name}, the first {manifest.made_from['depth']} of {Path(first).parent.name}"
     protocol = manifest.made_from["protocol"]
+    if first := manifest.sources.get("first stage"):
+        name += f", the first {manifest.made_from['depth']} of {Path(first).parent.name}"
+        protocol = manifest.made_from.get("of", "passages")
     return name if protocol == "passages" else f"{name}, {protocol}"

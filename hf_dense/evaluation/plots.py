@@ -43,7 +43,7 @@ def draw_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
             colour = colours.setdefault(label.removeprefix("eval_"), f"C{len(colours)}")
             style = "o--" if label.startswith("eval_") else "-"
             axes.plot(*zip(*points, strict=True), style, color=colour, markersize=3, label=label)
-        axes.set_title(name)
+        axes.set_title(plain(name))
         axes.set_xlabel("optimisation step")
         axes.set_ylabel("loss (nats)")
         axes.grid(alpha=0.3)
@@ -81,9 +81,9 @@ def draw_metrics(rows: Sequence[Mapping[str, Any]]) -> Figure:
     width = 0.8 / len(rows)
     for index, row in enumerate(rows):
         places = [group + (index - (len(rows) - 1) / 2) * width for group in range(len(metrics))]
-        bars = axes.bar(places, [row[metric] for metric in metrics], width * 0.94, label=row["name"])
+        bars = axes.bar(places, [row[metric] for metric in metrics], width * 0.94, label=plain(row["name"]))
         axes.bar_label(bars, fmt="%.3f", fontsize=8, padding=2)
-    axes.set_xticks(range(len(metrics)), metrics)
+    axes.set_xticks(range(len(metrics)), [plain(metric) for metric in metrics])
     axes.set_ylabel("mean over queries (fraction)")
     axes.set_ylim(0, 1.15 * max(row[metric] for row in rows for metric in metrics) or 1)
     axes.spines[["top", "right"]].set_visible(False)
@@ -98,11 +98,16 @@ def _draw_panels(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> F
         values = [row[metric] for row in rows]
         axes.bar_label(axes.barh(range(len(rows)), values), fmt="%.3f", fontsize=8, padding=2)
         axes.set_xlim(0, 1.25 * max(values) or 1)
-        axes.set_xlabel(metric)
+        axes.set_xlabel(plain(metric))
         axes.spines[["top", "right"]].set_visible(False)
-    axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
+    axes.set_yticks(range(len(rows)), [plain(row["name"]) for row in rows])
     axes.invert_yaxis()
     return figure
+
+
+def plain(name: str) -> str:
+    """A name as matplotlib shows it: for no formula, nor for one that it is to hide, as those that begin by `_`."""
+    return f"{' ' * name.startswith('_')}{name}".replace("$", r"\$")
 
 
 def as_png(figure: Figure) -> bytes:

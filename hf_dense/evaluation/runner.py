@@ -59,6 +59,9 @@ class Protocol(ABC):
         queries: texts of those that are asked, by id.
         passages: how many are read.
         settings: what else the figures depend on.
+
+    Attributes:
+        said: what a report tells of a row beside the model's settings, by name.
     """
 
     name: ClassVar[str]
@@ -68,6 +71,7 @@ class Protocol(ABC):
         self, split: str, sources: Mapping[str, Source], queries: Mapping[str, str], passages: int, **settings: Any
     ) -> None:
         self.split, self.sources, self.queries, self.passages = split, sources, queries, passages
+        self.said: dict[str, str] = {}
         self.settings = {"protocol": self.name, "split": split, "ranks": RANKS_KEPT, **settings}
 
     @abstractmethod
@@ -119,6 +123,8 @@ def run_protocol(
         source = model_source(loaded, model)
         settings = {} if dimensions is None else {"dimensions": dimensions}
         if not isinstance(loaded, str):
+            if isinstance(loaded, CrossEncoder):  # whose pairs stay as long as they are
+                reading = replace(reading, max_length=None)
             settings |= reading.settings
             loaded = reading.apply(loaded)
         return _run_loaded(protocol, loaded, source, settings, Output.of(out), name, batch_size)
@@ -139,6 +145,8 @@ def _run_loaded(
             found = protocol.rank(model, work.pieces, batch_size)
             per_query = protocol.score(found.rankings)
         origin = meter.describe(protocol.passages, list(protocol.queries.values()), found.search)
+        if isinstance(described := origin.get("settings"), dict):
+            described |= protocol.said
         if work.resumed:  # what a run that was killed spent is not known
             origin |= {"resumed": True, "tokens": None}
         result = RetrievalResult(name, protocol.split, mean_metrics(per_query), per_query, meter.seconds, origin)

@@ -6,6 +6,7 @@ from typing import Final
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
+from hf_dense.hub.loading import unread_prompts
 from hf_dense.hub.retriever_settings import length_of, query_length_of
 from hf_dense.storage.fingerprints import fingerprint_weights
 
@@ -20,8 +21,8 @@ def describe_model(model: SentenceTransformer | CrossEncoder) -> dict[str, str]:
 
     Returns:
         `modules` (pooling and its kind among them), `longest text` in tokens, `precision`, `weights` (the first digits
-        of their SHA-256), and of a retriever its `similarity`, the `prompts` that are not empty, and to how many
-        dimensions its `vectors` are cut, where they are.
+        of their SHA-256), and of a retriever its `similarity`, the `prompts` that are read and not empty, and to how
+        many dimensions its `vectors` are cut, where they are.
     """
     modules = [
         type(module).__name__ + (f" ({module.pooling_mode})" if hasattr(module, "pooling_mode") else "")
@@ -34,7 +35,8 @@ def describe_model(model: SentenceTransformer | CrossEncoder) -> dict[str, str]:
         "weights": fingerprint_weights(model)[:12],
     }
     if isinstance(model, SentenceTransformer):
-        prompts = [f"{role}: {prompt!r}" for role, prompt in model.prompts.items() if prompt]
+        unread = unread_prompts(model)
+        prompts = [f"{role}: {prompt!r}" for role, prompt in model.prompts.items() if prompt and role not in unread]
         settings |= {
             "longest text": _longest(model),
             "similarity": str(model.similarity_fn_name),

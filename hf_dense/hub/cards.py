@@ -72,7 +72,8 @@ _BY_ARCHITECTURE: Final = {
 
 @dataclass(frozen=True)
 class Form:
-    """What models of one form are, for whom, and how they are used (Python; `{model}` is the directory or Hub id)."""
+    """What models of one form are, for whom, and how they are used (Python; `{model}` is the directory or Hub id, and
+    `{revision}` an argument that names the branch, where one does)."""
 
     about: str
     library: str
@@ -82,7 +83,7 @@ class Form:
 
 _RETRIEVER_USE: Final = """from sentence_transformers import SentenceTransformer
 
-model = SentenceTransformer("{model}"{options})
+model = SentenceTransformer("{model}"{revision}{options})
 queries = model.encode_query(["what is a bottleneck"])
 passages = model.encode_document(["A bottleneck squeezes a text into one vector."])
 print(model.similarity(queries, passages))"""
@@ -95,7 +96,7 @@ from huggingface_hub import snapshot_download
 from transformers import AutoTokenizer
 
 model = Path("{model}")
-folder = model if model.is_dir() else Path(snapshot_download(str(model)))
+folder = model if model.is_dir() else Path(snapshot_download(str(model){revision}))
 tokenizer = AutoTokenizer.from_pretrained(folder)
 session = onnxruntime.InferenceSession(folder / "model.onnx")
 facts = json.loads((folder / "onnx.json").read_text())
@@ -130,7 +131,7 @@ FORMS: Final = {
         "sentence-transformers",
         "text-ranking",
         "from sentence_transformers import CrossEncoder\n\n"
-        'model = CrossEncoder("{model}")\n'
+        'model = CrossEncoder("{model}"{revision})\n'
         'print(model.predict([("what is a bottleneck", "A bottleneck squeezes a text into one vector.")]))',
     ),
     "encoder": Form(
@@ -138,7 +139,8 @@ FORMS: Final = {
         "transformers",
         "feature-extraction",
         "from transformers import AutoModel, AutoTokenizer\n\n"
-        'model, tokenizer = AutoModel.from_pretrained("{model}"), AutoTokenizer.from_pretrained("{model}")\n'
+        'model = AutoModel.from_pretrained("{model}"{revision})\n'
+        'tokenizer = AutoTokenizer.from_pretrained("{model}"{revision})\n'
         'states = model(**tokenizer("A bottleneck squeezes a text.", return_tensors="pt")).last_hidden_state',
     ),
     "pre-training checkpoint": Form(
@@ -146,8 +148,9 @@ FORMS: Final = {
         "transformers",
         "feature-extraction",
         "from transformers import AutoModel, AutoModelForPreTraining\n\n"
-        'encoder = AutoModel.from_pretrained("{model}", trust_remote_code=True)  # pooler_output is the bottleneck\n'
-        'everything = AutoModelForPreTraining.from_pretrained("{model}", trust_remote_code=True)',
+        "# pooler_output of the encoder is the bottleneck\n"
+        'encoder = AutoModel.from_pretrained("{model}"{revision}, trust_remote_code=True)\n'
+        'everything = AutoModelForPreTraining.from_pretrained("{model}"{revision}, trust_remote_code=True)',
     ),
     **{
         name: Form(
@@ -155,7 +158,8 @@ FORMS: Final = {
             "transformers",
             "text-generation",
             f"from transformers import {auto}, AutoTokenizer\n\n"
-            f'model, tokenizer = {auto}.from_pretrained("{{model}}"), AutoTokenizer.from_pretrained("{{model}}")\n'
+            f'model = {auto}.from_pretrained("{{model}}"{{revision}})\n'
+            'tokenizer = AutoTokenizer.from_pretrained("{model}"{revision})\n'
             'written = model.generate(**tokenizer("A bottleneck squeezes a text.", return_tensors="pt"))',
         )
         for name, what, auto in (
@@ -211,8 +215,8 @@ def form_of(directory: Path) -> str:
     return next((form for end, form in _BY_ARCHITECTURE.items() if architecture.endswith(end)), "encoder")
 
 
-def render_model_card(name: str, manifest: Manifest, form: str) -> str:
-    """The text of a card; see `write_model_card`. `form` is a name in `FORMS`.
+def render_model_card(name: str, manifest: Manifest, form: str, revision: str | None = None) -> str:
+    """The text of a card; see `write_model_card`. `form` is a name in `FORMS`, `revision` a branch of the Hub.
 
     Raises:
         InputError: a task and split is given twice.
@@ -220,13 +224,13 @@ def render_model_card(name: str, manifest: Manifest, form: str) -> str:
     results: Sequence[Measured] = manifest.facts.get("results", [])
     if len({(task, split) for task, split, _ in results}) < len(results):
         raise InputError("Two results are of the same task and split; give each once.")
-    title, kind = PurePath(name).name, FORMS[form]
+    title, kind, branch = PurePath(name).name, FORMS[form], f', revision="{revision}"' if revision else ""
     steps = [step for step in steps_of(manifest) if step.kind not in (FROM_HUB, FOREIGN)]
     card = CARD_TEMPLATE.format(
         metadata=_metadata(title, manifest, kind, results).to_yaml(),
         name=title,
         about="\n".join([kind.about, *manifest.facts.get("remarks", [])]),
-        use=f"```python\n{kind.use.format(model=name)}\n```",
+        use=f"```python\n{kind.use.format(model=name, revision=branch)}\n```",
         making=_table(steps),
         commands="\n".join(f"# {step.kind}\n{step.command or '# not recorded'}" for step in steps),
         settings=settings_as_yaml(manifest),
@@ -252,7 +256,7 @@ def _metadata(title: str, manifest: Manifest, form: Form, results: Sequence[Meas
         library_name=form.library,
         pipeline_tag=form.task,
         tags=[*own, "hf_dense", "dense-retrieval", *dict.fromkeys(methods)],
-        base_model=divided(steps[0].start or "")[0] or None if steps[0].kind == FROM_HUB else None,
+        base_model=_base_models(steps),
         model_name=title if results else None,
         eval_results=[
             EvalResult(
@@ -268,6 +272,13 @@ def _metadata(title: str, manifest: Manifest, form: Form, results: Sequence[Meas
         ]
         or None,
     )
+
+
+def _base_models(steps: Sequence[Step]) -> str | list[str] | None:
+    """The models of the Hub that it was made from: one, or several that were merged."""
+    starts = [divided(step.start or "")[0] for step in steps if step.kind == FROM_HUB]
+    names = list(dict.fromkeys(filter(None, starts)))
+    return names if len(names) > 1 else names[0] if names else None
 
 
 def _table(steps: Sequence[Step]) -> str:
@@ -300,15 +311,17 @@ def _results(results: Sequence[Measured]) -> str:
 
 
 def _limitations(manifest: Manifest, form: str) -> list[str]:
-    first = steps_of(manifest)[0]
     found: list[str] = list(manifest.facts.get("limitations", []))
     length = manifest.made_from.get("max_length")
     if length and form != "pre-training checkpoint":  # which was trained on so many, and reads more
         queries = manifest.made_from.get("query_length")
         of_query = f", and {queries} of a query" if queries else ""
-        found.append(f"It reads at most {length} tokens of a text{of_query}; what follows is cut off.")
-    if first.start and first.kind != FROM_HUB:
-        found.append(f"How `{first.start}` was made is not recorded.")
+        of_what = "a query and a passage together" if form == "cross-encoder" else f"a text{of_query}"
+        found.append(f"It reads at most {length} tokens of {of_what}; what follows is cut off.")
+    first, *more = steps_of(manifest)
+    unknown = [first] if first.kind != FROM_HUB else []
+    unknown += [step for step in more if step.kind == FOREIGN]
+    found += [f"How `{step.start}` was made is not recorded." for step in unknown if step.start]
     return found or ["None was recorded."]
 
 

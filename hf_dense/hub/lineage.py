@@ -97,10 +97,14 @@ def lineage_of(model: str | Path) -> list[dict[str, Any]]:
 def joined(*lineages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
     """The steps of models that are merged, each once, and their licences.
 
-    Where there are several licences, the steps name none, so that what comes of them inherits none.
+    Where there are several licences, or a model names none and another does, the steps name none, so that what comes of
+    them inherits none.
     """
     steps = [dict(step) for step in {json.dumps(step): step for lineage in lineages for step in lineage}.values()]
-    licences = sorted({str(step["licence"]) for step in steps if step.get("licence") not in _UNNAMED})
+    named = [{str(step["licence"]) for step in one if step.get("licence") not in _UNNAMED} for one in lineages]
+    licences = sorted(set().union(*named))
+    if licences and not all(named):
+        licences.append("one that is not named")
     return [{**step, "licence": None} if len(licences) > 1 else step for step in steps], licences
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ from hf_dense.errors import InputError, as_sentence, first_line
 from hf_dense.hub.towers import check_one_encoder, parts_of
 from hf_dense.methods import METHODS
 from hf_dense.modeling.bottleneck_backbones import FAMILIES, quiet_loading
+
+logger = logging.getLogger(__name__)
 
 _LAYERS: Final = 1_000  # of an encoder at most
 _DENSE: Final = "SentenceTransformer"  # what makers of dense vectors say that they are, or nothing
@@ -106,6 +109,12 @@ def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransform
     return retriever
 
 
+def unread_prompts(model: SentenceTransformer) -> dict[str, str]:
+    """Prompts for passages that Sentence-Transformers passes over: it takes the first of these names that there is."""
+    named = [(role, model.prompts[role]) for role in ("document", "passage", "corpus") if role in model.prompts]
+    return {role: prompt for role, prompt in named[1:] if prompt and prompt != named[0][1]}
+
+
 def _load_sentence_transformer(model: str) -> SentenceTransformer:
     if not is_retriever(model):
         raise InputError(
@@ -129,6 +138,14 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
     if (said := retriever.get_embedding_dimension()) not in (None, len(vector)):
         raise InputError(
             f"Cannot load a retriever from {model}: its vectors have {len(vector)} dimensions, not {said!r}."
+        )
+    for role, prompt in unread_prompts(retriever).items():
+        logger.warning(
+            "%s has the prompt %r for %r, which Sentence-Transformers puts before no passage, as there is one for "
+            "'document'; if passages are to have it, export the model with --document_prompt",
+            model,
+            prompt,
+            role,
         )
     return retriever
 

@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 from hf_dense.errors import InputError
 from hf_dense.hub.export import write_export
 from hf_dense.hub.fingerprints import retriever_fingerprint
-from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.loading import load_retriever, unread_prompts
 from hf_dense.hub.retriever_settings import pools_prompts, query_length_of
 from hf_dense.hub.towers import two_encoders
 from hf_dense.storage.output import Output
@@ -65,6 +65,8 @@ def export_onnx(retriever: str | Path, out: str | os.PathLike[str] | Output) -> 
     if any(model.prompts.values()) and not pools_prompts(model):
         raise InputError(f"{retriever} leaves the states of its prompts out of its vectors, which no ONNX file can.")
 
+    unread = unread_prompts(model)
+
     def write(work: Staged) -> None:
         names, file = _inputs(model), work.result / _FILE
         _trace(model, names, file)
@@ -74,7 +76,7 @@ def export_onnx(retriever: str | Path, out: str | os.PathLike[str] | Output) -> 
             "inputs": names,
             "output": _OUTPUT,
             "similarity": model.similarity_fn_name,
-            "prompts": {role: prompt for role, prompt in model.prompts.items() if prompt},
+            "prompts": {role: prompt for role, prompt in model.prompts.items() if prompt and role not in unread},
             **({} if (queries := query_length_of(model)) is None else {"query_length": queries}),
         }
         (work.result / "onnx.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")

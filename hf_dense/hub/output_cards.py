@@ -8,8 +8,9 @@ from typing import Final
 from huggingface_hub import DatasetCard, DatasetCardData
 
 from hf_dense.hub.cards import settings_as_yaml
-from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.manifest import MANIFEST, Manifest
 
+WITH_PARTS: Final = "evaluations"  # the kind of output whose parts, outputs too, are published with it
 _TABLES: Final = ("results.md", "report.md", "sweep.md")  # that an output may hold, for people
 
 _CARD: Final = """---
@@ -21,12 +22,12 @@ _CARD: Final = """---
 What hf_dense wrote ({kind}), made from {sources} by
 
 ```bash
-{command}
+{commands}
 ```
 
 {table}
 
-`hf_dense.json` says what it was made from, by content, with which settings, and when.
+{whose} says what it was made from, by content, with which settings, and when.
 """
 
 
@@ -45,13 +46,19 @@ def render_output_card(name: str, manifest: Manifest, place: Path) -> str:
         tags=["hf_dense", "dense-retrieval"],
         viewer=False,  # its files are no rows
     )
-    sources = [f"`{source}` ({what})" for what, source in manifest.sources.items()]
+    parts = [Manifest.load(file.parent) for file in sorted(place.glob(f"*/*/{MANIFEST}"))]
+    made = [part for part in parts if part is not None and manifest.kind == WITH_PARTS]
+    sources = dict.fromkeys(
+        f"`{source}` ({what})" for each in made or [manifest] for what, source in each.sources.items()
+    )
+    commands = dict.fromkeys(each.command for each in made or [manifest] if each.command)
     content = _CARD.format(
         metadata=data.to_yaml(),
         name=PurePath(name).name,
         kind=manifest.kind,
         sources=", ".join(sources) or "what the command names",
-        command=manifest.command or "# not recorded",
+        commands="\n".join(commands) or "# not recorded",
+        whose=f"Each part's `{MANIFEST}`" if made else f"`{MANIFEST}`",
         table=table.read_text(encoding="utf-8").strip() if table else f"```yaml\n{settings_as_yaml(manifest)}\n```",
     )
     return str(DatasetCard(content))

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.errors import InputError
 from hf_dense.hub.cards import Measured, form_of, render_model_card
-from hf_dense.hub.output_cards import render_output_card
+from hf_dense.hub.output_cards import WITH_PARTS, render_output_card
 from hf_dense.hub.repositories import Repository
 from hf_dense.storage.manifest import COMPLETE, MANIFEST, Manifest, sha256_of
 from hf_dense.storage.process_group import decide_together
@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 
 _CARD: Final = "README.md"
 _OF_TRAINING: Final = ("checkpoint-", "runs/", "training_args.bin")  # of a run; the last may hold a token
-_WITH_PARTS: Final = "evaluations"  # the kind of output whose parts, outputs too, are published with it
 
 
 def publish(
@@ -42,7 +41,8 @@ def publish(
     Args:
         directory: of a model, of a fine-tuning (whose model is published), of data, of evaluations, of a report, ...
         repo: on the Hub, made where it is not there: of models for a model, else of datasets.
-        results: what was measured of a model, for its card and the Hub's `model-index`.
+        results: what was measured of a model, for its card and the Hub's `model-index`; where none is given and the
+            same model is there already, those on its card stay.
         token: of the account; by default the one that is logged in.
         private: whether a repository that is made is private, by default as the account has it; a public one is
             refused then.
@@ -66,9 +66,13 @@ def publish(
         if results:
             raise InputError(f"{place / _CARD} was changed by hand, so results cannot be put into it; remove it first.")
     elif form is not None or not has_card:
-        facts = {**manifest.facts, **({"results": list(results)} if results else {})}
-        manifest, name = replace(manifest, facts=facts), repository.check()
-        text = render_model_card(name, manifest, form) if form else render_output_card(name, manifest, place)
+        name = repository.check()
+        if form:
+            known = list(results) or manifest.facts.get("results") or _results_there(repository, manifest, files)
+            manifest = replace(manifest, facts={**manifest.facts, **({"results": known} if known else {})})
+            text = render_model_card(name, manifest, form, revision)
+        else:
+            text = render_output_card(name, manifest, place)
         files[_CARD] = text.encode()
     manifest = _published(manifest, files)
     files[MANIFEST] = manifest.as_text().encode()
@@ -140,6 +144,19 @@ def _form(place: Path) -> str | None:
         return None
 
 
+def _results_there(repository: Repository, manifest: Manifest, files: Mapping[str, Path | bytes]) -> list[Any]:
+    """The results that the card on the Hub has, where the model there is this one; else it is said that they go."""
+    there = repository.manifest()
+    results = there.facts.get("results") if there else None
+    if not there or not isinstance(results, list):
+        return []
+    hashes = {name: value for name, value in _published(manifest, files).hashes.items() if name != _CARD}
+    if hashes == {name: value for name, value in there.hashes.items() if name != _CARD}:
+        return results
+    logger.warning("The results on the card of %s are of another model, and are left out", repository.name)
+    return []
+
+
 def _files(place: Path, manifest: Manifest) -> dict[str, Path | bytes]:
     """The files that are published, by their path in the repository; raises where one is not as it was written."""
     listed = [name for name in manifest.files if not name.startswith(_OF_TRAINING)]
@@ -148,7 +165,7 @@ def _files(place: Path, manifest: Manifest) -> dict[str, Path | bytes]:
         if not _is_inside(file, place) or not (name == _CARD or manifest.is_unchanged(place, name)):
             raise InputError(f"{file} is not as hf_dense wrote it; give the command that writes {place} again.")
     files: dict[str, Path | bytes] = {name: place / name for name in listed}
-    if manifest.kind == _WITH_PARTS:
+    if manifest.kind == WITH_PARTS:
         for inner in sorted(place.glob(f"*/*/{MANIFEST}")):
             part = published_part(inner.parent)
             prefix, own = inner.parent.relative_to(place).as_posix(), _files(*part)

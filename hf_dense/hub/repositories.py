@@ -73,6 +73,20 @@ class Repository:
             raise InputError(self._not_allowed(name))
         return name
 
+    def manifest(self) -> Manifest | None:
+        """Of what we published there before; None where nothing is there that we did.
+
+        Raises:
+            InputError: as `check`.
+        """
+        api = HfApi(token=self.token)
+        place: dict[str, Any] = {"repo_type": self.kind, "repo_id": self.check()}
+        with self._sentences():
+            there, revision = _patiently(lambda: self._files(api, place))
+            if MANIFEST not in there:
+                return None
+            return Manifest.load(Path(api.hf_hub_download(**place, filename=MANIFEST, revision=revision)).parent)
+
     def write(self, manifest: Manifest, files: Mapping[str, Path | bytes], message: str) -> str:
         """Make the repository where it is not there, and write files in one commit.
 
@@ -87,11 +101,24 @@ class Repository:
             The address of the repository.
 
         Raises:
-            InputError: it may not be written, holds something that hf_dense did not publish, or the Hub is not reached.
+            InputError: it may not be written, holds something that hf_dense did not publish, the Hub does not take the
+                card, or is not reached.
         """
         place: dict[str, Any] = {"repo_type": self.kind, "repo_id": self.check()}
         with self._sentences():
+            self._check_card(files.get(_CARD))
             return _patiently(lambda: self._write(place, manifest, files, message))
+
+    def _check_card(self, card: Path | bytes | None) -> None:
+        """Raise `InputError` where the Hub would not take a card, a licence that it does not know for instance."""
+        if card is None:
+            return
+        text = card.decode() if isinstance(card, bytes) else card.read_text(encoding="utf-8")
+        try:
+            _patiently(lambda: RepoCard(text, ignore_metadata_errors=True).validate(repo_type=self.kind))
+        except ValueError as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise InputError(f"The Hub does not take the card of {self.name}: {reason}.") from error
 
     def _write(self, place: dict[str, Any], manifest: Manifest, files: Mapping[str, Path | bytes], message: str) -> str:
         """See `write`; done twice, it is as done once."""

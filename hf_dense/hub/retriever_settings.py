@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
-from hf_dense.hub.loading import is_retriever, load_config, load_retriever, load_tokenizer
+from hf_dense.hub.loading import is_retriever, load_config, load_retriever, load_tokenizer, unread_prompts
 from hf_dense.hub.towers import parts_of, reader_of
 from hf_dense.methods import METHODS
 from hf_dense.modeling.bottleneck_backbones import FAMILIES
@@ -117,7 +117,8 @@ def settings_of(model: SentenceTransformer) -> RetrieverSettings:
     modes = (
         () if first is None else (first.pooling_mode,) if isinstance(first.pooling_mode, str) else first.pooling_mode
     )
-    prompts = {role: text or "" for role, text in model.prompts.items()}
+    unread = unread_prompts(model)
+    prompts = {role: text or "" for role, text in model.prompts.items() if role not in unread}
     return RetrieverSettings(
         "+".join(modes) or None,
         isinstance(model[-1], Normalize),

@@ -54,3 +54,8 @@ def test_many_retrievers_have_their_names_beside_their_bars() -> None:
     assert [bar.get_width() for bar in first.patches] == [row["ndcg@10"] for row in rows]
     few = draw_metrics(rows[:10])
     assert len(few.axes) == 1
+
+
+def test_every_name_is_shown_as_it_is() -> None:
+    figure = draw_metrics([{"name": name, "ndcg@10": 0.5} for name in ("_base", "a$b$")])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [" _base", r"a\$b\$"]

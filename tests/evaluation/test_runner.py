@@ -20,7 +20,7 @@ from hf_dense.evaluation.answers import Answers
 from hf_dense.evaluation.candidates import Candidates
 from hf_dense.evaluation.documents import Documents
 from hf_dense.evaluation.measured import measured_of
-from hf_dense.evaluation.reranking import evaluate_reranker
+from hf_dense.evaluation.reranking import FirstPassages, evaluate_reranker
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import Passages, evaluate_retriever
 from hf_dense.evaluation.runner import run_protocol
@@ -117,6 +117,17 @@ def test_another_precision_or_length_is_refused(retriever: Path, collection: Pat
     assert task.endswith(", in bf16, of texts cut to 4 tokens")
     bm25 = evaluate_retriever("bm25", collection, "test", name="bm25", out=tmp_path / "bm25", reading=Reading("bf16"))
     assert bm25.metrics == evaluate("bm25", collection, tmp_path / "bm25").metrics  # which computes in neither
+
+
+def test_a_length_binds_no_cross_encoder(retriever: Path, collection: Path, tmp_path: Path) -> None:
+    """Its pairs stay as they are, so nothing may say that they were cut."""
+    evaluate("bm25", collection, tmp_path / "bm25" / "x")
+    reranker = write_cross_encoder(tmp_path / "reranker")
+    first = FirstPassages(tmp_path / "bm25" / "x", Passages.load(collection, "test"), 5)
+    found = run_protocol(first, reranker, tmp_path / "out", name="x", reading=Reading(max_length=4))
+    assert "max_length" not in manifest_of(tmp_path / "out").made_from
+    assert found.origin["settings"]["orders"] == "the first 5 of bm25 (bm25)"
+    assert "bytes_per_passage" not in found.origin, "nothing was indexed"
 
 
 def test_the_same_is_measured_once_wherever_it_lies(

@@ -283,6 +283,19 @@ def test_a_licence_of_several_is_none(models: Path, tmp_path: Path) -> None:
     assert licence_of(again) == ("other", None)
 
 
+def test_a_licence_that_one_of_them_does_not_name_is_none(models: Path, tmp_path: Path) -> None:
+    for name, licence in (("base", "mit"), ("third", "other")):
+        shutil.copytree(models / name, tmp_path / name)
+        (tmp_path / name / "hf_dense.json").unlink()
+        (tmp_path / name / "README.md").write_text(f"---\nlicense: {licence}\n---\n")
+    merged = merge_at(Between(str(tmp_path / "base"), str(tmp_path / "third")), 0.5, Output(tmp_path / "out"))
+    assert licence_of(manifest_of(merged)) == ("other", None)
+    card = (merged / "README.md").read_text()
+    assert "several licences: mit, one that is not named" in card
+    for name in ("base", "third"):
+        assert f"How `{tmp_path / name}` was made is not recorded." in card
+
+
 def test_what_no_vector_depends_on_keeps_no_models_from_being_merged(models: Path, tmp_path: Path) -> None:
     shutil.copytree(models / "third", tmp_path / "third")
     config = json.loads((tmp_path / "third" / "config.json").read_text())

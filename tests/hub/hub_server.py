@@ -125,8 +125,11 @@ class Handler(BaseHTTPRequestHandler):
             self.refuse("RevisionNotFound", "Revision not found")
         return files
 
-    def validate_card(self, _: bytes) -> None:
-        self.send({"errors": [], "warnings": []})
+    def validate_card(self, body: bytes) -> None:
+        if b"license: no licence" in body:  # as the Hub answers where a card names a licence that it does not know
+            self.send(b'Invalid metadata in README.md.\n- "license" must be one of [apache-2.0, mit]', 400)
+        else:
+            self.send({"errors": [], "warnings": []})
 
     def who(self, _: bytes) -> None:
         roles = {"Bearer hf_read": "read", "Bearer hf_fine": "fineGrained"}

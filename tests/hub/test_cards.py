@@ -96,6 +96,17 @@ def test_nothing_is_invented() -> None:
     assert not re.findall(r"\d", card.text)
 
 
+def test_a_model_of_several_of_the_hub_names_each() -> None:
+    steps = [asdict(Step("model of the Hub", start=start)) for start in ("me/one", "me/two@v1", "me/one")]
+    merged = Manifest("retriever", COMPLETE, facts={"lineage": steps})
+    assert ModelCard(render_model_card("x", merged, "retriever")).data.base_model == ["me/one", "me/two"]
+
+
+def test_the_length_of_a_cross_encoder_is_of_a_pair() -> None:
+    card = render_model_card("x", Manifest("cross-encoder", COMPLETE, {"max_length": 48}), "cross-encoder")
+    assert "It reads at most 48 tokens of a query and a passage together; what follows" in card
+
+
 def test_a_pre_trained_encoder_has_a_card(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     manifest = replace(PRETRAINING, made_from={**PRETRAINING.made_from, "max_length": 128})

@@ -82,7 +82,9 @@ def test_results_of_this_very_model_go_into_its_card(
     write_evaluation(out / "two" / "data-test", model, 0.5)
     write_evaluation(out / "two" / "nq-test", model, 0.75, protocol="answers")
     first = {"first stage": out / "one" / "data-test"}
-    write_evaluation(out / "one + two" / "data-test", model, 0.625, protocol="re-ranking", depth=100, sources=first)
+    again = {"protocol": "re-ranking", "depth": 100, "sources": first}
+    write_evaluation(out / "one + two" / "data-test", model, 0.625, **again)
+    write_evaluation(out / "whole" / "data-test", model, 0.875, **again, of="documents")
     before = Manifest.load(model)
     main(["publish", str(model), "someone/measured", "--results", str(out), "--private"])
     assert capsys.readouterr().out.strip().endswith("/someone/measured")
@@ -93,10 +95,11 @@ def test_results_of_this_very_model_go_into_its_card(
         ("data", "test", "ndcg@10"): 0.5,
         ("nq, answers", "test", "ndcg@10"): 0.75,
         ("data, the first 100 of one", "test", "ndcg@10"): 0.625,
+        ("data, the first 100 of one, documents", "test", "ndcg@10"): 0.875,
     }
     assert Manifest.load(model) == before, "nothing is written here"
     write_evaluation(out / "again" / "data-test", model, 0.5)
-    assert len(measured_of(model, out)) == 3, "what was measured twice is said once"
+    assert len(measured_of(model, out)) == 4, "what was measured twice is said once"
     differs = write_evaluation(out / "moved" / "data-test", model, 0.375)
     with pytest.raises(SystemExit):
         main(["publish", str(model), "someone/measured", "--results", str(out)])
@@ -142,6 +145,38 @@ def test_a_new_version_replaces_what_was_published_and_nothing_else(hub_here: Hf
     main(["export", str(write_encoder(tmp_path / "encoder")), "--kind", "encoder", "--out", str(tmp_path / "plain")])
     with pytest.raises(InputError, match=r"another kind of output \(retriever, not encoder\)"):
         publish(tmp_path / "plain", "someone/versions")
+
+
+def test_the_card_of_a_branch_loads_that_branch(hub_here: HfApi, tmp_path: Path) -> None:
+    publish(write_retriever(tmp_path / "mine"), "someone/branches", revision="v2")
+    assert (
+        'SentenceTransformer("someone/branches", revision="v2")'
+        in card_of(hub_here, "someone/branches", revision="v2").text
+    )
+
+
+def test_results_stay_on_the_card_of_the_same_model(
+    hub_here: HfApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, other = write_retriever(tmp_path / "mine"), write_retriever(tmp_path / "other", seed=1)
+    publish(model, "someone/twice", results=[("data", "test", {"ndcg@10": 0.5})])
+    publish(model, "someone/twice")
+    assert [found.metric_value for found in card_of(hub_here, "someone/twice").data.eval_results] == [0.5]
+    publish(model, "someone/twice", results=[("data", "test", {"ndcg@10": 0.25})])
+    assert [found.metric_value for found in card_of(hub_here, "someone/twice").data.eval_results] == [0.25]
+    publish(other, "someone/twice")
+    assert card_of(hub_here, "someone/twice").data.eval_results is None
+    assert "The results on the card of someone/twice are of another model, and are left out" in caplog.text
+
+
+def test_a_card_that_the_hub_does_not_take_makes_no_repository(hub_here: HfApi, tmp_path: Path) -> None:
+    model = export_sentence_transformer(
+        write_retriever(tmp_path / "mine"), Output(tmp_path / "out", licence="no licence")
+    )
+    sentence = r'does not take the card of someone/unlicensed: .* "license" must be one of \[apache-2.0, mit\]\.$'
+    with pytest.raises(InputError, match=sentence):
+        publish(model, "someone/unlicensed")
+    assert not hub_here.repo_exists("someone/unlicensed")
 
 
 def test_what_is_to_be_private_is_not_written_where_all_may_read(
@@ -344,6 +379,9 @@ def test_what_is_no_part_of_evaluations_any_more_goes(hub_here: HfApi, tmp_path:
         write_evaluation(out / "mine" / name, model, 0.5, split=name.removeprefix("data-"))
     assert measured_of(model, out) == [("data", split, {"ndcg@10": 0.5}) for split in ("dev", "test")]
     publish(out, "someone/figures")
+    card = card_of(hub_here, "someone/figures", "dataset").text
+    assert f"made from `{model}` (model), `data` (collection) by" in card
+    assert f"Each part's `{MANIFEST}` says what it was made from" in card
     assert hub_here.file_exists("someone/figures", "mine/data-dev/result.json", repo_type="dataset")
     shutil.rmtree(out / "mine" / "data-dev")
     publish(out, "someone/figures")

@@ -26,7 +26,7 @@ from tiny_retriever import (
 from hf_dense import InputError
 from hf_dense.evaluation.settings import describe_model
 from hf_dense.hub.export import export_encoder, export_sentence_transformer
-from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.loading import load_retriever, unread_prompts
 from hf_dense.hub.precision import Reading
 from hf_dense.hub.retriever_settings import RetrieverSettings, embedder_settings, settings_of
 from hf_dense.hub.retrievers import build_retriever
@@ -137,7 +137,7 @@ import json, sys
 from huggingface_hub import HfApi, ModelCard
 from hf_dense import InputError
 from hf_dense.hub.export import export_sentence_transformer
-from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.loading import load_retriever, unread_prompts
 from hf_dense.hub.retriever_settings import RetrieverSettings, embedder_settings, settings_of
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.methods import get_method
@@ -187,6 +187,20 @@ def test_a_pooling_without_prompts_stays_so(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "retromae", bottleneck="mean", retriever=own)
     out = export_sentence_transformer(checkpoint, tmp_path / "out")
     assert not SentenceTransformer(str(out), device="cpu")[1].include_prompt
+
+
+def test_a_prompt_that_nothing_reads_is_said_and_not_claimed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = SentenceTransformer(str(write_embedder(tmp_path / "base")), device="cpu")
+    model.prompts |= {"document": "", "passage": "say ", "corpus": ""}
+    model.save_pretrained(str(tmp_path / "embedder"), create_model_card=False)
+    loaded = load_retriever(tmp_path / "embedder")
+    assert "has the prompt 'say ' for 'passage', which Sentence-Transformers puts before no passage" in caplog.text
+    assert (loaded.encode_document("a") == loaded.encode("a")).all()
+    assert settings_of(loaded).prompts == {"query": "ask ", "document": "", "corpus": ""}
+    assert describe_model(loaded)["prompts"] == "query: 'ask '"
+    caplog.clear()
+    del loaded.prompts["document"]
+    assert unread_prompts(loaded) == {}, "it is the first of its names then"
 
 
 def test_two_encoders_have_the_lengths_of_both(tmp_path: Path) -> None:
