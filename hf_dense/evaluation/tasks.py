@@ -87,7 +87,8 @@ def public_task(name: str) -> tuple[AbsTaskRetrieval, str]:
     try:
         task: Any = mteb.get_task(name)
     except (KeyError, ValueError) as error:
-        raise InputError(f"MTEB has no task {name!r}, and there is no directory of that name.") from error
+        split = " Of its tasks no split is chosen: leave it out." if ":" in name else ""
+        raise InputError(f"MTEB has no task {name!r}, and there is no directory of that name.{split}") from error
     if not isinstance(task, AbsTaskRetrieval):
         raise InputError(f"The task {name} of MTEB is not one of retrieval.")
     try:

@@ -344,6 +344,7 @@ def test_public_tasks_of_several_splits_are_measured_on_test(tmp_path: Path, mon
     ("tasks", "sentence"),
     [
         (["NoSuchTask"], "MTEB has no task 'NoSuchTask'"),
+        (["SciFact:train"], "MTEB has no task 'SciFact:train'.* no split is chosen: leave it out"),
         (["STSBenchmark"], "is not one of retrieval"),
         (["./nowhere:test"], "There is no directory ./nowhere to evaluate on"),
         ([], "at least one model and one task"),
