@@ -148,7 +148,7 @@ def build_passage_corpus(
 
 
 def cutting_of(corpus: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """How `build_passage_corpus` cut the documents of a corpus: the fields of `Cutting`, and `code`.
+    """How `build_passage_corpus` read and cut the documents of a corpus: the fields of `Cutting`, `code` and `columns`.
 
     Returns:
         None where it did not write the corpus.
@@ -158,7 +158,9 @@ def cutting_of(corpus: str | os.PathLike[str]) -> dict[str, Any] | None:
     if manifest is None or not manifest.made_from.keys() >= {"documents", *names}:
         return None
     found = {name: manifest.made_from[name] for name in names}
-    return {**found, "tokenizer": manifest.sources.get("tokenizer"), "code": manifest.made_from.get("code", "keep")}
+    found |= {"tokenizer": manifest.sources.get("tokenizer"), "code": manifest.made_from.get("code", "keep")}
+    columns = manifest.made_from.get("columns")
+    return found | ({"columns": columns} if columns else {})
 
 
 def write_passages(
@@ -182,12 +184,12 @@ def write_passages(
     named = ", ".join(reader.sources)
     read = _write_documents(reader, pieces / "documents")
     if not read:
-        raise InputError(f"No document of {named} can be read: {_listed(reader.counts) or 'it is empty'}.")
+        raise InputError(f"No document of {named} can be read: {listed(reader.counts) or 'it is empty'}.")
     cut = map_tables(partial(cut_documents, cutting=cutting), read, pieces / "passages", engine, "Cutting")
     columns = [name for name in _PASSAGES.names if name != "section" or _have_sections(cut)]
     counts = reader.counts + _write_kept(cut, folder, cutting.repeats, columns)
     if not counts["passages"]:
-        raise InputError(f"No passage of {named} is left: {_listed(counts)}.")
+        raise InputError(f"No passage of {named} is left: {listed(counts)}.")
     return counts, columns
 
 
@@ -346,5 +348,10 @@ def _describe(cutting: Cutting) -> str:
     return f"{how} Passages of fewer than {MIN_WORDS} words are left out. {said[cutting.repeats]}"
 
 
-def _listed(counts: Mapping[str, int]) -> str:
+def listed(counts: Mapping[str, int]) -> str:
+    """Counts in words, those of 0 left out.
+
+    >>> listed({"documents read": 1200, "empty": 0, "passages": 3})
+    '1,200 documents read, 3 passages'
+    """
     return ", ".join(f"{number:,} {name}" for name, number in counts.items() if number)

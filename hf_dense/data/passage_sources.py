@@ -47,10 +47,11 @@ def find_source(name: str, out: Path, cutting: Mapping[str, Any] | None = None) 
     """The passages of a corpus.
 
     Args:
-        name: a published corpus, or one in BEIR layout; a table, whose rows are passages; or a source with files of
-            text, which are cut as `hf-dense data passages` does by default: they have the same ids.
+        name: a published corpus, or one in BEIR layout; a table, whose rows are passages unless there is a `cutting`;
+            or a source with files of text, which are cut as `hf-dense data passages` does by default: they have the
+            same ids.
         out: what is written, which may not lie among the documents.
-        cutting: of another corpus that documents are cut like, as `cutting_of` has it.
+        cutting: of another corpus that documents are read and cut like, as `cutting_of` has it.
 
     Raises:
         InputError: there is nothing, or passages without an id of their own, or without text.
@@ -62,7 +63,7 @@ def find_source(name: str, out: Path, cutting: Mapping[str, Any] | None = None) 
         source = Source(name, fingerprint_files(files, folder))
         return PassageSource(lambda pieces, counts: lambda: _stored(files), {"corpus": source})
     given = dict(cutting or {})
-    reader = DocumentReader(name, code=given.pop("code", "keep"))
+    reader = DocumentReader(name, columns=given.pop("columns", None), code=given.pop("code", "keep"))
     sources = {"corpus": reader.made_from(out)["documents"]}
 
     def cut(pieces: Path, counts: Counter[str]) -> Tables:
@@ -73,7 +74,7 @@ def find_source(name: str, out: Path, cutting: Mapping[str, Any] | None = None) 
     def as_they_are(pieces: Path, counts: Counter[str]) -> Tables:
         return lambda: plain_tables({"id": row.id, "title": row.title, "text": row.text} for row in reader)
 
-    return PassageSource(cut if reader.pages else as_they_are, sources)
+    return PassageSource(cut if reader.pages or cutting is not None else as_they_are, sources)
 
 
 def given_passages(passages: Mapping[str, tuple[str, str]]) -> PassageSource:

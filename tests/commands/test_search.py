@@ -140,6 +140,63 @@ def test_documents_that_changed_are_cut_as_those_of_the_index_were(
         run(model, "abc", "--corpus", folder, "--update")
 
 
+def write_products(path: Path, count: int) -> Path:
+    """A table whose texts are notes, and whose descriptions are of 30 words."""
+    rows = [f"s{at},Product {at},note {at} for the staff alone,{'word described ' * 15}" for at in range(count)]
+    path.write_text("\n".join(["sku,title,text,description", *rows]) + "\n")
+    return path
+
+
+def indexed(model: Path) -> list[dict[str, str]]:
+    rows: list[dict[str, str]] = parquet.read_table(model / "index" / "passages.parquet").to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("length", [12, None])
+def test_a_table_is_cut_as_the_documents_of_the_index_were(
+    length: int | None, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = write_products(tmp_path / "products.csv", 3)
+    columns, cutting = {"id": "sku", "text": "description"}, Cutting(length, repeats="keep")
+    corpus = build_passage_corpus(str(table), tmp_path / "corpus", cutting, columns=columns, engine=Engine(processes=1))
+    run(model, "abc", "--corpus", corpus)
+    before = indexed(model)
+    assert len(before) == (9 if length else 3)
+    run(model, "abc", "--corpus", table)  # the same passages: nothing to do
+    capsys.readouterr()
+    run(model, "abc", "--corpus", table, "--update")
+    assert f"{len(before)} passages kept, 0 encoded, 0 removed\n" in capsys.readouterr().out
+    assert indexed(model) == before
+    write_products(table, 4)
+    run(model, "abc", "--corpus", table, "--update")
+    assert indexed(model)[: len(before)] == before
+    assert [row["id"] for row in indexed(model)[len(before) :]] == (["s3#0", "s3#1", "s3#2"] if length else ["s3"])
+    assert cutting_in(model / "index") == {**asdict(cutting), "code": "keep", "columns": columns}
+
+
+def test_rows_that_were_passages_stay_so(model: Path, tmp_path: Path) -> None:
+    table = write_products(tmp_path / "products.csv", 3)
+    for number, more in ((3, ()), (4, ("--update",))):
+        write_products(table, number)
+        run(model, "abc", "--corpus", table, *more)
+        assert [row["text"] for row in indexed(model)] == [f"note {at} for the staff alone" for at in range(number)]
+    assert cutting_in(model / "index") is None
+
+
+def test_columns_are_those_of_the_index_also_beside_files_of_text(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    write_products(folder / "products.csv", 3)
+    (folder / "guide.md").write_text("# Guide\n\nHow the products are cleaned and put away.")
+    columns = {"id": "sku", "text": "description"}
+    corpus = build_passage_corpus(str(folder), tmp_path / "corpus", columns=columns, engine=Engine(processes=1))
+    run(model, "abc", "--corpus", corpus)
+    before = indexed(model)
+    run(model, "abc", "--corpus", folder, "--update")
+    assert indexed(model) == before
+    assert not any("staff" in row["text"] for row in before)
+
+
 def test_a_folder_of_documents_is_named_where_another_one_is_refused(model: Path, tmp_path: Path) -> None:
     folders = [tmp_path / "first", tmp_path / "second"]
     for folder in folders:
