@@ -138,6 +138,7 @@ def _open(arguments: argparse.Namespace, place: Path) -> SearchIndex:
 
 def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransformer) -> None:
     from hf_dense.data.collections import holds_corpus
+    from hf_dense.data.passage_corpus import listed
     from hf_dense.data.passage_sources import load_source
     from hf_dense.search.index import build_index, update_index
     from hf_dense.search.index_building import cutting_in
@@ -146,7 +147,8 @@ def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransf
     if not holds_corpus(corpus):
         cutting = cutting_in(place)
         _check_cutting(cutting)
-        corpus = load_source(corpus, place, cutting)
+        corpus, counts = load_source(corpus, place, cutting)
+        print(f"{arguments.corpus}{', read and cut as the index was' if cutting else ''}: {listed(counts)}")
     output = Output(place, arguments.overwrite, command_line(arguments))
     given = {"name": arguments.model, "origin": arguments.corpus, "cutting": cutting}
     given |= {name: getattr(arguments, name) for name in ("kind", "precision", "max_length", "batch_size")}

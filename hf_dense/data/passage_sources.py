@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +18,7 @@ from hf_dense.data.collections import check_passages, folder_of, holds_corpus
 from hf_dense.data.corpus import table_files
 from hf_dense.data.documents import DocumentReader
 from hf_dense.data.engines import Engine
-from hf_dense.data.passage_corpus import Cutting, write_passages
+from hf_dense.data.passage_corpus import Cutting, listed, write_passages
 from hf_dense.data.schemas import CORPUS
 from hf_dense.errors import InputError, first_line
 from hf_dense.storage.fingerprints import fingerprint_files
@@ -37,10 +37,12 @@ class PassageSource:
     Args:
         open: given a folder for what lies between, and counts that are added to.
         sources: what they are made from, for a manifest.
+        read: what was read and left out of rows that are passages as they are; it grows as they are read.
     """
 
     open: Callable[[Path, Counter[str]], Tables]
     sources: Mapping[str, Source]
+    read: Counter[str] = field(default_factory=Counter)
 
 
 def find_source(name: str, out: Path, cutting: Mapping[str, Any] | None = None) -> PassageSource:
@@ -74,7 +76,9 @@ def find_source(name: str, out: Path, cutting: Mapping[str, Any] | None = None) 
     def as_they_are(pieces: Path, counts: Counter[str]) -> Tables:
         return lambda: plain_tables({"id": row.id, "title": row.title, "text": row.text} for row in reader)
 
-    return PassageSource(cut if reader.pages or cutting is not None else as_they_are, sources)
+    if reader.pages or cutting is not None:
+        return PassageSource(cut, sources)
+    return PassageSource(as_they_are, sources, reader.counts)
 
 
 def given_passages(passages: Mapping[str, tuple[str, str]]) -> PassageSource:
@@ -86,15 +90,21 @@ def given_passages(passages: Mapping[str, tuple[str, str]]) -> PassageSource:
     return PassageSource(lambda pieces, counts: lambda: plain_tables(rows()), {})
 
 
-def load_source(name: str, out: Path, cutting: Mapping[str, Any] | None = None) -> Dataset:
-    """The passages of a corpus in memory; see `find_source`.
+def load_source(name: str, out: Path, cutting: Mapping[str, Any] | None = None) -> tuple[Dataset, Counter[str]]:
+    """The passages of a corpus in memory, and what was read and left out by reason; see `find_source`.
 
     Raises:
         InputError: there is nothing, or none is left.
     """
+    counts, source = Counter[str](), find_source(name, out, cutting)
     with TemporaryDirectory() as folder:
-        tables = find_source(name, out, cutting).open(Path(folder), Counter())
-        return Dataset(pa.concat_tables([pa.Table.from_batches(table.to_batches()) for table in tables()]))
+        tables = source.open(Path(folder), counts)
+        found = [pa.Table.from_batches(table.to_batches()) for table in tables()]
+    counts = counts or source.read
+    if not found:
+        why = listed(counts) or "it is empty"
+        raise InputError(f"{name} holds no passage that can be read: {why}; name a corpus that has texts.")
+    return Dataset(pa.concat_tables(found)), counts
 
 
 def plain_tables(rows: Iterable[Mapping[str, Any]]) -> Iterator[pa.Table]:

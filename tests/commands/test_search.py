@@ -197,6 +197,40 @@ def test_columns_are_those_of_the_index_also_beside_files_of_text(model: Path, t
     assert not any("staff" in row["text"] for row in before)
 
 
+def test_what_is_left_out_of_documents_is_said(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.md").write_text(f"# Heading\n\nWords that stand in the file {name} of caf\u00e9s.")
+    (folder / "d.md").write_text("Too few.")
+    run(model, "abc", "--corpus", folder)
+    said = f"{folder}: 4 documents read, 1 passages below 4 words, 3 passages\n"
+    assert capsys.readouterr().out.startswith(said)
+    (folder / "b.md").write_bytes("Words that stand in the file b of caf\u00e9s.".encode("latin-1"))
+    run(model, "abc", "--corpus", folder, "--update")
+    said = f"{folder}: 3 documents read, 1 broken UTF-8, 1 passages below 4 words, 2 passages\n2 passages kept, "
+    assert capsys.readouterr().out.startswith(said)
+    table = tmp_path / "table.jsonl"
+    table.write_text('{"id": "1", "text": "a b"}\n{"id": "2", "text": " "}\n')
+    run(model, "abc", "--corpus", table, "--index", tmp_path / "index")
+    assert capsys.readouterr().out.startswith(f"{table}: 1 documents read, 1 empty\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "id,title,text\n", "it is empty"),
+        ("a.csv", "", "it is empty"),
+        ("a.jsonl", '{"id": "1", "text": ""}\n{"id": "2", "text": " "}\n', "2 empty"),
+    ],
+)
+def test_a_table_without_a_text_is_a_sentence(name: str, content: str, said: str, model: Path, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=rf"a\.{name[2:]} holds no passage that can be read: {said}; name"):
+        run(model, "abc", "--corpus", tmp_path / name)
+    assert not (model / "index").exists()
+
+
 def test_a_folder_of_documents_is_named_where_another_one_is_refused(model: Path, tmp_path: Path) -> None:
     folders = [tmp_path / "first", tmp_path / "second"]
     for folder in folders:

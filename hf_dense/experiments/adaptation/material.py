@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +15,14 @@ import pyarrow as pa
 from hf_dense.data.collections import content_hash, judged_splits, load_corpus, load_qrels, load_queries
 from hf_dense.data.corpus import table_files
 from hf_dense.data.labels import Labels, read_pairs
-from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
+from hf_dense.data.passage_corpus import Cutting, build_passage_corpus, listed
 from hf_dense.data.queries.collection import build_queries
 from hf_dense.data.schemas import SPLITS
 from hf_dense.data.supervision import build_collection, write_collection
 from hf_dense.errors import InputError
 from hf_dense.evaluation.runner import asked_texts, relevant
 from hf_dense.storage.fingerprints import fingerprint_values
+from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 
@@ -79,6 +81,8 @@ def prepare(
     corpus = docs
     if not table_files(Path(docs)):
         corpus = str(build_passage_corpus(docs, out.at("passages"), Cutting(length, tokenizer)))
+        if cut := Manifest.load(corpus):
+            print(f"{docs}: {listed(cut.facts['counts'])}", file=sys.stderr, flush=True)
     passages = corpus
     labels = _in_splits(_judged(docs, given)) if given else {}
     if queries:

@@ -34,8 +34,11 @@ def write_documents(folder: Path, count: int = 80) -> Path:
     return folder
 
 
-def test_queries_are_made_where_there_are_none(tmp_path: Path) -> None:
-    found = prepare(str(write_documents(tmp_path / "docs")), None, 128, 0, Output(tmp_path / "out"))
+def test_queries_are_made_where_there_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    docs = write_documents(tmp_path / "docs")
+    (docs / "short.md").write_text("Too few.")
+    found = prepare(str(docs), None, 128, 0, Output(tmp_path / "out"))
+    assert f"{docs}: 81 documents read, 80 passages, 1 passages below 4 words\n" in capsys.readouterr().err
     assert found.made == SPLITS
     assert found.counts["passages"] == len(load_corpus(found.collection)) == 80
     judged = {split: load_qrels(found.collection, split) for split in SPLITS}
