@@ -19,6 +19,8 @@ from hf_dense.search.dense import Floats, Indices
 from hf_dense.storage.arrays import check_array
 
 _RUN: Final = regex.compile(rf"[{UNSPACED}\u30fc]+")  # with the mark of long vowels
+_MARK: Final = regex.compile(r"\p{M}")
+WORD: Final = regex.compile(r"[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*")  # with the signs of vowels in it
 
 
 class LexicalIndex:
@@ -70,16 +72,34 @@ def composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+def spelt(text: str) -> str:
+    """A text whose words with marks in them are the numbers of their signs, as bm25s takes marks for ends of words.
+
+    The vowels of Hindi, Bengali or Tamil are such marks, those of vocalised Arabic, and accents that no letter has.
+
+    >>> spelt("साल 2"), spelt("über")
+    ('2360_2366_2354 2', 'über')
+    """
+    if not _MARK.search(text):
+        return text
+    words: str = WORD.sub(lambda word: _numbers(word.group()) if _MARK.search(word.group()) else word.group(), text)
+    return words
+
+
+def _numbers(word: str) -> str:
+    return "_".join(str(ord(sign)) for sign in word.lower())
+
+
 def parted(text: str) -> str:
     """A composed text, of scripts without spaces (Chinese, Japanese, Thai, ...) pairs of letters in place of the words.
 
-    As Lucene's analyser of these languages reads them; else a sentence would be one word, which no question has.
+    As Lucene's analyser of these languages reads them; else a sentence would be one word, which no question has. Words
+    with marks are `spelt`.
 
     >>> parted("u\u0308ber 退货政策"), parted("iPhone手机")
     ('über  退货 货政 政策 ', 'iPhone 手机 ')
     """
-    pairs: str = _RUN.sub(_pairs, composed(text))
-    return pairs
+    return spelt(_RUN.sub(_pairs, composed(text)))
 
 
 def _pairs(run: regex.Match[str]) -> str:

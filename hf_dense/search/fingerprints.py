@@ -16,7 +16,7 @@ from hf_dense.storage.places import Source
 
 _BM25: Final = {
     **{"stop words": "en", "stemmer": "english", "k1": 1.5, "b": 0.75, "method": "lucene"},
-    **{"finds": "passages with a word of the query", "letters": "NFC", "without spaces": "pairs"},
+    **{"finds": "passages with a word of the query", "letters": "NFC", "without spaces": "pairs", "marks": "in words"},
 }
 
 

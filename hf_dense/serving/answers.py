@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
+import regex  # type: ignore[import-untyped]
 import Stemmer
 
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.arms import BASE, WORDS
 from hf_dense.experiments.adaptation.report import FACTS, Adaptation
-from hf_dense.search.bm25 import composed, words_of
+from hf_dense.search.bm25 import WORD, composed, spelt, words_of
 from hf_dense.search.index import Hit, SearchIndex
 from hf_dense.search.index_building import index_in
 from hf_dense.serving.passages import WholePassages
@@ -172,8 +172,8 @@ def mark(text: str, words: frozenset[str]) -> str:
     '<mark>Threads</mark> &amp; &lt;b&gt;<mark>threading</mark>&lt;/b&gt;'
     """
     stem = Stemmer.Stemmer("english").stemWord
-    parts = re.split(r"(\w+)", composed(text))  # words at odd places
+    parts = regex.split(f"({WORD.pattern})", composed(text))  # words at odd places
     return "".join(
-        f"<mark>{html.escape(part)}</mark>" if at % 2 and stem(part.lower()) in words else html.escape(part)
+        f"<mark>{html.escape(part)}</mark>" if at % 2 and stem(spelt(part.lower())) in words else html.escape(part)
         for at, part in enumerate(parts)
     )

@@ -72,6 +72,7 @@ def test_words_are_marked_whose_accents_stand_apart_from_their_letters() -> None
     hit = Hit(1.0, "p", "", normalize("NFD", "cafés"))
     for question in (normalize(form, "a café") for form in ("NFC", "NFD")):
         assert "<mark>cafés</mark>" in show_hits(question, [hit], [], [None], side=0)
+    assert "एक <mark>साल</mark>" in show_hits("कितने साल", [Hit(1.0, "p", "", "एक साल")], [], [None], side=0)
 
 
 class Tags(HTMLParser):
