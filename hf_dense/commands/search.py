@@ -64,7 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoding_arguments(parser, kept=True)
     parser.add_argument("--top_k", type=int, default=5, help="passages to show (default: 5)")
     parser.add_argument(
-        "--queries", type=Path, metavar="FILE", help="many questions: one per line, or .jsonl with id and text"
+        "--queries",
+        type=Path,
+        metavar="FILE",
+        help="many questions: one per line, or .jsonl, .csv or .tsv with id and text",
     )
     parser.add_argument("--hits", type=Path, metavar="FILE", help="file to write with their hits (.jsonl)")
 

@@ -18,6 +18,22 @@ def test_lines_and_rows_are_questions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("asked.csv", 'id,text\nq1,what is it\nq2,"who, then, was it"\n'),
+        ("asked.CSV", '\ufeffQID,Query,notes\nq1,what is it,\nq2,"who, then, was it",x\n'),
+        ("asked.tsv", "q1\twhat is it\nq2\twho, then, was it\n"),
+        ("asked.tsv", "\ufeffq1\twhat is it\r\nq2\twho, then, was it\r\n"),
+        ("asked.tsv", "id\tquery\nq1\twhat is it\nq2\twho, then, was it\n"),
+        ("asked.tsv", "query-id\ttext\nq1\twhat is it\nq2\twho, then, was it\n"),
+    ],
+)
+def test_rows_of_tables_are_questions(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content.encode())
+    assert read_questions(tmp_path / name) == {"q1": "what is it", "q2": "who, then, was it"}
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("asked.txt", b" \n\n", "no question in"),
@@ -27,6 +43,12 @@ def test_lines_and_rows_are_questions(tmp_path: Path) -> None:
         ("asked.jsonl", b'{"text": "who"}\n', "Line 1"),
         ("asked.jsonl", b'["who"]\n', "Line 1"),
         ("asked.jsonl", b'{"id": "1", "text": "a"}\n{"id": "1", "text": "b"}\n', "two questions with the id '1'"),
+        ("asked.csv", b"id,text\n", "no question in"),
+        ("asked.csv", b"q1,what is it\nq2,who was it\n", "Row 1 of .* has no id and text"),
+        ("asked.csv", b"id,text\nq1,caf\xe9\n", r"cannot be read \(1 broken UTF-8\)"),
+        ("asked.csv", b"id,text\nq1,who, then\n", r"cannot be read \(1 unreadable\)"),
+        ("asked.tsv", b"q1\twhat is it\nq2\t \n", "Row 2 of .* has no id and text"),
+        ("asked.tsv", b"what is it\n", "has 1 columns"),
     ],
 )
 def test_files_that_cannot_be_asked(name: str, content: bytes, message: str, tmp_path: Path) -> None:
@@ -36,7 +58,7 @@ def test_files_that_cannot_be_asked(name: str, content: bytes, message: str, tmp
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "nowhere.txt"):
+    for path in (tmp_path, tmp_path / "nowhere.txt", tmp_path / "nowhere.csv"):
         with pytest.raises(InputError, match="can be read"):
             read_questions(path)
 
