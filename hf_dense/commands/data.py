@@ -64,6 +64,11 @@ def _given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
     return {name: getattr(arguments, name) for name in names}
 
 
+def _named(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Those of some arguments that somebody gave, where None stands for the others."""
+    return {name: value for name, value in _given(arguments, *names).items() if value is not None}
+
+
 def _add_dataset(parser: argparse.ArgumentParser) -> None:
     add_output_arguments(parser, license_of="the texts", push=True)
 
@@ -371,16 +376,16 @@ def _add_queries(parser: argparse.ArgumentParser) -> None:
         help="what an instruction model writes (default: all three)",
     )
     made.add_argument("--template", help="a prompt of your own in their place, with {text} and perhaps {title}")
-    made.add_argument("--candidates", type=int, default=1, help="queries of each style for a passage (default: 1)")
-    made.add_argument("--temperature", type=read_number, default=0.7, help="of the draws (default: 0.7)")
-    made.add_argument("--output_length", type=int, default=64, help="tokens generated at most (default: 64)")
-    made.add_argument("--batch_size", type=int, default=32, help="passages at once, of a model here (default: 32)")
+    made.add_argument("--candidates", type=int, help="queries of each style for a passage (default: 1)")
+    made.add_argument("--temperature", type=read_number, help="of the draws (default: 0.7)")
+    made.add_argument("--output_length", type=int, help="tokens generated at most (default: 64)")
+    made.add_argument("--batch_size", type=int, help="passages at once, of a model here (default: 32)")
     made.add_argument(
         "--endpoint", metavar="URL", help="OpenAI-compatible address; its key is OPENAI_API_KEY, or HF_TOKEN"
     )
-    made.add_argument("--parallel", type=int, default=8, help="requests at once (default: 8)")
-    made.add_argument("--price_in", type=read_number, default=0.0, help="of a million tokens read, to show the cost")
-    made.add_argument("--price_out", type=read_number, default=0.0, help="of a million tokens written")
+    made.add_argument("--parallel", type=int, help="requests at once (default: 8)")
+    made.add_argument("--price_in", type=read_number, help="of a million tokens read, to show the cost")
+    made.add_argument("--price_out", type=read_number, help="of a million tokens written")
     _add_dataset(parser)
 
 
@@ -395,12 +400,15 @@ def _queries(arguments: argparse.Namespace) -> None:
         raise InputError("--template stands in place of the styles; give one of the two.")
     if arguments.endpoint and not arguments.model:
         raise InputError("Name the model that the endpoint is to use with --model.")
+    asked = _named(arguments, "parallel", "price_in", "price_out")
+    drawn = _named(arguments, "candidates", "temperature", "output_length", "batch_size")
+    for named, needed in ((asked, "endpoint"), (_named(arguments, "style", "template") | drawn, "model")):
+        if named and not getattr(arguments, needed):
+            raise InputError(f"--{next(iter(named))} says nothing without --{needed}; give both.")
     endpoint = generating = None
     if arguments.endpoint:
-        asked = _given(arguments, "model", "parallel", "price_in", "price_out")
-        endpoint = Endpoint(arguments.endpoint, **asked)
+        endpoint = Endpoint(arguments.endpoint, arguments.model, **asked)
     if arguments.model:
-        drawn = _given(arguments, "candidates", "temperature", "output_length", "batch_size")
         styles = tuple(arguments.style or STYLES)
         generating = Generating(arguments.model, endpoint, styles, arguments.template, **drawn)
     options = _given(arguments, "limit", "split", "seed")

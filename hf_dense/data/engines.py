@@ -28,7 +28,7 @@ class Engine:
         address: of the Ray cluster; one is started on this machine when absent. Its nodes must see the files.
 
     Raises:
-        InputError: an unknown kind.
+        InputError: an unknown kind, or an address for another one than `ray`.
     """
 
     kind: Kind = "local"
@@ -38,6 +38,10 @@ class Engine:
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise InputError(f"The engine is {self.kind!r}; allowed: {', '.join(get_args(Kind))}.")
+        if self.address is not None and self.kind != "ray":
+            raise InputError(
+                f"The address {self.address} is of a Ray cluster; name the engine ray too, or leave it out."
+            )
 
 
 def map_tables(function: Function, files: Sequence[Path], out: Path, engine: Engine, doing: str) -> list[Path]:

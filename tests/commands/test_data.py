@@ -184,6 +184,20 @@ def test_every_verb_is_tested() -> None:
             ["queries", "c", "--from", "generated", "--style", "title", "--template", "{text}", "--out", "out"],
             "--template stands in place of the styles",
         ),
+        *(
+            (
+                ["queries", "c", "--from", "headings", *given, "--out", "out"],
+                f"{given[0]} says nothing without {needed};",
+            )
+            for given, needed in (
+                (("--style", "question"), "--model"),
+                (("--template", "{text}"), "--model"),
+                (("--candidates", "9"), "--model"),
+                (("--price_in", "3"), "--endpoint"),
+                (("--parallel", "2", "--model", "m"), "--endpoint"),
+            )
+        ),
+        (["passages", "./nowhere", "--address", "x:1", "--out", "out"], "The address x:1 is of a Ray cluster; name"),
         (["generate", "./nowhere", "--model", "m", "--out", "out"], "The corpus ./nowhere does not exist"),
         (["train-generator", "./nowhere", "--out", "out"], "is not a directory"),
         (["filter", "./nowhere", "--out", "out"], "Say what queries must do"),
