@@ -24,6 +24,7 @@ from hf_dense.data.cards import write_card
 from hf_dense.data.documents import DocumentReader
 from hf_dense.data.duplicates import BANDS, exact_hashes, near_hashes, repeats
 from hf_dense.data.engines import Engine, map_tables
+from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.passages import (
     MIN_WORDS,
     build_passages,
@@ -88,8 +89,9 @@ class Cutting:
         tokenizer: whose tokens are counted (a directory or Hub id); None counts words and punctuation marks.
         short: probability with which a passage is closed earlier, at a random length (Condenser 0.1, CoT-MAE 0.15).
         titles: a `column` of their own, or at the head of the document's `text` too (CoT-MAE).
-        repeats: passages that stand in the corpus already: `keep` them, leave out `exact` ones (the same words), or
-            `near` ones too.
+        repeats: passages that stand in the corpus already: `keep` them, leave out `exact` ones (the same text, but
+            for case, white space, and a stop or comma behind a word), or `near` ones too. Where a document is one
+            passage, its title belongs to what is compared.
 
     Raises:
         InputError: a value outside its range.
@@ -223,7 +225,8 @@ def cut_documents(table: pa.Table, cutting: Cutting) -> pa.Table:
     cut = _whole(texts) if whole else _in_passages(ids, paths, texts, cutting)
     rows = [(at, position, *found) for at, passages in enumerate(cut) for position, found in enumerate(passages)]
     passages = [text for *_, text in rows]
-    near = near_hashes(passages) if cutting.repeats == "near" else np.zeros((len(passages), BANDS), dtype=np.uint64)
+    keys = [passage_text(titles[at], text) if len(cut[at]) == 1 else text for at, *_, text in rows]
+    near = near_hashes(keys) if cutting.repeats == "near" else np.zeros((len(passages), BANDS), dtype=np.uint64)
     columns: dict[str, Any] = {
         "id": [ids[at] if whole else f"{ids[at]}#{position}" for at, position, *_ in rows],
         "title": [titles[at] for at, *_ in rows],
@@ -232,7 +235,7 @@ def cut_documents(table: pa.Table, cutting: Cutting) -> pa.Table:
         "document": [ids[at] for at, *_ in rows],
         "position": [position for _, position, *_ in rows],
         "words": [count_words(text) for text in passages],
-        "exact": exact_hashes(passages),
+        "exact": exact_hashes(keys),
         "near": pa.FixedSizeListArray.from_arrays(pa.array(near.reshape(-1)), BANDS),
     }
     return pa.table(columns, schema=_MARKED)
@@ -341,9 +344,9 @@ def _describe(cutting: Cutting) -> str:
         how += " The title also stands at the head of the document's text."
     said = {
         "keep": "Repeated passages are kept.",
-        "exact": "Of passages with the same words the first is kept.",
-        "near": "Of passages with the same or nearly the same words (MinHash over runs of five words), the first is "
-        "kept.",
+        "exact": "Of passages with the same text the first is kept.",
+        "near": "Of passages with the same text or nearly the same words (MinHash over runs of five words), the first "
+        "is kept.",
     }
     return f"{how} Passages of fewer than {MIN_WORDS} words are left out. {said[cutting.repeats]}"
 

@@ -55,6 +55,27 @@ def test_exact_means_the_same_words() -> None:
     assert len(set(hashes.tolist())) == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("It is written in C and fast.", "It is written in C++ and fast."),
+        ("It is written in C++ and fast.", "It is written in C# and fast."),
+        ("Store it at -20 degrees.", "Store it at 20 degrees."),
+        ("It costs $20.", "It costs €20."),
+        ("List with cd . here", "List with cd .. here"),
+        ("किताब की", "कुताब का"),
+    ],
+)
+def test_signs_and_vowel_signs_make_another_text(text: str, other: str) -> None:
+    assert len(set(exact_hashes([text, other]).tolist())) == 2
+
+
+def test_vowel_signs_make_other_words() -> None:
+    first, second = near_hashes(["किताब की", "कुताब का"])
+    assert not (first == second).any()
+    assert (near_hashes(["Cafe\u0301 au lait"]) == near_hashes(["Café au lait"])).all()
+
+
 def test_the_first_of_a_group_stays() -> None:
     bands = np.array([[1, 2], [3, 2], [4, 5], [3, 6], [7, 8]], dtype=np.uint64)
     assert repeats(bands).tolist() == [False, True, False, True, False]

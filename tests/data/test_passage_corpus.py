@@ -105,7 +105,7 @@ def test_repeated_passages_are_left_out_as_asked(tmp_path: Path, repeats: str, k
     words = [f"word{number}" for number in range(100)]
     texts = [
         " ".join(words),
-        " ".join(words).upper() + "!",
+        " ".join(words).upper() + ".",
         " ".join([*words[:-1], "other"]),
         " ".join(words[::-1]),
         "ab",
@@ -117,6 +117,28 @@ def test_repeated_passages_are_left_out_as_asked(tmp_path: Path, repeats: str, k
     found = counts(tmp_path)
     assert found["passages below 4 words"] == 1
     assert found["passages"] + found.get("passages repeated", 0) + found.get("passages nearly repeated", 0) == 4
+
+
+def write_pages(path: Path, pages: list[tuple[str, str]]) -> Path:
+    path.write_text("".join(json.dumps({"title": title, "text": text}) + "\n" for title, text in pages))
+    return path
+
+
+def test_documents_that_say_the_same_under_other_titles_are_all_found(tmp_path: Path) -> None:
+    text = "Waterproof leather with a rubber sole, for wet days."
+    source = write_pages(tmp_path / "docs.jsonl", [("Red shoe", text), ("Blue boot", text), ("Red shoe", text)])
+    assert [row["title"] for row in build(tmp_path, source)] == ["Red shoe", "Blue boot"]
+    assert counts(tmp_path)["passages repeated"] == 1
+
+
+def test_what_ends_many_documents_stays_once_whatever_their_titles(tmp_path: Path) -> None:
+    footer = "Copies may be passed on under the terms of the licence."
+    source = write_pages(
+        tmp_path / "docs.jsonl", [(f"Part {name}", f"{name} is described in this part. {footer}") for name in "abc"]
+    )
+    rows = build(tmp_path, source, length=14)
+    assert [row["title"] for row in rows if row["text"] == footer] == ["Part a"]
+    assert len(rows) == 4
 
 
 def test_the_card_says_what_it_is_and_how_to_make_it_again(tmp_path: Path) -> None:
