@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile, ZipFile
 
 from hf_dense.data.readers.page import (
+    RAISED,
     Block,
     Code,
     CodeOption,
@@ -22,6 +23,7 @@ from hf_dense.data.readers.page import (
     as_item,
     build_page,
     row_sentence,
+    spell_raised,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ _CODE: Final = re.compile(r"code|preformatted|verbatim", re.IGNORECASE)
 _WORD: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"  # the same again
 _PARAGRAPH, _TABLE, _ROW, _CELL = (_WORD + name for name in ("p", "tbl", "tr", "tc"))
+_LINK: Final = _WORD + "hyperlink"
+_NOTES: Final = (_WORD + "footnoteReference", _WORD + "endnoteReference")  # before a mark of the writer's own
 _BOX: Final = _WORD + "txbxContent"  # text beside a paragraph
 _AROUND: Final = {_WORD + name for name in ("sdt", "sdtContent", "ins", "moveTo", "customXml")}
 _GONE: Final = {*(_WORD + name for name in ("del", "moveFrom", "pPr", "rPr", "rt")), _FALLBACK, _BOX}
@@ -94,7 +98,7 @@ def _inside(element: Any, *tags: str) -> Iterator[Any]:
 
 def _text(element: Any) -> str:
     """The text of a paragraph."""
-    return "".join(_pieces(element))
+    return spell_raised("".join(_pieces(element)))
 
 
 def _pieces(element: Any) -> Iterator[str]:
@@ -104,7 +108,18 @@ def _pieces(element: Any) -> Iterator[str]:
         elif part.tag in _LETTERS:
             yield _LETTERS[part.tag]
         elif part.tag not in _GONE and not _is_filled_in(part):
+            if _is_raised(part) and not _is_raised(part.getprevious()):
+                is_note = element.tag == _LINK or any(part.find(mark) is not None for mark in _NOTES)
+                yield " " if is_note else RAISED
             yield from _pieces(part)
+
+
+def _is_raised(part: Any) -> bool:
+    """Whether a part is a run of text that is written above the line."""
+    if part is None or part.find(_WORD + "t") is None:
+        return False
+    place = part.find(f"{_WORD}rPr/{_WORD}vertAlign")
+    return place is not None and place.get(_WORD + "val") == "superscript"
 
 
 def _is_filled_in(part: Any) -> bool:

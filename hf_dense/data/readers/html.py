@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from hf_dense.data.readers.page import (
+    RAISED,
     Block,
     Code,
     CodeOption,
@@ -16,6 +17,7 @@ from hf_dense.data.readers.page import (
     as_item,
     build_page,
     row_sentence,
+    spell_raised,
 )
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ _BLOCKS: Final = (
     *("p", "li", "dt", "dd", "blockquote", "td", "th", "caption", "summary", "details"),
     *("div", "section", "article", "main", "ul", "ol", "dl", "table", "tr", "br", "hr", "figure", "figcaption"),
     *("form", "fieldset", "legend", "header", "aside"),
+    *("object", "video", "audio"),
 )
 _SILENT: Final = (
     *("script", "style", "noscript", "template", "nav", "footer", "svg"),
@@ -40,6 +43,7 @@ _ANCHORS: Final = "¶\u200b \t\n"  # what generators put behind a heading, to li
 # While a page is taken apart: between its blocks, and at the head of those that are no paragraph.
 _BREAK, _IS_HEADING, _IS_CODE, _IS_ITEM = "\0", "\1", "\2", "\3"
 _MARKS: Final = {ord(mark): " " for mark in (_BREAK, _IS_HEADING, _IS_CODE, _IS_ITEM)}
+_ALL_MARKS: Final = {**_MARKS, ord(RAISED): " "}
 
 
 def read_html(content: str, code: CodeOption) -> Page:
@@ -71,7 +75,7 @@ def _parse(content: str) -> BeautifulSoup:
     from bs4.exceptions import ParserRejectedMarkup
 
     try:
-        return BeautifulSoup(content.translate(_MARKS), "lxml")
+        return BeautifulSoup(content.translate(_ALL_MARKS), "lxml")
     except (ParserRejectedMarkup, RecursionError) as error:
         raise UnreadableError from error
 
@@ -79,6 +83,7 @@ def _parse(content: str) -> BeautifulSoup:
 def _blocks(page: BeautifulSoup) -> Iterator[Block]:
     for part in page.find_all(["title", *_SILENT]) + page.find_all(_is_hidden):
         part.decompose()
+    _mark_raised(page)
     for part in page.find_all("button"):
         if part.find_parent(_SAID) is None:
             part.decompose()
@@ -97,13 +102,24 @@ def _blocks(page: BeautifulSoup) -> Iterator[Block]:
     for table in tables:
         if id(table) not in outer:  # one that holds another is for the layout
             _spell_out(table)
-    for text in "".join(_texts(page)).split(_BREAK):
+    for text in spell_raised("".join(_texts(page))).split(_BREAK):
         if text.startswith(_IS_HEADING):
             yield Heading(int(text[1]), text[2:])
         elif text.startswith(_IS_ITEM):
             yield as_item(text[1:])
         else:
             yield Code(text[1:]) if text.startswith(_IS_CODE) else text
+
+
+def _mark_raised(page: BeautifulSoup) -> None:
+    """Put `RAISED` into superscripts, a space into those that refer to a note, and signs into formulas."""
+    for part in page.find_all("sup"):
+        is_note = part.find("a") is not None or (part.parent is not None and part.parent.name == "a")
+        part.insert(0, " " if is_note else RAISED)
+    for part in page.find_all(["mfrac", "msup"]):
+        inner = part.find_all(recursive=False)
+        if len(inner) == 2:
+            inner[1].insert_before("/" if part.name == "mfrac" else "^")
 
 
 def _is_hidden(part: Tag) -> bool:
@@ -173,7 +189,7 @@ def _grid(rows: Sequence[Sequence[Tag]]) -> Iterator[list[str]]:
         for cell in row:
             while column in texts:
                 column += 1
-            text = cell.get_text(" ").translate(_MARKS)
+            text = cell.get_text(" ").translate(_MARKS).replace(f" {RAISED} ", RAISED)
             wide, high = _span(cell, "colspan"), _span(cell, "rowspan")
             last = min(column + wide, columns) if wide < columns else 0
             for place in range(column, max(last, column + 1)):

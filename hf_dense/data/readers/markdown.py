@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.data.readers.html import html_blocks
 from hf_dense.data.readers.page import (
+    RAISED,
     Block,
     Code,
     CodeOption,
@@ -19,6 +20,7 @@ from hf_dense.data.readers.page import (
     as_sentence,
     build_page,
     row_sentence,
+    spell_raised,
 )
 
 if TYPE_CHECKING:
@@ -127,4 +129,8 @@ def _text(children: Iterable[Token]) -> str:
             parts.append(_MARKS.sub("", child.content) if child.type == "text" else child.content)
         elif child.type in ("softbreak", "hardbreak") or child.content.lower().startswith("<br"):
             parts.append(" ")
-    return "".join(parts)
+        elif child.content.lower().startswith("<sup"):
+            parts.append(RAISED)
+        elif parts and parts[-1] == RAISED and child.type == "link_open":  # to a note
+            parts[-1] = " "
+    return spell_raised("".join(parts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ from typing import Final, Literal
 CodeOption = Literal["keep", "drop", "fence"]  # its words as a paragraph, nothing, or the paragraph between ```
 
 PATH_MARK: Final = " > "  # between the headings of a path
+RAISED: Final = "\4"  # while a text is put together: before what is written above the line
+_WORD_ABOVE: Final = re.compile(rf"(?<=[\w)\]]){RAISED}(?=[^\W\d_]{{2}})")
+_ABOVE: Final = re.compile(rf"(?<=[\w)\]]){RAISED}(?=[-+−(]?\w)")  # noqa: RUF001
 _LONGEST_HEADING: Final = 200  # characters; what is longer is a paragraph in bold
 _ENDS: Final = (".", "!", "?", "…", "。", "！", "？")  # noqa: RUF001
 _GOES_ON: Final = (":", ";", ",", "：", "；", "，", "、")  # noqa: RUF001
@@ -97,6 +101,15 @@ def as_sentence(text: str) -> str:
     ('Install.', 'Why?')
     """
     return text if text.endswith(_ENDS) else f"{text.rstrip(' :;,')}."
+
+
+def spell_raised(text: str) -> str:
+    """A text in which `RAISED` is a sign: a power must not run into its number, as an ordinal does.
+
+    >>> spell_raised(f"10{RAISED}-6"), spell_raised(f"2{RAISED}nd"), spell_raised(f"said{RAISED}[1]")
+    ('10^-6', '2nd', 'said [1]')
+    """
+    return _ABOVE.sub("^", _WORD_ABOVE.sub("", text)).replace(RAISED, " ")
 
 
 def as_item(text: str) -> str:

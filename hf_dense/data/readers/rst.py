@@ -7,7 +7,18 @@ from collections.abc import Iterator
 from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
-from hf_dense.data.readers.page import Block, Code, CodeOption, Heading, Page, as_item, build_page, row_sentence
+from hf_dense.data.readers.page import (
+    RAISED,
+    Block,
+    Code,
+    CodeOption,
+    Heading,
+    Page,
+    as_item,
+    build_page,
+    row_sentence,
+    spell_raised,
+)
 
 if TYPE_CHECKING:
     from docutils import nodes
@@ -54,9 +65,16 @@ def read_rst(content: str, code: CodeOption) -> Page:
 
 
 def _parsed(content: str, level: int) -> Iterator[Block]:
+    from docutils import nodes
     from docutils.core import publish_doctree
 
-    return _blocks(publish_doctree(content, settings_overrides=_SETTINGS), level)
+    tree = publish_doctree(content, settings_overrides=_SETTINGS)
+    for part in tree.findall(nodes.superscript):
+        part.insert(0, nodes.Text(RAISED))
+    for kind in (nodes.footnote_reference, nodes.citation_reference):
+        for part in tree.findall(kind):
+            part.insert(0, nodes.Text(" "))
+    return _blocks(tree, level)
 
 
 def _blocks(node: nodes.Element, level: int) -> Iterator[Block]:
@@ -69,7 +87,7 @@ def _blocks(node: nodes.Element, level: int) -> Iterator[Block]:
         elif isinstance(child, nodes.title):
             yield Heading(level, _text(child)) if isinstance(node, nodes.section) else _text(child)
         elif isinstance(child, nodes.literal_block | nodes.doctest_block):
-            yield Code(child.astext())
+            yield Code(spell_raised(child.astext()))
         elif isinstance(child, nodes.table):
             yield from _rows(child)
         elif isinstance(child, nodes.field):
@@ -139,7 +157,7 @@ def _says_something(name: str, argument: str) -> bool:
 
 def _text(node: nodes.Node) -> str:
     """The words of a node, without the markup that docutils did not understand."""
-    return _plain(node.astext())
+    return _plain(spell_raised(node.astext()))
 
 
 def _plain(text: str) -> str:

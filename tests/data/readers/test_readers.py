@@ -533,3 +533,36 @@ def test_items_of_lists_do_not_run_into_each_other(tmp_path: Path, kind: str) ->
         "a task.",
         "Now go",
     ]
+
+
+RAISED = {
+    ".md": "10<sup>6</sup> m<sup>2</sup> of H<sub>2</sub>O, the 2<sup>nd</sup> time, x<sup>[1](#a)</sup> euros.\n",
+    ".html": "<p>10<sup>6</sup> m<sup>2</sup> of H<sub>2</sub>O, the 2<sup>nd</sup> time, x<sup><a href=#a>1</a></sup>"
+    " euros.<table><tr><th>is<tr><td>10<sup>6</sup></table>",
+    ".rst": "10\\ :sup:`6` m\\ :sup:`2` of H\\ :sub:`2`\\ O, the 2\\ :sup:`nd` time, x\\ [1]_ euros.\n\n.. [1] A note.\n",
+}
+
+
+@pytest.mark.parametrize("kind", [*RAISED, ".docx"])
+def test_what_is_written_above_the_line_is_no_part_of_the_number_before(tmp_path: Path, kind: str) -> None:
+    if kind == ".docx":
+        document = docx.Document()
+        paragraph = document.add_paragraph()
+        for at, text in enumerate(["10", "6", " m", "2", " of H2O; the 2", "nd", " time; x", "1", " euros."]):
+            paragraph.add_run(text.replace(";", ",")).font.superscript = bool(at % 2)
+        paragraph.runs[-2]._r.insert(1, docx.oxml.OxmlElement("w:footnoteReference"))
+        document.save(str(tmp_path / "page.docx"))
+    else:
+        (tmp_path / f"page{kind}").write_text(RAISED[kind])
+    texts = read_page(tmp_path / f"page{kind}", "keep").sections[0].text.split("\n\n")
+    assert texts[0] == "10^6 m^2 of H2O, the 2nd time, x 1 euros."
+    assert kind != ".html" or texts[1] == "is: 10^6."
+
+
+def test_formulas_of_html_and_what_stands_for_a_film() -> None:
+    content = (
+        "<p>See <math><mfrac><mi>a</mi><mn>2</mn></mfrac></math> and <math><msup><mi>b</mi><mn>3</mn></msup></math>."
+        "<p><video>No film.</video>Then <object>no picture</object>more."
+    )
+    (section,) = read_html(content, "keep").sections
+    assert section.text.split("\n\n") == ["See a/2 and b^3.", "No film.", "Then", "no picture", "more."]
