@@ -69,11 +69,10 @@ def _parsed(content: str, level: int) -> Iterator[Block]:
     from docutils.core import publish_doctree
 
     tree = publish_doctree(content, settings_overrides=_SETTINGS)
-    for part in tree.findall(nodes.superscript):
-        part.insert(0, nodes.Text(RAISED))
-    for kind in (nodes.footnote_reference, nodes.citation_reference):
-        for part in tree.findall(kind):
-            part.insert(0, nodes.Text(" "))
+    marks = {nodes.superscript: RAISED, nodes.footnote_reference: " ", nodes.citation_reference: " "}
+    for part in tree.findall(nodes.TextElement):
+        if mark := marks.get(type(part)):
+            part.insert(0, nodes.Text(mark))
     return _blocks(tree, level)
 
 

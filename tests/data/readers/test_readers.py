@@ -539,7 +539,7 @@ RAISED = {
     ".md": "10<sup>6</sup> m<sup>2</sup> of H<sub>2</sub>O, the 2<sup>nd</sup> time, x<sup>[1](#a)</sup> euros.\n",
     ".html": "<p>10<sup>6</sup> m<sup>2</sup> of H<sub>2</sub>O, the 2<sup>nd</sup> time, x<sup><a href=#a>1</a></sup>"
     " euros.<table><tr><th>is<tr><td>10<sup>6</sup></table>",
-    ".rst": "10\\ :sup:`6` m\\ :sup:`2` of H\\ :sub:`2`\\ O, the 2\\ :sup:`nd` time, x\\ [1]_ euros.\n\n.. [1] A note.\n",
+    ".rst": "10\\ :sup:`6` m\\ :sup:`2` of H\\ :sub:`2`\\ O, the 2\\ :sup:`nd` time, x\\ [1]_ euros.\n\n.. [1] Note.\n",
 }
 
 
