@@ -20,6 +20,8 @@ from hf_dense.errors import InputError, first_line
 
 _POSITIVES: Final = ("positive", "positives", "pos", "passage", "answer")
 _NEGATIVES: Final = ("negative", "negatives", "neg", "hard_negatives")
+_GRADES: Final = ("label", "score", "relevance", "grade")
+_WHOLE: Final = re.compile(r"([-+]?[0-9]{1,4})(?:\.0+)?")
 _EMPTY: Final = "empty passages"
 _REPEATED: Final = "negatives that are positives or repeated"
 _SEPARATOR: Final = " [SEP] "  # between the titles of a history
@@ -48,11 +50,14 @@ class Labels:
     passages: dict[str, tuple[str, str]] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
 
-    def add(self, query: str, positives: Iterable[str], negatives: Iterable[str]) -> str:
-        """Judge passages (ids) for a query that is known by its text; more of the same query is joined. Its id."""
+    def add(self, query: str, positives: Iterable[str], negatives: Iterable[str], grade: int = 1) -> str:
+        """Judge passages (ids) for a query that is known by its text; more of the same query is joined. Its id.
+
+        Positives have the grade, 0 where they are not relevant.
+        """
         name = _name(query)
         self.queries[name] = query
-        self.grades.setdefault(name, {}).update(dict.fromkeys(positives, 1))
+        self.grades.setdefault(name, {}).update(dict.fromkeys(positives, grade))
         known = self.negatives.setdefault(name, [])
         known += [passage for passage in dict.fromkeys(negatives) if passage not in known]
         return name
@@ -83,8 +88,8 @@ class Labels:
     def verdict(self, query: str, text: str) -> bool | None:
         """Whether a passage answers a query, both by their texts; None where nobody said."""
         name, passage = _name(query), _name(text)
-        if passage in self.grades.get(name, ()):
-            return True
+        if passage in (graded := self.grades.get(name, {})):
+            return graded[passage] > 0
         return False if passage in self.negatives.get(name, ()) else None
 
     def keep(self, text: str, title: str = "", name: str = "") -> str:
@@ -100,7 +105,7 @@ def read_pairs(path: Path) -> Labels:
     Queries that never got a positive passage are left out and counted.
     """
     labels = read_judgements(path)
-    for name in [name for name, grades in labels.grades.items() if not grades]:
+    for name in [name for name, grades in labels.grades.items() if not any(grade > 0 for grade in grades.values())]:
         del labels.queries[name], labels.grades[name], labels.negatives[name]
         labels.dropped["queries without a positive passage"] += 1
     labels.drop_repeated()
@@ -110,10 +115,11 @@ def read_pairs(path: Path) -> Labels:
 def read_judgements(path: Path) -> Labels:
     """What a .jsonl or .csv file says of queries; rows of the same query belong together.
 
-    A row with negatives alone takes back what rows before it said of these passages; a positive always counts.
+    A row with negatives alone takes back what rows before it said of these passages; a positive always counts, with the
+    grade of a column `label`, `score`, `relevance` or `grade` where there is one: 0 is not relevant.
 
     Raises:
-        InputError: the file is of no known kind, or a row has no query or no passage.
+        InputError: the file is of no known kind, or a row has no query or no passage, or a grade that is none.
     """
     labels = Labels()
     for number, row in enumerate(_rows(path), start=1):
@@ -124,7 +130,7 @@ def read_judgements(path: Path) -> Labels:
             lacking = "query" if not query else "positive passage"
             raise InputError(f"Row {number} of {path} has no {lacking}; every row needs columns query and positive.")
         if positives:
-            labels.add(query, map(labels.keep, positives), map(labels.keep, negatives))
+            labels.add(query, map(labels.keep, positives), map(labels.keep, negatives), _grade(row, origin))
         else:
             labels.reject(query, map(labels.keep, negatives))
     return labels
@@ -282,6 +288,24 @@ def _texts(row: Mapping[str, Any], names: Iterable[str], origin: str, dropped: C
     texts = [_text(text, origin).strip() for text in (found if isinstance(found, list) else [found])]
     dropped[_EMPTY] += texts.count("")
     return [text for text in texts if text]
+
+
+def _grade(row: Mapping[str, Any], origin: str) -> int:
+    """How relevant a row says that its passages are; 1 where it does not say.
+
+    >>> _grade({"label": "0"}, ""), _grade({"score": 2.0}, ""), _grade({"relevance": True}, ""), _grade({}, "")
+    (0, 2, 1, 1)
+    """
+    for name in _GRADES:
+        if name in row:
+            said = str(int(row[name]) if isinstance(row[name], bool) else row[name]).strip()
+            if whole := _WHOLE.fullmatch(said):
+                return int(whole[1])
+            raise InputError(
+                f"{origin} has {said!r} in the column {name!r}; grades are whole numbers, 0 for what is not relevant: "
+                "correct it, or call the column something else."
+            )
+    return 1
 
 
 def _listed(cell: str, origin: str) -> str | list[str | None]:

@@ -21,8 +21,9 @@ class Found:
 
     Attributes:
         ids: by the name that labels call a passage or document by, what the corpus calls it: the ids of the passages
-            with the same words, or else with many of them, where the labels bring the text along; the same where they
-            do not, of several with the words, and where none has them, but the title.
+            with the same words, or else the id that stands where the text belongs, or else those with many of the
+            words, where the labels bring the text along; the same where they do not, of several with the words, and
+            where none has them, but the title.
         documents: by an id of the corpus, the document: what the passage was cut from, else its title, else itself.
         overlapping: names of texts that stand in no passage word for word, but share enough with some (`Overlaps`).
     """
@@ -49,6 +50,7 @@ def find_passages(labels: Iterable[Labels], corpus: Callable[[], Iterable[pa.Tab
         titles |= {name: title.strip() for name, (title, _) in each.passages.items() if title.strip()}
     for name, text in brought.items():
         texts.setdefault(_digest(text), []).append(name)
+    said = {text: name for name, text in brought.items()}  # which may be an id
     by_id: dict[str, list[str]] = {}
     by_text: dict[str, list[str]] = {}
     for table in corpus():
@@ -57,12 +59,15 @@ def find_passages(labels: Iterable[Labels], corpus: Callable[[], Iterable[pa.Tab
             for known in names.intersection(called):
                 by_id[known], titled[known] = [known], title.strip()
                 found.documents[known] = document or title or known
+            for known in said.keys() & called:
+                found.ids[said[known]] = [known]
+                found.documents[known] = document or title or known
             for known in texts.get(_digest(text), ()) if texts else ():
                 by_text.setdefault(known, []).append(name)
                 found.documents[name] = document or title or name
     # Of a text its words decide: ids such as 1, 2, 3 are those of other passages in another corpus.
-    found.ids = {**{name: ids for name, ids in by_id.items() if name not in brought}, **by_text}
-    if lacking := {name: text for name, text in brought.items() if name not in by_text}:
+    found.ids |= {**{name: ids for name, ids in by_id.items() if name not in brought}, **by_text}
+    if lacking := {name: text for name, text in brought.items() if name not in found.ids}:
         _find_overlaps(lacking, corpus(), found)
     for name in brought.keys() & by_id.keys() - found.ids.keys():  # too short, say, to be found in part
         if name in titles and titles[name] == titled[name]:
@@ -106,8 +111,8 @@ def use_ids(labels: Mapping[str, Labels], found: Found, corpus: str) -> dict[str
         grade > 0 for each in used.values() for graded in each.grades.values() for grade in graded.values()
     ):
         raise InputError(
-            f"None of the {lost:,} relevant passages stands in {corpus}, whole or in part; labels need texts of at "
-            "least eight words that were taken from there."
+            f"None of the {lost:,} relevant passages stands in {corpus}, whole or in part; labels need its ids, or "
+            "texts of at least eight words that were taken from there."
         )
     return used
 

@@ -6,10 +6,11 @@ All end in one form (`hf_dense.data.schemas`), whether they were pairs, triples 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -28,6 +29,8 @@ from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 from hf_dense.storage.staged import Staged
 
+_ID: Final = re.compile(r"[!-~]*[0-9][!-~]*")  # what stands for a text and is none
+
 
 def build_collection(
     source: str | os.PathLike[str],
@@ -41,11 +44,12 @@ def build_collection(
 
     Args:
         source: `pairs`: a .jsonl or .csv file with the columns `query`, `positive` (a text or a list of them) and, if
-            there are any, `negatives`; `dpr`: a .json file of DPR (`question`, `positive_ctxs`, `hard_negative_ctxs`,
-            `answers`) or a .csv of it (question, answers); `msmarco`: a folder of MS MARCO or TREC DL with
-            `collection.tsv` or `msmarco-docs.tsv`, and for every split `queries.<split>.tsv` and `qrels.<split>.tsv`
-            (of documents also `msmarco-doc<split>-queries.tsv`, `-qrels.tsv`); `mind`: a folder of MIND, whose
-            impressions become queries (`read_mind`).
+            there are any, `negatives` and the grade of the positive (`label`, `score`, `relevance` or `grade`; 0 is
+            not relevant); `dpr`: a .json file of DPR (`question`, `positive_ctxs`, `hard_negative_ctxs`, `answers`) or
+            a .csv of it (question, answers); `msmarco`: a folder of MS MARCO or TREC DL with `collection.tsv` or
+            `msmarco-docs.tsv`, and for every split `queries.<split>.tsv` and `qrels.<split>.tsv` (of documents also
+            `msmarco-doc<split>-queries.tsv`, `-qrels.tsv`); `mind`: a folder of MIND, whose impressions become queries
+            (`read_mind`).
         out: holds `corpus/`, `queries/`, `qrels/<split>.parquet`, `negatives/<split>.parquet` (columns of `TRAINING`)
             and a card.
         split: what the labels are for: train, dev or test; `msmarco` takes several. Or shares of the documents, such as
@@ -181,6 +185,9 @@ def _corpus(labels: dict[str, Labels], path: Path, corpus: str | None, out: Path
     if corpus is None and brought:
         if empty := [name for name, kept in brought.items() if not passage_text(*kept)]:
             raise InputError(f"The passage {empty[0]!r} comes without words; name the corpus that has them: --corpus.")
+        if all(_ID.fullmatch(passage_text(*kept)) for kept in brought.values()):
+            first = passage_text(*next(iter(brought.values())))
+            raise InputError(f"The passages of {path} are ids such as {first!r}; name the corpus of theirs: --corpus.")
         return given_passages(brought)
     return find_source(corpus or str(existing(path, "collection.tsv", "msmarco-docs.tsv")), out)
 

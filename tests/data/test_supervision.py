@@ -520,3 +520,28 @@ def test_a_cell_may_hold_a_list(tmp_path: Path, written: Callable[[object], str]
     known = texts(out)
     assert [[known[name] for name in row["positives"]] for row in lists(out)] == [["a, b", "it's"], ["[1] says so [a]"]]
     assert [[known[name] for name in row["negatives"]] for row in lists(out)] == [['"c"', "d"], []]
+
+
+@pytest.mark.parametrize("column", ["label", "score", "relevance", "grade"])
+def test_a_grade_of_pairs_is_read(tmp_path: Path, column: str) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(f"query,passage,{column}\nwhat is it,it is this,2\nwhat is it,it is not that,0\nwho,not me,0.0\n")
+    out = build_collection(path, tmp_path / "out")
+    known, qrels = texts(out), load_qrels(out, "train")
+    assert [{known[name]: grade for name, grade in graded.items()} for graded in qrels.values()] == [
+        {"it is this": 2, "it is not that": 0}
+    ]
+    assert [known[name] for row in lists(out) for name in row["negatives"]] == ["it is not that"]
+    assert counted(out)["queries without a positive passage"] == 1
+    path.write_text(f"query,positive,{column}\nwhat is it,it is this,0.7\n")
+    with pytest.raises(InputError, match=f"Row 1 .*'0.7' in the column '{column}'; grades are whole numbers"):
+        build_collection(path, tmp_path / "other")
+
+
+def test_an_id_may_stand_in_the_place_of_its_text(tmp_path: Path) -> None:
+    pairs = write_rows(tmp_path / "pairs.jsonl", [{"query": "what is it", "positive": "p1", "negatives": ["p2"]}])
+    corpus = write_rows(tmp_path / "corpus.jsonl", [{"id": f"p{at}", "text": f"text {at}"} for at in range(3)])
+    out = build_collection(pairs, tmp_path / "out", corpus=str(corpus))
+    assert [(row["positives"], row["negatives"]) for row in lists(out)] == [(["p1"], ["p2"])]
+    with pytest.raises(InputError, match=r"passages of .*pairs\.jsonl are ids such as 'p1'; name the corpus"):
+        build_collection(pairs, tmp_path / "other")
