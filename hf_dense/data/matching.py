@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from hf_dense.data.labels import Labels
-from hf_dense.data.overlaps import Overlaps
+from hf_dense.data.overlaps import Overlaps, nearest
 from hf_dense.data.splits import Shares, common_split, divide_documents
 from hf_dense.errors import InputError
 
@@ -79,15 +81,19 @@ def find_passages(labels: Iterable[Labels], corpus: Callable[[], Iterable[pa.Tab
 
 
 def _find_overlaps(texts: Mapping[str, str], corpus: Iterable[pa.Table], found: Found) -> None:
-    """Add the passages that hold much of a text, or the other way around."""
-    overlaps = Overlaps(texts)
+    """Add the passages that hold much of a text, or the other way around, and more of it than others like them."""
+    overlaps, places, shared = Overlaps(texts), dict[str, list[tuple[str, str]]](), dict[str, list[NDArray[np.int32]]]()
     for table in corpus:
         rows = list(_rows(table))
-        for known, row in overlaps.find([text for _, _, text, _ in rows]):
+        for known, row, runs in overlaps.find([text for _, _, text, _ in rows]):
             name, title, _, document = rows[row]
-            found.ids.setdefault(known, []).append(name)
-            found.documents[name] = document or title or name
-            found.overlapping.add(known)
+            places.setdefault(known, []).append((name, document or title or name))
+            shared.setdefault(known, []).append(runs)
+    for known, there in places.items():
+        kept = [there[at] for at in nearest(shared[known])]
+        found.ids[known] = [name for name, _ in kept]
+        found.documents |= kept
+        found.overlapping.add(known)
 
 
 def use_ids(labels: Mapping[str, Labels], found: Found, corpus: str) -> dict[str, Labels]:
@@ -119,6 +125,7 @@ def use_ids(labels: Mapping[str, Labels], found: Found, corpus: str) -> dict[str
 
 _LOST = "relevant passages that the corpus lacks"
 _IN_PART = "relevant passages found in part, cut otherwise in the corpus"
+_PARTS = "passages of the corpus that hold those found in part"
 
 
 def _use_ids(labels: Labels, found: Found) -> Labels:
@@ -127,7 +134,9 @@ def _use_ids(labels: Labels, found: Found) -> Labels:
         graded = labels.grades.get(query, {})
         lost = [name for name, grade in graded.items() if grade > 0 and name not in found.ids]
         used.dropped[_LOST] += len(lost)
-        used.dropped[_IN_PART] += sum(grade > 0 and name in found.overlapping for name, grade in graded.items())
+        parts = [name for name, grade in graded.items() if grade > 0 and name in found.overlapping]
+        used.dropped[_IN_PART] += len(parts)
+        used.dropped[_PARTS] += sum(len(found.ids[name]) for name in parts)
         kept: dict[str, int] = {}
         for known, grade in graded.items():
             kept |= {name: max(grade, kept.get(name, grade)) for name in found.ids.get(known, ())}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hf_dense.data.duplicates import word_runs
 
@@ -33,8 +35,10 @@ class Overlaps:
         self.owners = pairs[:, 1].astype(np.int64)
         self.counts[self.counts > _COMMON] = 0
 
-    def find(self, passages: Sequence[str]) -> Iterator[tuple[str, int]]:
-        """The name of each text that is found, and the row of the passage; in the order of the passages."""
+    def find(self, passages: Sequence[str]) -> Iterator[tuple[str, int, NDArray[np.int32]]]:
+        """The name of each text that is found, the row of the passage, and the runs that they share (numbers, each
+        once); in the order of the passages.
+        """
         flat, starts = word_runs(passages)
         rows, sizes = _owners(starts, len(flat)), np.diff(starts, append=len(flat))
         places = np.minimum(np.searchsorted(self.runs, flat), len(self.runs) - 1)
@@ -43,10 +47,34 @@ class Overlaps:
         counts = self.counts[met[:, 1]]
         within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         owners = self.owners[np.repeat(self.first[met[:, 1]], counts) + within]
-        pairs, shared = np.unique(np.stack([np.repeat(met[:, 0], counts), owners], axis=1), axis=0, return_counts=True)
+        order = np.lexsort((owners, np.repeat(met[:, 0], counts)))
+        met = np.repeat(met, counts, axis=0)[order]
+        both = np.stack([met[:, 0], owners[order]], axis=1)
+        pairs, begins, shared = np.unique(both, axis=0, return_index=True, return_counts=True)
         smaller = np.minimum(sizes[pairs[:, 0]], self.sizes[pairs[:, 1]])
-        for row, text in pairs[(shared >= _LEAST) & (2 * shared >= smaller)]:
-            yield self.names[text], int(row)
+        for at in np.flatnonzero((shared >= _LEAST) & (2 * shared >= smaller)):
+            row, text = pairs[at]
+            yield self.names[text], int(row), met[begins[at] : begins[at] + shared[at], 1].astype(np.int32)
+
+
+def nearest(shared: Sequence[NDArray[np.int32]]) -> list[int]:
+    """Of the passages that share runs with a text those that it stands in.
+
+    One that shares fewer runs than others, at least half of which are not among theirs, holds another part of the text;
+    else it is only like them.
+
+    Args:
+        shared: the runs of each passage.
+
+    >>> nearest([np.arange(9), np.arange(6), np.arange(20, 26), np.arange(1, 10)])
+    [0, 2, 3]
+    """
+    runs, kept, covered = [set(found.tolist()) for found in shared], list[int](), set[int]()
+    for size, alike in groupby(sorted(range(len(runs)), key=lambda at: -len(runs[at])), lambda at: len(runs[at])):
+        new = [at for at in alike if 2 * len(runs[at] - covered) >= size]
+        covered.update(*(runs[at] for at in new))
+        kept += new
+    return sorted(kept)
 
 
 def _owners(starts: np.ndarray, total: int) -> np.ndarray:

@@ -545,3 +545,19 @@ def test_an_id_may_stand_in_the_place_of_its_text(tmp_path: Path) -> None:
     assert [(row["positives"], row["negatives"]) for row in lists(out)] == [(["p1"], ["p2"])]
     with pytest.raises(InputError, match=r"passages of .*pairs\.jsonl are ids such as 'p1'; name the corpus"):
         build_collection(pairs, tmp_path / "other")
+
+
+def test_of_passages_that_are_alike_the_nearest_to_a_text_is_meant(tmp_path: Path) -> None:
+    def product(speed: int, price: int) -> str:
+        return (
+            f"The drill turns {speed} times a minute and comes in a case with two batteries and a charger, "
+            f"costs {price} euros and is sent within three days to any address in the country"
+        )
+
+    rows = [{"id": f"p{at}", "text": product(1000 + at, 200 + at)} for at in range(30)]
+    write_rows(tmp_path / "corpus.jsonl", rows)
+    pairs = [{"query": "before its price rose", "positive": product(1007, 99)}]
+    write_rows(tmp_path / "pairs.jsonl", pairs)
+    out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus.jsonl"))
+    assert [row["positives"] for row in lists(out)] == [["p7"]]
+    assert counted(out)["passages of the corpus that hold those found in part"] == 1
