@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _REQUIRED_OF_CORPUS: Final = ("id", "text")
 _IN_MEMORY: Final = 2**28  # bytes of Parquet files that are read at once
+_BLOCK: Final = 2**20  # bytes of JSON lines that are parsed together
 _GREATEST: Final = 10_000  # grade; measures hold a count for each grade below it
 _SHARD: Final = re.compile(r"-\d{5}-of-\d{5}$")  # what the Hub adds to the name of a split
 _PATTERNS: Final = (
@@ -326,8 +327,7 @@ def _parse(file: Path, types: dict[str, pa.DataType]) -> pa.Table:
     """A JSON lines or tab-separated file; columns named in `types` are read as such."""
     if file.stat().st_size == 0:
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})
-    if file.suffix != ".tsv":
-        check_lines(file)
+    longest = check_lines(file) if file.suffix != ".tsv" else 0
     with _sound(file):
         if file.suffix == ".tsv":
             table = csv.read_csv(
@@ -336,11 +336,32 @@ def _parse(file: Path, types: dict[str, pa.DataType]) -> pa.Table:
                 convert_options=csv.ConvertOptions(column_types=types),
             )
         else:
-            schema = pa.schema(list(types.items()))
-            table = json.read_json(file, parse_options=json.ParseOptions(explicit_schema=schema))
+            table = _parse_lines(file, types, longest)
         if not table.column_names:  # which are decoded here, and may be no text
             raise InputError(f"{file} has no columns.")
     return table
+
+
+def _parse_lines(file: Path, types: dict[str, pa.DataType], longest: int) -> pa.Table:
+    """A JSON lines file; ids may be whole numbers.
+
+    Args:
+        file: the file.
+        types: of columns.
+        longest: bytes of a line.
+    """
+    reading = json.ReadOptions(block_size=min(max(_BLOCK, longest + 1), 2**31 - 1))
+    for kind in (pa.string(), pa.int64()):
+        schema = pa.schema(list((types | {"_id": kind}).items()))
+        try:
+            table = json.read_json(file, reading, json.ParseOptions(explicit_schema=schema))
+        except pa.ArrowInvalid as error:
+            if "Column(/_id)" not in str(error):
+                raise
+        else:
+            at = table.column_names.index("_id")
+            return table.set_column(at, "_id", table.column(at).cast(pa.string()))
+    raise InputError(f"{file} has ids that are neither all texts nor all whole numbers; put them in quotes.")
 
 
 def _check_columns(names: Sequence[str], required: Sequence[str], origin: Path) -> None:

@@ -50,16 +50,19 @@ def read_rows(path: Path, kind: str, counts: Counter[str]) -> Iterator[Row]:
         raise InputError(f"{path} is not {what} that can be read: {str(error).splitlines()[0]}") from error
 
 
-def check_lines(file: Path) -> None:
+def check_lines(file: Path) -> int:
     """Pass when no line of a JSON file crashes Arrow: nested deeply, which it reads by recursion, or `null` for a row.
+
+    Returns:
+        Bytes of the longest line.
 
     Raises:
         InputError: a line would.
     """
-    begins = True  # a row; in a file of one value later lines may be a part of it
+    longest, begins = 0, True  # a row; in a file of one value later lines may be a part of it
     with file.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
-            rest = line.lstrip(_BEFORE)
+            longest, rest = max(longest, len(line)), line.lstrip(_BEFORE)
             if begins and rest.startswith(b"null"):
                 raise InputError(f"Line {number} of {file} is null, which is no row; correct or remove it.")
             begins = file.suffix == ".jsonl" or (begins and not rest)
@@ -70,6 +73,7 @@ def check_lines(file: Path) -> None:
                     raise InputError(f"Line {number} of {file} is nested too deeply; correct or remove it.") from error
                 except ValueError:  # which Arrow says
                     pass
+    return longest
 
 
 def plain_text(value: object) -> str | None:

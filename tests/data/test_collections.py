@@ -215,3 +215,20 @@ def test_judgements_as_trec_has_them_are_refused_with_what_is_wanted(tmp_path: P
     (folder / "test.tsv").write_text(between.join(["q1", "0", "p1", "1"]) + "\n")
     with pytest.raises(InputError, match=r"query-id, corpus-id and score.* TREC's four columns these are the first"):
         load_qrels(tmp_path / "c", "test")
+
+
+def test_a_line_may_be_as_long_as_a_book(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "b")
+    rows: list[dict[str, object]] = [{"_id": str(at), "text": "word " * 100} for at in range(3000)]
+    rows[1500]["text"] = "word " * 600_000
+    write_lines(folder / "corpus.jsonl", rows)
+    assert [len(text) for text in load_corpus(folder)["text"][1499:1501]] == [500, 3_000_000]
+
+
+def test_ids_of_beir_may_be_whole_numbers(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "b")
+    write_lines(folder / "corpus.jsonl", [{"_id": at, "text": "a text"} for at in range(3)])
+    assert load_corpus(folder)["id"][:] == ["0", "1", "2"]
+    write_lines(folder / "corpus.jsonl", [{"_id": at, "text": "a text"} for at in ("a", 1)])
+    with pytest.raises(InputError, match="ids that are neither all texts nor all whole numbers; put them in quotes"):
+        load_corpus(folder)
