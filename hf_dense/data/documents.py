@@ -18,7 +18,17 @@ from hf_dense.data.folders import written_files
 from hf_dense.data.hub_names import divided
 from hf_dense.data.readers.kinds import KINDS, read_page
 from hf_dense.data.readers.page import CodeOption, Section, UnreadableError
-from hf_dense.data.rows import IDS, MAX_BYTES, SURROGATE, TABLES, Row, plain_text, read_rows
+from hf_dense.data.rows import (
+    IDS,
+    MAX_BYTES,
+    SURROGATE,
+    TABLES,
+    Row,
+    SemicolonsError,
+    plain_text,
+    read_rows,
+    with_plain_names,
+)
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_files, fingerprint_values
 from hf_dense.storage.places import Source
@@ -180,10 +190,12 @@ class DocumentReader:
             for file in files:
                 try:
                     yield from self._file(file, folder)
-                except InputError:
+                except InputError as error:
                     if not pages or self.columns or _kind(file) in KINDS:
                         raise
-                    self.counts["skipped tables that hold no documents"] += 1
+                    semicolons = isinstance(error, SemicolonsError)
+                    why = "with semicolons for commas" if semicolons else "that hold no documents"
+                    self.counts[f"skipped tables {why}"] += 1
 
         return _Opened(read, lambda: fingerprint_files(files, folder), whole)
 
@@ -236,8 +248,9 @@ class DocumentReader:
         roles = {role: (self.columns[role],) if role in self.columns else names for role, names in usual.items()}
         seen: dict[str, None] = {}  # columns of the rows
         without = 0  # rows that have none for their text
-        for index, row in enumerate(rows):
-            seen |= dict.fromkeys(row)
+        for index, written in enumerate(rows):
+            row = with_plain_names(written)
+            seen |= dict.fromkeys(written)
             if index == _FIRST:
                 self._check_columns(seen, roles["text"], name)
             if row.keys().isdisjoint(roles["text"]):
@@ -261,8 +274,9 @@ class DocumentReader:
 
     def _check_columns(self, seen: Collection[str], texts: Collection[str], name: str) -> None:
         """Raise `InputError` where no row has a column that was named, or one of texts."""
-        wrong = [column for column in self.columns.values() if column not in seen]
-        if wrong or not any(column in seen for column in texts):
+        known = with_plain_names(dict.fromkeys(seen))
+        wrong = [column for column in self.columns.values() if column not in known]
+        if wrong or known.keys().isdisjoint(texts):
             lacking = repr(wrong[0]) if wrong else "of texts (" + ", ".join(_TEXTS) + ")"
             raise InputError(f"{name} has no column {lacking}; it has: {', '.join(seen)}. Name the columns to read.")
 

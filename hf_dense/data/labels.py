@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hf_dense.data.passage_texts import passage_text
-from hf_dense.data.rows import SURROGATE, plain_text
+from hf_dense.data.rows import SURROGATE, check_head, plain_text, with_plain_names
 from hf_dense.errors import InputError, first_line
 
 _POSITIVES: Final = ("positive", "positives", "pos", "passage", "answer")
@@ -122,8 +122,8 @@ def read_judgements(path: Path) -> Labels:
         InputError: the file is of no known kind, or a row has no query or no passage, or a grade that is none.
     """
     labels = Labels()
-    for number, row in enumerate(_rows(path), start=1):
-        origin = f"Row {number} of {path}"
+    for number, written in enumerate(_rows(path), start=1):
+        origin, row = f"Row {number} of {path}", with_plain_names(written)
         query = _text(row.get("query"), origin).strip()
         positives, negatives = (_texts(row, names, origin, labels.dropped) for names in (_POSITIVES, _NEGATIVES))
         if not query or not (positives or negatives):
@@ -167,10 +167,10 @@ def read_dpr(path: Path) -> Labels:
 
 def read_msmarco(queries: Path, qrels: Path) -> Labels:
     """Two files of MS MARCO or TREC DL, passages or documents; their texts are streamed when they are written."""
-    texts = dict(fields[:2] for fields in _tab_separated(queries) if len(fields) > 1)
-    labels = Labels()
+    texts, labels = _query_texts(queries), Labels()
     for number, line in enumerate(_lines(qrels), start=1):
-        fields = line.split()
+        fields = line.rstrip("\r\n").split("\t")
+        fields = fields if len(fields) == 4 else line.split()  # as TREC has them
         if len(fields) != 4:
             raise InputError(f"Line {number} of {qrels} has {len(fields)} fields; judgements have four.")
         query, _, passage, grade = fields
@@ -178,11 +178,21 @@ def read_msmarco(queries: Path, qrels: Path) -> Labels:
             raise InputError(f"Line {number} of {qrels} has the grade {grade!r}; grades are whole numbers.")
         if query not in texts:
             raise InputError(f"Line {number} of {qrels} names the query {query!r}, which {queries.name} lacks.")
+        if not texts[query].strip():
+            raise InputError(f"Line {number} of {qrels} names the query {query!r}; {queries.name} has no text of it.")
         labels.queries[query] = texts[query]
         if labels.grades.setdefault(query, {}).setdefault(passage, int(grade)) != int(grade):
             raise InputError(f"Line {number} of {qrels} gives {passage!r} another grade for {query!r} than before.")
         labels.negatives.setdefault(query, [])
     return labels
+
+
+def _query_texts(path: Path) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for number, fields in enumerate(_tab_separated(path), start=1):
+        if len(fields) > 1 and texts.setdefault(fields[0], fields[1]) != fields[1]:
+            raise InputError(f"Line {number} of {path} gives the query {fields[0]!r} another text than before.")
+    return texts
 
 
 def read_mind(news: Path, behaviours: Path) -> Labels:
@@ -259,6 +269,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
         csv.field_size_limit(sys.maxsize)
         rows = csv.DictReader(_lines(path), strict=True)
         try:
+            check_head(rows.fieldnames or (), path)
             for row in rows:
                 if any(row.pop(None, ())):
                     raise InputError(
@@ -266,6 +277,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
                         "commas into quotes."
                     )
                 origin = f"Line {rows.line_num} of {path}"
+                row = with_plain_names(row)
                 yield row | {name: _listed(row[name], origin) for name in (*_POSITIVES, *_NEGATIVES) if row.get(name)}
         except csv.Error as error:
             raise InputError(f"Line {rows.line_num} of {path} is no CSV ({error}); correct its quotes.") from error

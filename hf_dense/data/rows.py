@@ -31,6 +31,10 @@ _LINES: Final = 1024  # rows of a Parquet file read at once
 Row = Mapping[str, Any]
 
 
+class SemicolonsError(InputError):
+    """A table with semicolons for commas."""
+
+
 def read_rows(path: Path, kind: str, counts: Counter[str]) -> Iterator[Row]:
     """The rows of a table.
 
@@ -76,13 +80,35 @@ def check_lines(file: Path) -> int:
     return longest
 
 
+def check_head(names: Sequence[str], path: Path) -> None:
+    """Pass when the columns of a table can be told apart.
+
+    Raises:
+        InputError: two have one name, or commas are lacking between them.
+    """
+    if len(names) == 1 and ";" in names[0]:
+        raise SemicolonsError(f"{path} has semicolons between its columns; write commas.")
+    for at, name in enumerate(names):
+        if name and name in names[:at]:
+            raise InputError(f"{path} has two columns called {name!r}; call one of them something else.")
+
+
+def with_plain_names(row: Row) -> dict[str, Any]:
+    """A row with its columns by their names in small letters, too.
+
+    >>> with_plain_names({" ID": 1})
+    {'id': 1, ' ID': 1}
+    """
+    return {**{name.strip().lower(): cell for name, cell in row.items()}, **row}
+
+
 def plain_text(value: object) -> str | None:
     """What a cell says in words, "" where it is empty; None where it holds no text: an object, a list, yes or no.
 
-    >>> plain_text(" a "), plain_text(3), plain_text(date(2024, 1, 2)), plain_text(None), plain_text({"a": 1})
-    (' a ', '3', '2024-01-02', '', None)
+    >>> plain_text(" a "), plain_text(float("nan")), plain_text(3), plain_text(date(2024, 1, 2)), plain_text({"a": 1})
+    (' a ', '', '3', '2024-01-02', None)
     """
-    if value is None:
+    if value is None or value != value:  # what Python writes into JSON where pandas has nothing
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float | date):
         return None
@@ -112,9 +138,12 @@ def _csv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
         # Bytes that are no UTF-8 become surrogates, by which the row is found out.
         lines = (line.removeprefix(codecs.BOM_UTF8) if number == 0 else line for number, line in enumerate(stream))
         rows = csv.DictReader((line.decode("utf-8", "surrogateescape") for line in lines), strict=True)
+        head: Sequence[str] | None = None
         while True:
             try:
                 row = next(rows)
+                if head is None:
+                    check_head(head := rows.fieldnames or (), path)
                 if any(row.pop(None, ())):  # more cells than columns, such as a comma that nobody quoted
                     counts["unreadable"] += 1
                 else:
@@ -132,8 +161,8 @@ def _tsv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
         fields = line.split("\t")
         if names is None:
             head = [_unquoted(field) for field in fields]
-            if quoted := any(name.lower() in IDS for name in head):  # as CSV has it, like DPR's psgs_w100
-                names = head
+            if quoted := any(name.strip().lower() in IDS for name in head):  # as CSV has it, like DPR's psgs_w100
+                check_head(names := head, path)
                 continue
             names = {4: ("id", "url", "title", "text"), 2: ("id", "text")}.get(len(fields))
             if names is None:

@@ -361,3 +361,29 @@ def test_the_mark_before_a_files_first_line_is_no_part_of_it(tmp_path: Path, nam
 def test_a_row_with_more_cells_than_columns_is_counted(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,text\n1,Hello, world\n2,whole,\n")
     assert read(tmp_path / "a.csv") == ([("2", "", "whole")], {"documents read": 1, "unreadable": 1})
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_names_of_columns_may_have_capitals_and_spaces(tmp_path: Path, name: str) -> None:
+    between = "," if name == "a.csv" else "\t"
+    (tmp_path / name).write_text(between.join(["ID", "Title ", "Text"]) + "\n" + between.join("1ab") + "\n")
+    assert read(tmp_path / name)[0] == [("1", "a", "b")]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text,text\n1,a,b\n")
+    with pytest.raises(InputError, match="has two columns called 'text'"):
+        read(tmp_path / "a.csv")
+
+
+def test_a_table_with_semicolons_is_told_from_one_without_documents(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id;text\n1;a\n")
+    with pytest.raises(InputError, match="has semicolons between its columns; write commas"):
+        read(tmp_path / "a.csv")
+    (tmp_path / "b.txt").write_text("A text.")
+    assert read(tmp_path)[1] == {"documents read": 1, "skipped tables with semicolons for commas": 1}
+
+
+def test_no_number_is_no_title(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "title": NaN, "text": "a"}\n')
+    assert read(tmp_path / "a.jsonl")[0] == [("1", "", "a")]

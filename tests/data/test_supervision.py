@@ -398,6 +398,8 @@ def test_of_equal_texts_the_one_with_the_id_is_meant(tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         ("query,positive\nq,first, with comma\n", "Line 2 of .* has more cells than the head has columns"),
+        ("query;positive\nq;p\n", "has semicolons between its columns; write commas"),
+        ("query,positive,positive\nq,p,r\n", "has two columns called 'positive'"),
         ("query,positive\nq,['first' 'second']\n", "Line 2 of .* has a list that"),
         ('query,positive\nq,"first\n', "Line 1 of .* is no CSV .*correct its quotes"),
     ],
@@ -561,3 +563,26 @@ def test_of_passages_that_are_alike_the_nearest_to_a_text_is_meant(tmp_path: Pat
     out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus.jsonl"))
     assert [row["positives"] for row in lists(out)] == [["p7"]]
     assert counted(out)["passages of the corpus that hold those found in part"] == 1
+
+
+def test_ids_of_msmarco_may_have_spaces(tmp_path: Path) -> None:
+    folder = write_msmarco(tmp_path / "ms", "1\t0\tpage 11\t1\n")
+    (folder / "collection.tsv").write_text("page 11\tone\n12\ttwo\n")
+    assert load_qrels(build_collection(folder, tmp_path / "out", "msmarco", "dev"), "dev") == {"1": {"page 11": 1}}
+
+
+def test_every_query_of_msmarco_has_one_text(tmp_path: Path) -> None:
+    folder = write_msmarco(tmp_path / "ms")
+    for line, sentence in (
+        ("4\t", r"names the query '4'; queries\.dev\.tsv has no text of it"),
+        ("4\tone\n4\tother", r"Line 5 of .* gives the query '4' another text than before"),
+    ):
+        (folder / "queries.dev.tsv").write_text(f"1\tone\n2\ttwo\n3\tthree\n{line}\n")
+        (folder / "qrels.dev.tsv").write_text("4 0 11 1\n")
+        with pytest.raises(InputError, match=sentence):
+            build_collection(folder, tmp_path / "out", "msmarco", "dev")
+
+
+def test_columns_of_pairs_may_have_capitals(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("Query, Positive\nwhat is it,it is this\n")
+    assert list(texts(build_collection(tmp_path / "pairs.csv", tmp_path / "out")).values()) == ["it is this"]
