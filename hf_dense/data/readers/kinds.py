@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +22,13 @@ from hf_dense.data.readers.rst import read_rst
 
 _EXTRA: Final = "pip install 'hf_dense[documents]'"
 _PANDOC: Final = "a pandoc that reads asciidoc"
+_HEAD: Final = 1024  # bytes of a page in which it may declare its encoding
+_CHARSET: Final = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
+_AS_BROWSERS: Final = {
+    "iso-8859-1": "cp1252",
+    "shift_jis": "cp932",
+    "gb2312": "gb18030",
+}  # read by what has more letters
 
 
 @dataclass(frozen=True)
@@ -68,11 +77,11 @@ def read_page(path: Path, code: CodeOption = "keep") -> Page:
     """What a file of one of the `KINDS` holds.
 
     Raises:
-        UnicodeDecodeError: it is a text, and not in UTF-8.
+        UnicodeDecodeError: it is a text in another encoding than UTF-8, UTF-16 with its mark, or what a page declares.
         UnreadableError: it is not what its name says.
     """
     kind = KINDS[path.suffix.lower()]
-    content = "" if kind.read is None else path.read_text(encoding="utf-8-sig")
+    content = "" if kind.read is None else _read_text(path)
     if "\0" in content:
         raise UnreadableError
     try:
@@ -82,3 +91,21 @@ def read_page(path: Path, code: CodeOption = "keep") -> Page:
         return kind.read_file(path, code)
     except Exception as error:  # whatever a library raises at a file that is broken, encrypted or of another make
         raise UnreadableError from error
+
+
+def _read_text(path: Path) -> str:
+    with path.open("rb") as stream:
+        head = stream.read(_HEAD)
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return path.read_text(encoding="utf-16")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        declared = _CHARSET.search(head) if path.suffix.lower() in (".html", ".htm") else None
+        if declared is None:
+            raise
+        name = declared[1].decode().lower()
+        try:
+            return path.read_text(encoding=_AS_BROWSERS.get(name, name))
+        except (LookupError, ValueError):  # no encoding, or not that one
+            raise error from None

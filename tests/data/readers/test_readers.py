@@ -566,3 +566,31 @@ def test_formulas_of_html_and_what_stands_for_a_film() -> None:
     )
     (section,) = read_html(content, "keep").sections
     assert section.text.split("\n\n") == ["See a/2 and b^3.", "No film.", "Then", "no picture", "more."]
+
+
+@pytest.mark.parametrize(
+    ("declared", "encoding", "text"),
+    [
+        ("windows-1252", "cp1252", "Größe “42” in €"),
+        ("ISO-8859-1", "cp1252", "Größe “42” in €"),
+        ("shift_jis", "cp932", "ポンプを①壁に"),
+        ("shift_jis", "utf-8", "ポンプ"),
+        ("none", "utf-16", "Größe"),
+    ],
+)
+def test_pages_in_the_encoding_that_they_declare(tmp_path: Path, declared: str, encoding: str, text: str) -> None:
+    content = f'<html><head><meta http-equiv="a" content="text/html; charset={declared}"></head><p>{text}</p>'
+    (tmp_path / "page.html").write_bytes(content.encode(encoding))
+    assert read_page(tmp_path / "page.html").sections[0].text == text
+
+
+@pytest.mark.parametrize("declared", ["utf-8", "zlib", "no-such", "undefined", "ascii"])
+def test_a_page_in_another_encoding_than_it_declares_is_broken(tmp_path: Path, declared: str) -> None:
+    (tmp_path / "page.html").write_bytes(b"<meta charset=" + declared.encode() + b"><p>caf\xe9</p>")
+    with pytest.raises(UnicodeDecodeError):
+        read_page(tmp_path / "page.html")
+
+
+def test_a_text_in_utf_16_is_read_by_its_mark(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("Größe\r\n42".encode("utf-16"))
+    assert read_page(tmp_path / "a.txt").sections[0].text == "Größe\n42"
