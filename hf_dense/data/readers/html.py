@@ -114,7 +114,7 @@ def _blocks(page: BeautifulSoup) -> Iterator[Block]:
 def _mark_raised(page: BeautifulSoup) -> None:
     """Put `RAISED` into superscripts, a space into those that refer to a note, and signs into formulas."""
     for part in page.find_all("sup"):
-        is_note = part.find("a") is not None or (part.parent is not None and part.parent.name == "a")
+        is_note = part.find("a", recursive=False) is not None or (part.parent is not None and part.parent.name == "a")
         part.insert(0, " " if is_note else RAISED)
     for part in page.find_all(["mfrac", "msup"]):
         inner = part.find_all(recursive=False)
