@@ -1,11 +1,12 @@
 """Documents out of whatever holds them, one after the other, in memory that does not grow.
 
-A document that cannot be read is left out and counted under the reason; the rest goes on.
+A document that cannot be read is left out and counted under the reason, and the first ones are named; the rest goes on.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -33,11 +34,14 @@ from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_files, fingerprint_values
 from hf_dense.storage.places import Source
 
+logger = logging.getLogger(__name__)
+
 _TITLES: Final = ("title", "name")
 _TEXTS: Final = ("text", "contents", "content", "body", "passage", "paragraphs")
 _KNOWN: Final = ", ".join((*KINDS, *TABLES))
 _PACKED: Final = (".pdf", ".docx", ".ipynb")  # kinds whose files hold more than their text
 _EMPTY: Final[tuple[object, ...]] = (None, "", [])
+_NAMED: Final = 3  # documents that were left out, of a reason
 _FIRST: Final = 1000  # rows by which all columns have been seen
 _ORDINARY: Final = re.compile(r"\.[a-z][a-z0-9]{0,7}")  # suffixes that are counted by name
 
@@ -114,6 +118,7 @@ class DocumentReader:
         self.split = split
         self.code = code
         self.counts: Counter[str] = Counter()
+        self._left_out: dict[str, list[str]] = {}  # the names of the first documents, by reason
         self.pages = False
         self._names: set[str] = set()  # of files
         self.opened = [self._open(source) for source in sources]
@@ -123,18 +128,28 @@ class DocumentReader:
         for document in (document for opened in self.opened for document in opened.read()):
             text = document.text
             if not text.strip():
-                self.counts["empty"] += 1
+                self._leave_out("empty", document.id)
                 continue
             if SURROGATE.search(text) or SURROGATE.search(document.id + document.title):
-                self.counts["broken UTF-8"] += 1
+                self._leave_out("broken UTF-8", document.id)
                 continue
             key = hashlib.blake2b(document.id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
             if key in seen:
-                self.counts["duplicate id"] += 1
+                self._leave_out("duplicate id", document.id)
                 continue
             seen.add(key)
             self.counts["documents read"] += 1
             yield document
+        for reason, names in self._left_out.items():
+            more = f" and {self.counts[reason] - len(names):,} more" if self.counts[reason] > len(names) else ""
+            logger.warning("Left out, %s: %s%s", reason, ", ".join(map(repr, names)), more)
+
+    def _leave_out(self, reason: str, name: str) -> None:
+        """Count a document, and keep the names of the first ones."""
+        self.counts[reason] += 1
+        names = self._left_out.setdefault(reason, [])
+        if len(names) < _NAMED:
+            names.append(name)
 
     def made_from(self, out: Path) -> dict[str, Source]:
         """The sources, for the manifest of an output: fingerprints of the very files that are read.
@@ -195,7 +210,7 @@ class DocumentReader:
                         raise
                     semicolons = isinstance(error, SemicolonsError)
                     why = "with semicolons for commas" if semicolons else "that hold no documents"
-                    self.counts[f"skipped tables {why}"] += 1
+                    self._leave_out(f"skipped tables {why}", file.relative_to(folder).as_posix())
 
         return _Opened(read, lambda: fingerprint_files(files, folder), whole)
 
@@ -226,13 +241,13 @@ class DocumentReader:
     def _page(self, path: Path, name: str) -> Iterator[TextDocument]:
         try:
             if path.stat().st_size > MAX_BYTES and _kind(path) not in _PACKED:
-                self.counts["too long"] += 1
+                self._leave_out("too long", name)
                 return
             page = read_page(path, self.code)
         except UnicodeDecodeError:
-            self.counts["broken UTF-8"] += 1
+            self._leave_out("broken UTF-8", name)
         except (UnreadableError, OSError):
-            self.counts["unreadable"] += 1
+            self._leave_out("unreadable", name)
         else:
             yield TextDocument(name, page.title or path.stem, page.sections)
 

@@ -387,3 +387,12 @@ def test_a_table_with_semicolons_is_told_from_one_without_documents(tmp_path: Pa
 def test_no_number_is_no_title(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": 1, "title": NaN, "text": "a"}\n')
     assert read(tmp_path / "a.jsonl")[0] == [("1", "", "a")]
+
+
+def test_the_first_ones_that_are_left_out_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in "abcde":
+        (tmp_path / f"{name}.md").write_bytes(b"\xff broken")
+    (tmp_path / "f.md").write_text("A text.")
+    (tmp_path / "g.md").write_text("")
+    assert read(tmp_path)[1] == {"documents read": 1, "broken UTF-8": 5, "empty": 1}
+    assert caplog.messages == ["Left out, broken UTF-8: 'a.md', 'b.md', 'c.md' and 2 more", "Left out, empty: 'g.md'"]
