@@ -163,32 +163,35 @@ def _add_negatives(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="train", help="of the judgements (default: train)")
     parser.add_argument("--depth", type=int, default=200, help="greatest number of negatives of a query (default: 200)")
     parser.add_argument("--model", help="retriever that finds them: a directory or Hub id (default: BM25)")
-    parser.add_argument(
-        "--kind", default="exact", choices=("exact", "flat", "ivfpq", "hnsw"), help="of search (default: exact)"
-    )
     parser.add_argument("--skip", type=int, default=0, help="leave out so many of the highest hits (default: 0)")
-    parser.add_argument("--margin", type=read_number, help="leave out hits less than this below the best positive")
-    parser.add_argument("--filter_by", metavar="MODEL", help="cross-encoder that takes false negatives out")
-    parser.add_argument(
-        "--filter_margin",
-        type=read_number,
-        default=0.0,
-        help="keep what it scores so much below the positive (default: 0)",
+    dense = parser.add_argument_group("with --model")
+    dense.add_argument("--kind", choices=("exact", "flat", "ivfpq", "hnsw"), help="of search (default: exact)")
+    dense.add_argument("--margin", type=read_number, help="leave out hits less than this below the best positive")
+    dense.add_argument("--filter_by", metavar="MODEL", help="cross-encoder that takes false negatives out")
+    dense.add_argument(
+        "--filter_margin", type=read_number, help="keep what it scores so much below the positive (default: 0)"
     )
-    add_encoding_arguments(parser)
+    add_encoding_arguments(dense)
+    parser.set_defaults(precision=None, batch_size=None)  # so that one that is given can be told
     _add_dataset(parser)
 
 
 def _negatives(arguments: argparse.Namespace) -> None:
+    from hf_dense.errors import InputError
     from hf_dense.finetuning.mining import mine_negatives
     from hf_dense.finetuning.negatives import build_lexical_negatives
 
     where = (arguments.collection, output_of(arguments), arguments.split)
+    names = ("kind", "margin", "filter_by", "filter_margin", *_ENCODING, "ray")
+    given = {name: value for name, value in _given(arguments, *names).items() if value is not None}
+    if arguments.model is None and given:
+        raise InputError(f"--{next(iter(given))} says nothing of BM25; name a retriever with --model, or leave it out.")
+    options = _given(arguments, "depth", "skip")
     if arguments.model is None:
-        build_lexical_negatives(*where, arguments.depth)
-    else:
-        names = ("depth", "skip", "kind", "margin", "filter_by", "filter_margin", *_ENCODING)
-        mine_negatives(arguments.model, *where, **_given(arguments, *names))
+        build_lexical_negatives(*where, **options)
+        return
+    given.pop("ray", None)  # which is in force around this
+    mine_negatives(arguments.model, *where, **options | given)
 
 
 def _add_filter(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from hf_dense.commands.options import Flags
 from hf_dense.hub.precision import FP32, PRECISIONS
 from hf_dense.storage.output import Output
 
@@ -31,11 +32,11 @@ def add_output_arguments(parser: argparse.ArgumentParser, *, license_of: str | N
         parser.add_argument("--push_to_hub", metavar="REPO", help="also publish it under this name")
 
 
-def add_encoding_arguments(parser: argparse.ArgumentParser, *, kept: bool = False, pairs: bool = False) -> None:
+def add_encoding_arguments(parser: Flags, *, kept: bool = False, pairs: bool = False) -> None:
     """Add how and where texts are encoded: `--precision`, `--max_length`, `--batch_size` and `--ray`.
 
     Args:
-        parser: of the verb.
+        parser: of the verb, or a group of it.
         kept: whether what is not given is that of an index that is there.
         pairs: whether what is read are pairs alone, which `--max_length` does not cut and this machine reads.
     """

@@ -17,7 +17,7 @@ from hf_dense.data.answers import has_answer
 from hf_dense.data.collections import load_answers
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import KIND
-from hf_dense.finetuning.negatives import DEPTH, SPARE, Filter, Judged, Origin, load_judged, write_lists
+from hf_dense.finetuning.negatives import DEPTH, SPARE, Filter, Judged, Origin, load_judged, skipping, write_lists
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import FP32, Reading
@@ -43,7 +43,7 @@ def mine_negatives(
     kind: str = "exact",
     margin: float | None = None,
     filter_by: str | Path | None = None,
-    filter_margin: float = 0.0,
+    filter_margin: float | None = None,
     precision: str = FP32,
     max_length: int | None = None,
     batch_size: int = 64,
@@ -62,7 +62,8 @@ def mine_negatives(
         kind: of search (see `hf_dense.search.dense.searcher`).
         margin: leaves out hits whose similarity is above that of the best positive less this margin.
         filter_by: a cross-encoder, by directory or Hub id; of the hits that are left it keeps those whose raw score is
-            below that of the best positive less `filter_margin` (RocketQA; Sentence-Transformers' lists have 3).
+            below that of the best positive less `filter_margin`, 0 by default (RocketQA; Sentence-Transformers' lists
+            have 3).
         precision: that models compute in: `fp32`, `bf16` or `fp16`.
         max_length: longest text of the retriever in tokens; None is its own.
         batch_size: texts encoded at once.
@@ -72,7 +73,9 @@ def mine_negatives(
             out of range, the cross-encoder gives no number, or something else is in `out`.
     """
     output, reading, judged = Output.of(out), Reading(precision, max_length), load_judged(collection, split, depth)
-    _check(kind, skip, judged)
+    check_kind(kind, len(judged.ids))
+    skipped = skipping(skip)
+    check_filter_margin(filter_by, filter_margin)
     retriever = load_retriever(model)
     check_hybrid_kind(retriever, kind)
     cross_encoder = None if filter_by is None else load_reranker(filter_by)
@@ -81,23 +84,23 @@ def mine_negatives(
     retriever = reading.apply(retriever)
     if cross_encoder is not None:
         sources["cross-encoder"] = cross_encoder_source(cross_encoder, filter_by)
-        settings["margin of the cross-encoder"] = filter_margin
+        settings["margin of the cross-encoder"] = filter_margin or 0.0
         cross_encoder = reading.apply(cross_encoder)
     with output.stage(KIND, settings, sources, resumable=True) as work:
         if not work.done and is_main_process():
             given = retriever, judged, kind, batch_size, work.pieces
             search = _HybridSearch(*given) if hybrid_head(retriever) else _Search(*given)
-            filters = _filters(search, collection, skip, margin, cross_encoder, filter_margin)
+            filters = skipped | _filters(search, collection, margin, cross_encoder, filter_margin or 0.0)
             origin = _origin(work.manifest.sources, search, depth)
             write_lists(work, judged, depth, search, origin, filters, spare=skip + SPARE, together=_QUERIES)
             work.facts["seconds"] = time.perf_counter() - search.started
     return output.path
 
 
-def _check(kind: str, skip: int, judged: Judged) -> None:
-    check_kind(kind, len(judged.ids))
-    if skip < 0:
-        raise InputError(f"skip is {skip}; it is a number of hits, 0 or more.")
+def check_filter_margin(filter_by: object, filter_margin: object) -> None:
+    """Raise `InputError` for a margin of no cross-encoder."""
+    if filter_margin is not None and filter_by is None:
+        raise InputError("filter_margin is of the cross-encoder that filter_by names; give both, or leave it out.")
 
 
 class _Search:
@@ -163,15 +166,12 @@ def _origin(sources: Mapping[str, str], search: _Search, depth: int) -> Origin:
 def _filters(
     search: _Search,
     collection: str | os.PathLike[str],
-    skip: int,
     margin: float | None,
     cross_encoder: CrossEncoder | None,
     filter_margin: float,
 ) -> dict[str, Filter]:
     """What leaves hits out, one after the other, by its name on the card."""
     filters: dict[str, Filter] = {}
-    if skip:
-        filters[f"the {skip} highest"] = lambda name, scores, indices: np.arange(len(indices)) >= skip
     if answers := _answers(collection):
         filters["passages with an answer"] = partial(_no_answer, answers, search.judged)
     if margin is not None:

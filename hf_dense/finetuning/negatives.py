@@ -84,6 +84,7 @@ def build_lexical_negatives(
     out: str | os.PathLike[str] | Output,
     split: str = "train",
     depth: int = DEPTH,
+    skip: int = 0,
 ) -> Path:
     """Write a training list for every judged query: its positives, and what BM25 ranks highest among the rest.
 
@@ -93,15 +94,16 @@ def build_lexical_negatives(
         split: of the judgements.
         depth: greatest number of negatives of a query. Positives, passages with the words of one, passages nearly
             equal to one, and passages without a word of the query are none.
+        skip: leaves out so many of the highest hits that are not positives.
 
     Returns:
         `out` as a path.
 
     Raises:
-        InputError: the collection cannot be read, or judgements name unknown queries or passages, or something else is
-            in `out`.
+        InputError: the collection cannot be read, or judgements name unknown queries or passages, an option is out of
+            range, or something else is in `out`.
     """
-    output, judged = Output.of(out), load_judged(collection, split, depth)
+    output, judged, filters = Output.of(out), load_judged(collection, split, depth), skipping(skip)
     origin = Origin(
         title=f"BM25 negatives of {Path(collection).name}",
         about=f"For every judged query of the split {split} the {depth} passages that BM25 (English stop words and "
@@ -109,6 +111,7 @@ def build_lexical_negatives(
         negative_scores="BM25 scores of the negatives",
     )
     settings = {"search": "BM25", "BM25": model_source("bm25").fingerprint, "split": split, "depth": depth}
+    settings |= {"skip": skip} if skip else {}
     with output.stage(KIND, settings, {"collection": judged.source}) as work:
         if not work.done and is_main_process():
             started = time.perf_counter()
@@ -118,9 +121,20 @@ def build_lexical_negatives(
                 scores, indices = index.search([judged.queries[name] for name in names], hits)
                 return scores, np.where(scores > 0, indices, -1)
 
-            write_lists(work, judged, depth, search, origin, together=_QUERIES)
+            write_lists(work, judged, depth, search, origin, filters, spare=skip + SPARE, together=_QUERIES)
             work.facts["seconds"] = time.perf_counter() - started
     return output.path
+
+
+def skipping(skip: int) -> dict[str, Filter]:
+    """What leaves out so many of the highest hits, by its name on the card.
+
+    Raises:
+        InputError: the number is below 0.
+    """
+    if skip < 0:
+        raise InputError(f"skip is {skip}; it is a number of hits, 0 or more.")
+    return {f"the {skip} highest": lambda name, scores, indices: np.arange(len(indices)) >= skip} if skip else {}
 
 
 def load_judged(collection: str | os.PathLike[str], split: str, depth: int = DEPTH) -> Judged:

@@ -20,7 +20,7 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning.ance import RefreshNegatives
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, check_losses, finetune, shape
 from hf_dense.finetuning.lists import Entry, PassageLists, join_lists, lists_of, load_entries
-from hf_dense.finetuning.mining import mine_negatives
+from hf_dense.finetuning.mining import check_filter_margin, mine_negatives
 from hf_dense.finetuning.negatives import DEPTH, Judged, build_lexical_negatives, load_judged
 from hf_dense.finetuning.reranker import RerankerTrainingArguments, train_reranker
 from hf_dense.finetuning.scoring import score_lists
@@ -128,6 +128,7 @@ class Pipeline:
             raise InputError(f"fraction is {self.fraction}; it is a share of the training queries, above 0.")
         check_section("bm25", self.bm25, {"depth"})
         check_section("mined", self.mined, set(MINING))
+        check_filter_margin(self.mined.get("filter_by"), self.mined.get("filter_margin"))
         check_section("reranker", self.reranker, {*option_names(RerankerTrainingArguments), *OF_RERANKER})
         for name, before in _STARTS.items():
             section = getattr(self, name)

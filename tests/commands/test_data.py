@@ -174,6 +174,18 @@ def test_every_verb_is_tested() -> None:
         (["contexts", "./nowhere", "--out", "out", "--length", "1"], "A passage length of 1 tokens leaves no room"),
         (["keywords", "./nowhere", "--tokenizer", "t", "--out", "out"], "The corpus ./nowhere does not exist"),
         (["negatives", "./nowhere", "--out", "out"], "is not a directory"),
+        (
+            ["negatives", "c", "--filter_by", "m", "--out", "out"],
+            "--filter_by says nothing of BM25; name a",
+        ),
+        (
+            ["negatives", "c", "--precision", "fp32", "--out", "out"],
+            "--precision says nothing of BM25; name a",
+        ),
+        (
+            ["negatives", "c", "--batch_size", "64", "--out", "out"],
+            "--batch_size says nothing of BM25; name a",
+        ),
         (["labels", "./nowhere", "--out", "out"], "The source nowhere does not exist"),
         (["queries", "./nowhere", "--from", "headings", "--out", "out"], "The corpus ./nowhere does not exist"),
         (

@@ -262,6 +262,7 @@ def test_bad_input_leaves_nothing(retriever: SentenceTransformer, collection: Pa
         (collection, {"kind": "ivfpq"}, "has 60 passages; ivfpq learns from at least 256"),
         (collection, {"depth": 0}, "depth is 0; ask for at least one negative"),
         (collection, {"skip": -1}, "skip is -1"),
+        (collection, {"filter_margin": 0.9}, "filter_margin is of the cross-encoder that filter_by names"),
         (collection, {"split": "dev"}, "no relevance judgements for split 'dev'"),
         (unknown, {}, "name the passage 'p99' for query 'q1'; the corpus lacks it"),
         (collection, {"filter_by": tmp_path / "nowhere"}, "There is no model directory"),

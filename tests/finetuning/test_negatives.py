@@ -64,6 +64,16 @@ def test_negatives_are_the_best_hits_without_positives_and_their_copies(tmp_path
         assert row["positive_scores"] == []
 
 
+def test_the_highest_hits_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    plain, skipped = build(tmp_path / "plain"), build(tmp_path, depth=8, skip=2)
+    for name, row in skipped.items():
+        assert row["negatives"] == plain[name]["negatives"][2:]
+    assert "hits left out: the 2 highest" in (tmp_path / "out" / "README.md").read_text()
+    with pytest.raises(InputError, match="skip is -1; it is a number of hits"):
+        build_lexical_negatives(tmp_path / "data", tmp_path / "other", skip=-1)
+
+
 def test_fewer_passages_than_asked_for_are_counted(tmp_path: Path) -> None:
     rows = build(tmp_path, depth=100)
     assert len(rows["q0"]["negatives"]) == 32, "the others have no word of the query"

@@ -314,6 +314,7 @@ def test_a_foreign_directory_is_not_touched(given: dict[str, Any], tmp_path: Pat
         ({"retriever1": {"learning": 1}}, "The section retriever1 has the key 'learning', which is no option of it"),
         ({"mined": {"width": 1}}, "The section mined has the key 'width'"),
         ({"mined": {"skip": -1}}, "The section mined has skip: -1; it is a whole number, 0 or more"),
+        ({"mined": {"filter_margin": 0.9}}, "filter_margin is of the cross-encoder that filter_by names"),
         ({"bm25": {"depth": "200"}}, "The section bm25 has depth: '200'; it is a whole number, 1 or more"),
         ({"retriever1": {"with_bm25": True}}, "with_bm25 belongs to the section retriever2, not to retriever1"),
         ({"retriever1": {"max_length": 16, "query_length": 32}}, "query_length is 32; it must be from 3 to max_length"),
