@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from hf_dense.commands.finetune import MeasuringOptions
 from hf_dense.commands.options import (
     add_config,
     add_options,
@@ -30,6 +29,10 @@ if TYPE_CHECKING:
     from hf_dense.experiments.ablation import Trial
 
 _PARTS: Final = ("pretraining", "finetuning")  # of what a variant changes
+_MEASURING: Final = {  # of hf-dense finetune
+    "measure_on": "an ablation measures the split that its own option split names",
+    "keep": "measure another collection with hf-dense evaluate afterwards",
+}
 
 SUMMARY: Final = "See how retrieval goes with masking, pre-training steps, training queries, or any change."
 _INTRODUCTION: Final = """\
@@ -119,6 +122,7 @@ def plan_ablation(options: AblationOptions, values: Mapping[str, Any]) -> list[T
     places = {name: re.sub(r"[^\w.-]+", "-", str(name)).strip("-.").lower() for name in variants}
     if len(set(places.values())) < len(places) or not all(places.values()):
         raise InputError(f"The names of the variants are too much alike for directories: {', '.join(places)}.")
+    _check_models(shared, changed)
     found, pretrained = [], dict[str, str]()
     for seed in options.seeds:
         for name, changes in changed.items():
@@ -134,6 +138,20 @@ def _parts(given: Any, where: str) -> Mapping[str, Any]:
             raise InputError(f"{where} has {value!r} where a mapping of options belongs.")
     check_keys(given or {}, set(_PARTS), [where])
     return given or {}
+
+
+def _check_models(shared: Mapping[str, Any], changed: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `InputError` for a model to fine-tune where variants fine-tune what they pre-train."""
+    untrained = [name for name, changes in changed.items() if _section(shared, changes, "pretraining") is None]
+    places = {f"The variant {name!r}": changes for name, changes in changed.items() if name not in untrained}
+    if not untrained:
+        places["The file"] = shared
+    for where, part in places.items():
+        if (part.get("finetuning") or {}).get("model") is not None:
+            raise InputError(
+                f"{where} names a model to fine-tune, but what is pre-trained is fine-tuned; leave it out, or write "
+                "pretraining: null beside it."
+            )
 
 
 def _section(values: Mapping[str, Any], changes: Mapping[str, Any], part: str) -> dict[str, Any] | None:
@@ -177,7 +195,8 @@ def _trial(
         )
     if options.collection:
         finetuning["collection"] = options.collection
-    for measuring in fields(MeasuringOptions):  # which the ablation does itself
-        finetuning.pop(measuring.name, None)
+    for option, instead in _MEASURING.items():
+        if option in finetuning:
+            raise InputError(f"{where[0]} has {option} in finetuning; {instead}.")
     check_keys(finetuning, {option.name for option in fields(Pipeline)}, where)
     return Trial(name, place, training, Pipeline.of(finetuning))

@@ -99,6 +99,13 @@ def test_the_file_that_the_docs_show_is_one(tmp_path: Path) -> None:
         ("{one: {}, two: {pretraining: {config: simlmm}}}", "no recipe or file simlmm; did you mean simlm"),
         ("{one: {}, two: {pretraining: {max_steps: many}}}", "max_steps.*many"),
         ("{one: {}, two: {finetuning: {max_length: 32, query_length: 64}}}", "query_length is 64; .* max_length, 32"),
+        ("{one: {}, two: {finetuning: {model: x}}}", "The variant 'two' names a model to fine-tune, but what is"),
+        ("{one: {}, two: {}}\nfinetuning: {model: x}", "The file names a model to fine-tune, but what is pre-trained"),
+        (
+            "{one: {}, two: {finetuning: {measure_on: test}}}",
+            "The variant 'two' has measure_on .* its own option split",
+        ),
+        ("{one: {}, two: {finetuning: {keep: x}}}", "The variant 'two' has keep .* hf-dense evaluate afterwards"),
         ("{one: {}, two: {pretraining: 3}}", "The variant 'two' has 3 where a mapping"),
         ("{one: {}, two: 3}", "The variant 'two' has 3 where a mapping"),
     ],
