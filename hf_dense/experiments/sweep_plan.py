@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -19,6 +19,13 @@ from hf_dense.storage.training_values import check_seed
 
 UNTRAINED = "no pre-training"
 _Run = TypeVar("_Run")
+_SHAPE: Final = ("hidden", "layers", "vocabulary")
+_UNSHARED: Final = {  # options of a pre-training that an encoder without it would not have; what shares them
+    "backbone": "give --backbone",
+    "backbone_config": "give --hidden and --layers",
+    "tokenizer": "give --vocabulary or --backbone",
+    "bottleneck": "leave it out, or pre-train with hf-dense pretrain and give --model",
+}
 _LARGEST: Final = 10**5  # layers, or dimensions: no machine holds an encoder above
 
 
@@ -57,6 +64,7 @@ def plan_sweep(options: SweepOptions) -> dict[str, Run]:
         steps = [int(value) for value in options.values]
         pretraining["max_steps"] = max(given.get("max_steps", 0), *steps)
         pretraining |= {"save_strategy": "steps", "save_steps": math.gcd(*steps), "save_total_limit": None}
+    _check_untrained(options, more)
     settings = Settings(
         collection=options.collection,
         hidden=options.hidden,
@@ -154,6 +162,7 @@ def _check_values(options: SweepOptions) -> None:
     for name, given, least in (("values", options.values, 2), ("seeds", options.seeds, 1)):
         if len(set(given)) < max(len(given), least):
             raise InputError(f"A sweep needs at least {least} {name}, each only once.")
+    _check_idle(options)
     for seed in options.seeds:
         check_seed(seed)
     for name, size in (("hidden", options.hidden), ("layers", options.layers)):
@@ -172,6 +181,30 @@ def _check_values(options: SweepOptions) -> None:
     ):
         if given_name not in choices:
             raise InputError(f"{name} is {given_name!r}; it must be one of: {', '.join(choices)}.")
+
+
+def _check_idle(options: SweepOptions) -> None:
+    """Raise `InputError` for an option that another one leaves without an effect."""
+    idle = {
+        "--model": (options.model, ("method_options", "pretraining", "part", *_SHAPE)),
+        "--backbone": (options.backbone, _SHAPE),
+        f"--sweep {options.sweep}": (options.sweep != "masking", ("part",)),
+    }
+    defaults = {option.name: option.default for option in fields(SweepOptions)}
+    for beside, (there, names) in idle.items():
+        for name in names if there else ():
+            if getattr(options, name) != defaults[name]:
+                raise InputError(f"--{name} does nothing beside {beside}; leave it out.")
+
+
+def _check_untrained(options: SweepOptions, more: Mapping[str, Any]) -> None:
+    """Raise `InputError` where the encoder without pre-training would differ by more than that."""
+    untrained = options.sweep in FEW or (options.sweep == "steps" and 0 in options.values)
+    for name, instead in _UNSHARED.items():
+        if untrained and more.get(name) is not None:
+            raise InputError(
+                f"--method_options has {name}, which the encoder without pre-training would not have; {instead}."
+            )
 
 
 def chosen(runs: Mapping[str, _Run], name: str) -> _Run:

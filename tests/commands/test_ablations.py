@@ -103,7 +103,7 @@ def test_the_file_that_the_docs_show_is_one(tmp_path: Path) -> None:
         ("{one: {}, two: {}}\nfinetuning: {model: x}", "The file names a model to fine-tune, but what is pre-trained"),
         (
             "{one: {}, two: {finetuning: {measure_on: test}}}",
-            "The variant 'two' has measure_on .* its own option split",
+            "The variant 'two' has measure_on .* its own option",
         ),
         ("{one: {}, two: {finetuning: {keep: x}}}", "The variant 'two' has keep .* hf-dense evaluate afterwards"),
         ("{one: {}, two: {pretraining: 3}}", "The variant 'two' has 3 where a mapping"),

@@ -49,7 +49,9 @@ def options(data: str, out: Path, **changes: Any) -> SweepOptions:
         "finetuning": FEW,
         "split": "test",
     }
-    return SweepOptions(**{**given, **changes})
+    idle = ("hidden", "vocabulary", "pretraining") if changes.get("model") else ()
+    idle = idle or (("hidden", "vocabulary") if changes.get("backbone") else ())
+    return SweepOptions(**{**{name: value for name, value in given.items() if name not in idle}, **changes})
 
 
 class Runs:
@@ -284,6 +286,8 @@ def test_other_changes_to_a_method_stay() -> None:
     assert changes == {"decoders": {"decoder": {"weight": 2.0, "attention": "sampled:0.15"}}, "held_out": 0.0}
 
 
+QUERIES = {"sweep": "queries", "values": [0, 20]}
+OF_MODEL = {**QUERIES, "method": None, "model": "m"}
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "sweep": ({"sweep": "layers"}, "Unknown sweep 'layers'; choose one of: masking, steps, fraction, queries"),
     "rate": ({"values": [0.5, 1.0]}, "1 is no value of the sweep 'masking'"),
@@ -314,6 +318,16 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "more queries": ({"sweep": "queries", "values": [0, 5000]}, "has 20 training queries, not the 5,000 asked for"),
     "few queries": ({"sweep": "queries", "values": [0, 1, 20]}, "1 training queries (seed 0) give"),
     "few pairs": ({"sweep": "fraction", "values": [0.05, 1]}, "fewer than one batch of 4"),
+    "pre-training of a model": ({**OF_MODEL, "pretraining": FEW}, "--pretraining does nothing beside --model; leave"),
+    "width of a model": ({**OF_MODEL, "hidden": 64}, "--hidden does nothing beside --model; leave"),
+    "layers of a backbone": ({"backbone": "b", "layers": 1}, "--layers does nothing beside --backbone; leave"),
+    "part of no masking": ({**QUERIES, "part": "encoder"}, "--part does nothing beside --sweep queries; leave"),
+    "shape": ({**QUERIES, "method_options": {"backbone_config": {"hidden_size": 64}}}, "give --hidden and --layers"),
+    "tokenizer": ({**QUERIES, "method_options": {"tokenizer": "t"}}, "give --vocabulary or --backbone"),
+    "pooling": (
+        {"sweep": "steps", "values": [0, 2], "method_options": {"bottleneck": "mean"}},
+        "bottleneck, which the encoder without pre-training would not have",
+    ),
     "method's options": ({"method_options": {"depth": 1}}, "depth"),
 }
 
