@@ -10,8 +10,9 @@ from dataclasses import MISSING, fields
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
-from hf_dense.commands.recipes import closest, read_configs
+from hf_dense.commands.recipes import PARTS, closest, merge, read_configs
 from hf_dense.errors import InputError
+from hf_dense.pretraining.options import given_mapping
 from hf_dense.storage.batch_size import AUTO
 from hf_dense.storage.training_values import check_training
 
@@ -111,9 +112,13 @@ def given_flags(arguments: argparse.Namespace, *kinds: type[Any]) -> dict[str, A
 def build_options(kind: type[Kind], values: Mapping[str, Any], flags: Mapping[str, Any]) -> Kind:
     """A dataclass from values of files, which are read as flags are, and from flags, which win.
 
+    Changes to encoders and decoders that a flag gives are laid over those of files, as a later file's are; `null` in
+    place of them sets those of files aside.
+
     Raises:
-        InputError: an option without a default is given by neither.
+        InputError: an option without a default is given by neither, or changes are no mapping.
     """
+    flags = {**flags, **_changed_parts(values, flags)}
     scratch = Parser(add_help=False, allow_abbrev=False)
     add_options(scratch, kind)
     own = {key: value for key, value in values.items() if key in _names([kind]) and key not in flags}
@@ -123,6 +128,13 @@ def build_options(kind: type[Kind], values: Mapping[str, Any], flags: Mapping[st
         if needed and option.name not in found:
             raise InputError(f"Name the {option.name} with --{option.name}, or in a file (--config).")
     return kind(**found)
+
+
+def _changed_parts(values: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, str]:
+    """What files and flags together change of encoders and decoders, where both change something."""
+    both = [part for part in PARTS if values.get(part) and flags.get(part) not in (None, "null")]
+    before, later = ({part: given_mapping(given[part], part) for part in both} for given in (values, flags))
+    return {part: json.dumps(changes) for part, changes in merge(before, later).items()}
 
 
 def build_arguments(

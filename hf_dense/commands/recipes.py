@@ -25,7 +25,7 @@ SUMMARY: Final = "List the recipes, or print one."
 FOLDER: Final = Path(__file__).parents[1] / "recipes"
 STAGES: Final = ("bm25", "retriever1", "mined", "retriever2", "reranker", "distilled")
 _SECTIONS: Final = (*STAGES, "retriever", "pretraining", "finetuning")
-_PARTS: Final = ("encoders", "decoders")  # of a method, by their names
+PARTS: Final = ("encoders", "decoders")  # of a method, by their names
 _USES: Final = {
     "pretrain": "Pre-training: hf-dense pretrain --config NAME",
     "overlay": "On top of any pre-training: hf-dense pretrain --config NAME --config OVERLAY",
@@ -66,7 +66,7 @@ def read_configs(
     names: Iterable[str], method: str | None = None, others: Iterable[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
     """The options of recipes and YAML files, later ones winning: of a section each option, of encoders and decoders
-    each by its name, else the whole.
+    each change by its name, at any depth, else the whole.
 
     Args:
         names: paths, or names of recipes.
@@ -86,7 +86,7 @@ def read_configs(
     values: dict[str, Any] = {}
     for file in files:
         own = (file.pop("by_method", None) or {}).get(method) or {}
-        values = reduce(_merge, (file, own), values)
+        values = reduce(merge, (file, own), values)
     shared = values.pop("retriever", None) or {}
     for name in ("retriever1", "retriever2", "distilled"):
         if values.get(name) is not None:
@@ -99,7 +99,7 @@ def read_configs(
 def each_file(names: Sequence[str], method: str) -> list[dict[str, Any]]:
     """The options of each file that some names stand for, what they extend before them, with their part of a method."""
     files = [file for name in names for file in _with_bases(name)]
-    return [_merge(file, (file.pop("by_method", None) or {}).get(method) or {}) for file in files]
+    return [merge(file, (file.pop("by_method", None) or {}).get(method) or {}) for file in files]
 
 
 def find_config(name: str) -> Path:
@@ -173,11 +173,19 @@ def _check_sections(values: Mapping[str, Any], path: Path) -> None:
             raise InputError(f"{path} has {name}: {part!r}, where 'option: value' lines belong.")
 
 
-def _merge(before: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+def merge(before: Mapping[str, Any], later: Mapping[str, Any], within: bool = False) -> dict[str, Any]:
+    """Options with later ones laid over them.
+
+    Args:
+        before: options as a file holds them.
+        later: those that win: of a section option by option, of encoders and decoders name by name at every depth; else
+            as a whole. A null in the place of one of these, or of all, sets aside what stands there.
+        within: whether both are changes to encoders or decoders themselves.
+    """
     merged = dict(before)
     for key, value in later.items():
-        by_option = key in (*_SECTIONS, *_PARTS) and isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _merge(merged[key], value) if by_option else value
+        deep, both = within or key in PARTS, isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = merge(merged[key], value, deep) if both and (deep or key in _SECTIONS) else value
     return merged
 
 

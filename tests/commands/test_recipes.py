@@ -61,6 +61,47 @@ def test_the_demo_keeps_the_losses_of_a_paper() -> None:
     assert not {"encoders", "decoders"} & read_configs(["simlm", "demo"]).keys(), "titles are not read"
 
 
+def test_changes_of_encoders_and_decoders_are_laid_over_each_other(tmp_path: Path) -> None:
+    texts = {
+        "rate": "encoders: {encoder: {view: {rate: 0.15}}}",
+        "extending": "extends: dupmae_paper\nencoders: {encoder: {view: {rate: 0.15}}}",
+        "without": "encoders: {encoder: {bag: null}}\ndecoders: {decoder: null}",
+        "anew": "encoders: null",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    rate, extending, without, anew = (str(tmp_path / f"{name}.yaml") for name in texts)
+    bag = read_configs(["dupmae_paper"])["encoders"]["encoder"]["bag"]
+    for files in (["dupmae_paper", "demo", rate], [extending], [rate, "dupmae_paper"]):
+        assert read_configs(files)["encoders"] == {"encoder": {"bag": bag, "view": {"rate": 0.15}}}
+    assert read_configs([extending, without])["encoders"] == {"encoder": {"bag": None, "view": {"rate": 0.15}}}
+    assert read_configs([extending, without])["decoders"] == {"decoder": None}
+    assert read_configs([extending, anew, rate])["encoders"] == {"encoder": {"view": {"rate": 0.15}}}
+
+
+@pytest.mark.parametrize(
+    ("flag", "changed"),
+    [
+        ({"encoder": {"view": {"rate": 0.15}}}, {"encoder": {"bag": {"weight": 2.0}, "view": {"rate": 0.15}}}),
+        ({"encoder": {"bag": None}}, {"encoder": {"bag": None, "view": {"rate": 0.3}}}),
+        ({"encoder": None}, {"encoder": None}),
+        (None, None),
+    ],
+)
+def test_a_flag_changes_encoders_over_what_files_change(flag: Any, changed: Any, tmp_path: Path) -> None:
+    from transformers import TrainingArguments
+
+    (tmp_path / "own.yaml").write_text("encoders: {encoder: {bag: {weight: 2.0}, view: {rate: 0.3}}}")
+    parser = argparse.ArgumentParser()
+    pretrain.add_arguments(parser)
+    words = ["--config", "dupmae", "--config", str(tmp_path / "own.yaml"), "--encoders", json.dumps(flag)]
+    arguments = parser.parse_args(words)
+    arguments.rest = ["--use_cpu", "true"]
+    options, _ = read_options(arguments, PretrainingOptions, TrainingArguments)
+    assert isinstance(options.encoders, str)
+    assert json.loads(options.encoders) == changed
+
+
 @pytest.mark.parametrize("recipe", PRETRAINING)
 def test_one_gpu_reads_as_much_per_step_as_the_paper(recipe: str) -> None:
     processes = int(re.findall(r"--num_processes (\d+)", describe(FOLDER / f"{recipe}.yaml")["cost"])[0])
