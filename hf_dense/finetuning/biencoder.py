@@ -387,8 +387,7 @@ def _rows(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -
         check_losses(arguments, passages=1, scored=False)
         return _check_pairs(data, "pairs", size)
     check_losses(arguments, data.passages, data.scored)
-    if arguments.dataloader_num_workers:
-        raise InputError("Lists are drawn by the training process; set dataloader_num_workers to 0.")
+    check_lists(arguments)
     if len(data) < size:
         raise InputError(f"There are {len(data)} lists, fewer than one batch of {size}; lower the batch size.")
     return data.dataset()
@@ -422,6 +421,14 @@ def check_losses(arguments: BiencoderTrainingArguments, passages: int, scored: b
         raise InputError(f"contrast {arguments.contrast!r} compares a query's own passages; give lists with negatives.")
     if arguments.distillation != "none" and not scored:
         raise InputError(f"distillation {arguments.distillation!r} needs a teacher's scores; give scored lists.")
+
+
+def check_lists(arguments: BiencoderTrainingArguments) -> None:
+    """Raise `InputError` for what lists of passages cannot have."""
+    if arguments.dataloader_num_workers:
+        raise InputError("Lists are drawn by the training process; set dataloader_num_workers to 0.")
+    if not arguments.dataloader_drop_last:
+        raise InputError("Of lists only whole batches are trained on; leave dataloader_drop_last out.")
 
 
 def _held_out(pairs: Dataset, arguments: BiencoderTrainingArguments) -> Dataset:

@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 from hf_dense.errors import InputError
 from hf_dense.finetuning.ance import RefreshNegatives
-from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, check_losses, finetune, shape
+from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, check_lists, check_losses, finetune, shape
 from hf_dense.finetuning.lists import Entry, PassageLists, join_lists, lists_of, load_entries
 from hf_dense.finetuning.mining import check_filter_margin, mine_negatives
 from hf_dense.finetuning.negatives import DEPTH, Judged, build_lexical_negatives, load_judged
@@ -216,6 +216,7 @@ class _Run:
             arguments = self.retriever_arguments(name)
             size, queries = section.get("passages", _PASSAGES), len(self.shares.trained_on(entries))
             check_losses(arguments, size, scored=name == "distilled")
+            check_lists(arguments)
             check_evaluates(arguments, given.validation > 0)
             lengths = self.lengths(name)
             if arguments.matryoshka or arguments.untied or arguments.projection or lengths:

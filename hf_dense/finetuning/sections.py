@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, get_args, get_type_hints
 from hf_dense.errors import InputError
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
 from hf_dense.finetuning.reranker import RerankerTrainingArguments
+from hf_dense.finetuning.training import check_tuning
 from hf_dense.storage.batch_size import AUTO
 from hf_dense.storage.training_values import check_training
 
@@ -35,6 +36,7 @@ _LEAST: Final = {
     "max_length": 4,
     "query_length": 3,
 }
+_SHARED: Final = {"seed": "seed", "output_dir": "out", "overwrite": "overwrite"}  # by the pipeline's own names
 _PLAIN: Final = {str: "text", int: "whole number", float: "number", bool: "truth value"}
 _SAVING: Final = {"report_to": "none", "save_strategy": "steps", "save_total_limit": 1}
 _CHOOSING: Final = {"eval_strategy": "steps", "eval_steps": 0.2}
@@ -59,12 +61,14 @@ def check_section(name: str, values: Mapping[str, Any] | None, known: set[str]) 
     """Pass when a section is one of known keys, or is not there.
 
     Raises:
-        InputError: it is not, or one of our own numbers is out of range.
+        InputError: it is not, a key is of what all stages share, or one of our own numbers is out of range.
     """
     if values is not None and not isinstance(values, Mapping):
         raise InputError(f"The section {name} must hold 'option: value' lines.")
     if unknown := sorted(set(values or ()) - known):
         raise InputError(f"The section {name} has the key {unknown[0]!r}, which is no option of it.")
+    for key in sorted(set(values or ()) & set(_SHARED)):
+        raise InputError(f"The section {name} has {key}, which all share; write {_SHARED[key]} beside the sections.")
     for key, least in _LEAST.items():
         value = (values or {}).get(key, least)
         if not isinstance(value, int) or value < least:
@@ -95,6 +99,7 @@ def trainer_arguments(
     try:
         arguments = kind(**values)
         check_training(arguments)
+        check_tuning(arguments)
     except (ValueError, TypeError) as error:
         raise InputError(f"The section {name} cannot be used: {' '.join(str(error).split())}") from error
     return arguments

@@ -101,11 +101,9 @@ def train_model(
             the model cannot be published.
     """
     assert isinstance(arguments, SharedDefaults)
-    if arguments.train_sampling_strategy != "random":
-        raise InputError("train_sampling_strategy does nothing in fine-tuning, which draws by seed; leave it out.")
+    check_tuning(arguments)
     if arguments.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
         raise InputError("Fine-tuning saves a model that is whole, which FSDP cuts up; start with a DDP configuration.")
-    check_meant(arguments)
     check_products(arguments.float32_matmul_precision, arguments.tf32)
     output = output or Output(Path(str(arguments.output_dir)), arguments.overwrite)
     arguments.output_dir = str(output.path)
@@ -137,6 +135,14 @@ def _fit(trainer: Trainer, work: Occupied, resume: str | None) -> None:
     train(trainer, checkpoint)
     trainer.save_state()
     work.facts |= {"steps": trainer.state.global_step, "seconds": seconds()}
+
+
+def check_tuning(arguments: TrainingArguments) -> None:
+    """Raise `InputError` for an option of the Trainer that would do nothing in a fine-tuning."""
+    for name, unset in (("train_sampling_strategy", "random"), ("data_seed", None)):
+        if getattr(arguments, name) != unset:
+            raise InputError(f"{name} does nothing in fine-tuning, which draws by seed; leave it out.")
+    check_meant(arguments)
 
 
 def check_evaluates(arguments: TrainingArguments, has_something: bool) -> None:

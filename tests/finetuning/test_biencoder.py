@@ -163,6 +163,7 @@ def test_weights_that_fsdp_would_cut_up_are_refused(
         ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha is of single texts"),
         ({"include_num_input_tokens_seen": "all"}, "include_num_input_tokens_seen counts none of the texts here"),
         ({"train_sampling_strategy": "group_by_length"}, "train_sampling_strategy does nothing in fine-tuning"),
+        ({"data_seed": 0}, "data_seed does nothing in fine-tuning, which draws by seed"),
     ],
 )
 def test_options_of_the_trainer_that_do_nothing_here_are_refused(

@@ -215,6 +215,7 @@ def test_a_loss_that_is_no_number_ends_the_training(
         ({}, {"distillation": "kl"}, "distillation 'kl' needs a teacher's scores"),
         ({"size": 8}, {}, "There are 8 lists, fewer than one batch of 16"),
         ({}, {"dataloader_num_workers": 1}, "set dataloader_num_workers to 0"),
+        ({}, {"dataloader_drop_last": False}, "only whole batches are trained on; leave dataloader_drop_last out"),
     ],
 )
 def test_losses_that_the_lists_have_nothing_for(
