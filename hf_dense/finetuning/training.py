@@ -33,6 +33,7 @@ from hf_dense.storage.occupied import Occupied
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import is_main_process
+from hf_dense.storage.steady_draws import SteadyDraws
 from hf_dense.storage.training_values import PlainRefusals, check_meant
 
 _CLAIMS: Final = ("refresh-*", "eval")
@@ -189,7 +190,7 @@ class Epochs(TrainerCallback):
         self.lists.epoch = int((state.epoch or 0) + 1e-6)
 
 
-class CarefulTraining(PlainRefusals):
+class CarefulTraining(SteadyDraws, PlainRefusals):
     """Stops at a loss that is no number, says what it cannot begin with, and writes no card that quotes training texts,
     whose licence we do not know.
 

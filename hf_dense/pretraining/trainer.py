@@ -29,6 +29,7 @@ from hf_dense.pretraining.soundness import STEP_FILE, Soundness, check_weights, 
 from hf_dense.pretraining.stream import PassageStream, StreamCollator
 from hf_dense.pretraining.throughput import Throughput
 from hf_dense.storage.batch_size import is_auto
+from hf_dense.storage.steady_draws import SteadyDraws
 from hf_dense.storage.training_values import PlainRefusals, check_meant
 
 Batch = dict[str, Any]  # what `ViewCollator` gives
@@ -38,7 +39,7 @@ RandomState = tuple[Tensor, list[Tensor]]
 _EVALUATION_EPOCH = -1  # held-out texts are masked the same way at every evaluation
 
 
-class PreTrainer(PlainRefusals, Trainer):
+class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
     """Trains a `BottleneckForPreTraining` on rows of token ids.
 
     Every token loss is divided by the number of scored tokens in the whole step (all processes, all accumulated

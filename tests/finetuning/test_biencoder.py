@@ -384,6 +384,16 @@ def test_held_out_pairs_are_measured_beside_lists(retriever: Path, pairs: Datase
         finetune(retriever, lists, other, dev_pairs=pairs.select(range(32)))
 
 
+def test_evaluations_change_nothing_of_a_training_with_dropout(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
+    held_out = pairs.select(range(32))
+    plain, watched = (
+        finetune(retriever, pairs, arguments(tmp_path / name, **looking), dev_pairs=held_out)
+        for name, looking in (("plain", {}), ("watched", {"eval_strategy": "steps", "eval_steps": 2}))
+    )
+    assert len([entry for entry in load_history(tmp_path / "watched") if "eval_loss" in entry]) == 3
+    assert all(torch.equal(tensor, weights(watched)[name]) for name, tensor in weights(plain).items())
+
+
 def test_evaluations_that_cannot_be_are_refused_before_training(
     retriever: Path, pairs: Dataset, tmp_path: Path
 ) -> None:

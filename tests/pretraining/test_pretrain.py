@@ -219,6 +219,16 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
     assert not same_weights(weights(tmp_path / "first"), weights(tmp_path / "other"))
 
 
+def test_evaluations_change_nothing_of_a_training_with_dropout(tmp_path: Path) -> None:
+    plain, watched = (
+        pretrain(tiny_options(tmp_path), tiny_arguments(tmp_path / name, max_steps=5, **looking))
+        for name, looking in (("plain", {}), ("watched", {"eval_strategy": "steps", "eval_steps": 2}))
+    )
+    assert len(logged(watched.history, "eval_loss")) == 4  # before the first step and after the last too
+    assert logged(watched.history, "loss") == logged(plain.history, "loss")
+    assert same_weights(weights(tmp_path / "plain"), weights(tmp_path / "watched"))
+
+
 def test_a_run_continues_from_a_checkpoint_of_its_own_and_of_another_method(tmp_path: Path) -> None:
     pretrain(tiny_options(tmp_path, "cotmae"), tiny_arguments(tmp_path / "first", max_steps=2))
     for method in ("cotmae", "retromae"):
