@@ -28,6 +28,7 @@ from hf_dense.experiments.sweep_options import FEW, SweepOptions
 from hf_dense.experiments.sweep_plan import Run, chosen, plan_sweep, shown
 from hf_dense.experiments.sweep_results import Row, make_rows, write_rows
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
+from hf_dense.finetuning.training import check_tuning
 from hf_dense.hub.fingerprints import encoder_fingerprint
 from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer
 from hf_dense.hub.retriever_settings import DEFAULTS, RetrieverSettings, own_settings
@@ -121,6 +122,7 @@ def _check(options: SweepOptions, runs: Mapping[str, Run]) -> None:
         raise InputError(f"The options of a training cannot be used: {error}") from error
     for training in (pretraining, finetuning):
         check_training(training)
+    check_tuning(finetuning)
     build_task(options.collection, options.split)
     _check_queries(options, runs, finetuning.per_device_train_batch_size)
     for model in filter(None, (options.model, options.backbone)):

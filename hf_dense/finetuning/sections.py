@@ -67,8 +67,9 @@ def check_section(name: str, values: Mapping[str, Any] | None, known: set[str]) 
         raise InputError(f"The section {name} must hold 'option: value' lines.")
     if unknown := sorted(set(values or ()) - known):
         raise InputError(f"The section {name} has the key {unknown[0]!r}, which is no option of it.")
-    for key in sorted(set(values or ()) & set(_SHARED)):
-        raise InputError(f"The section {name} has {key}, which all share; write {_SHARED[key]} beside the sections.")
+    if shared := sorted(set(values or ()) & set(_SHARED)):
+        own = _SHARED[shared[0]]
+        raise InputError(f"The section {name} has {shared[0]}, which all share; write {own} beside the sections.")
     for key, least in _LEAST.items():
         value = (values or {}).get(key, least)
         if not isinstance(value, int) or value < least:

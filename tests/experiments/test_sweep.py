@@ -314,6 +314,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no mapping": ({"finetuning": "3"}, "--finetuning must be a mapping"),
     "pre-training": ({"pretraining": {"max_step": 3}}, "max_step"),
     "fine-tuning": ({"finetuning": {"temperature": 0}}, "temperature"),
+    "order of fine-tuning": ({"finetuning": {"data_seed": 1}}, "data_seed does nothing in fine-tuning"),
     "queries": ({"sweep": "queries", "values": [0, 2.5]}, "a whole number of training queries"),
     "more queries": ({"sweep": "queries", "values": [0, 5000]}, "has 20 training queries, not the 5,000 asked for"),
     "few queries": ({"sweep": "queries", "values": [0, 1, 20]}, "1 training queries (seed 0) give"),
