@@ -59,20 +59,25 @@ def build_config(argument: str, values: Json, default: str) -> PreTrainedConfig:
     return CONFIG_MAPPING[kind](**{name: value for name, value in values.items() if name != "model_type"})
 
 
-def _overlay(declared: Mapping[str, Spec], changes: Json | None, kind: str) -> Json:
-    """A method's declaration with changes laid over it; None takes an entry out, a new name must say what it reads."""
+def _overlay(base: Mapping[str, Json | None], changes: Json | None, kind: str) -> Json:
+    """A declaration with changes laid over it; None takes an entry out, a new name must say what it reads."""
     changes = changes or {}
     if not isinstance(changes, Mapping):
         raise ValueError(f"The changes to a method's {kind.lower()}s are {changes!r}, not a mapping by name.")
     for name, change in changes.items():
-        if declared and name not in declared and "view" not in (change or {}):
-            raise ValueError(f"There is no {kind} {name!r} to change; there is: {', '.join(declared)}.")
-    before = {name: asdict(spec) for name, spec in declared.items()}
-    merged = merge(before, changes)
+        if base and name not in base and "view" not in (change or {}):
+            raise ValueError(f"There is no {kind} {name!r} to change; there is: {', '.join(base)}.")
+    merged = merge(base, changes)
     for name, change in changes.items():
         if isinstance(change, Mapping):
-            _refuse_without_effect(name, before.get(name, {}).get("view"), change.get("view"), merged[name].get("view"))
-    return {name: values for name, values in merged.items() if values is not None}
+            before = base.get(name) or {}
+            _refuse_without_effect(name, before.get("view"), change.get("view"), merged[name].get("view"))
+    return merged
+
+
+def _plain(declared: Mapping[str, Spec]) -> Json:
+    """A declaration as dictionaries."""
+    return {name: asdict(spec) for name, spec in declared.items()}
 
 
 def _refuse_without_effect(name: str, before: object, change: object, view: object) -> None:
@@ -180,8 +185,8 @@ class BottleneckConfig(PreTrainedConfig):
         if not isinstance(self.backbone_config, PreTrainedConfig):
             self.backbone_config = build_config("backbone_config", self.backbone_config or {}, "bert")
         self.crop = self.crop or self.declared_crop
-        self.encoders = _overlay(self.declared_encoders, self.encoders, "Encoder")
-        self.decoders = _overlay(self.declared_decoders, self.decoders, "Decoder")
+        self.encoders = _overlay(_plain(self.declared_encoders), self.encoders, "Encoder")
+        self.decoders = _overlay(_plain(self.declared_decoders), self.decoders, "Decoder")
         kwargs.setdefault("auto_map", self._remote_classes())
         super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
         self._check()
@@ -189,10 +194,15 @@ class BottleneckConfig(PreTrainedConfig):
         self.decoders = _stored(self.declared_decoders, self.decoder_specs)
 
     @classmethod
+    def _own(cls) -> list[str]:
+        """The arguments that other configurations have not."""
+        general = {item.name for item in fields(PreTrainedConfig)}
+        return [item.name for item in fields(cls) if item.name not in general]
+
+    @classmethod
     def _refuse_slips(cls, given: Iterable[str]) -> None:
         """Raise `ValueError` where an argument resembles one that methods have; transformers would take any name."""
-        general = {item.name for item in fields(PreTrainedConfig)}
-        own = [item.name for item in fields(cls) if item.name not in general]
+        own = cls._own()
         for name in sorted(set(given) - set(own)):
             near = [item for item in own if item.startswith(name)] or get_close_matches(name, own, n=1, cutoff=0.8)
             if near:
@@ -200,9 +210,37 @@ class BottleneckConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: Json, **kwargs: object) -> Self:
-        """A configuration from its dictionary, changed by `kwargs`; those that resemble an argument are refused."""
+        """A configuration from its dictionary, as a checkpoint stores it, with changes laid over it.
+
+        Args:
+            config_dict: what is stored.
+            kwargs: arguments of the class: encoders, decoders and configurations are changed key by key, others
+                replaced; and what transformers takes beside.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            ValueError: as the constructor, or an encoder or decoder to be changed is not there.
+        """
         cls._refuse_slips(kwargs)
-        return super().from_dict(config_dict, **kwargs)
+        changes = {name: kwargs.pop(name) for name in cls._own() if name in kwargs}
+        return super().from_dict(cls._changed(config_dict, changes) if changes else config_dict, **kwargs)
+
+    @classmethod
+    def _changed(cls, stored: Json, changes: Json) -> Json:
+        """The dictionary of a configuration with changes laid over it, those to encoders and decoders checked."""
+        changed = {**stored, **changes}
+        for name in cls.sub_configs:
+            old, new = stored.get(name), changes.get(name)
+            old = old.to_dict() if isinstance(old, PreTrainedConfig) else old
+            if isinstance(old, Mapping) and isinstance(new, Mapping):
+                changed[name] = merge(old, new)
+        encoders = _overlay(_plain(cls.declared_encoders), stored.get("encoders"), "Encoder")
+        decoders = _overlay(_plain(cls.declared_decoders), stored.get("decoders"), "Decoder")
+        changed["encoders"] = _overlay(encoders, changes.get("encoders"), "Encoder")
+        changed["decoders"] = _overlay(decoders, changes.get("decoders"), "Decoder")
+        return changed
 
     def __getstate__(self) -> Json:  # what copies and pickles hold: without the slot
         return self.__dict__

@@ -14,7 +14,7 @@ from hf_dense.hub.loading import check_weights, is_retriever
 from hf_dense.hub.retriever_settings import embedder_settings
 from hf_dense.methods import METHODS, Method
 from hf_dense.modeling.bottleneck_backbones import family_of
-from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, merge
+from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 
 logger = logging.get_logger("transformers")
@@ -73,10 +73,7 @@ def _of_embedder(name: str, changes: dict[str, Any]) -> dict[str, Any]:
 
 def _continue(method: Method, name: str, found: BottleneckConfig, changes: dict[str, Any]) -> BottleneckForPreTraining:
     """The checkpoint `name` of this very method, decoders included."""
-    overlaid: dict[str, Any] = {
-        part: merge(getattr(found, part), changes.get(part) or {}) for part in ("encoders", "decoders")
-    }
-    config = method.config.from_dict({**found.to_dict(), **changes, **overlaid})
+    config = method.config.from_dict(found.to_dict(), **changes)
     loaded: Any = method.pretraining.from_pretrained(
         name, config=config, output_loading_info=True, ignore_mismatched_sizes=True
     )

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import torch
 from tiny_backbones import BACKBONES, HIDDEN
-from transformers import AutoConfig, BertConfig
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, BertConfig
 
 from hf_dense import (
     METHODS,
     BottleneckConfig,
     CoTMAEConfig,
+    CoTMAEForPreTraining,
     Decoder,
     DupMAEConfig,
     Encoder,
@@ -183,6 +184,57 @@ def test_what_a_checkpoint_stores_is_not_a_change() -> None:
     stored = RetroMAEConfig().to_dict()
     stored["decoders"]["decoder"]["view"]["rate"] = 0.7  # as one may have been written before changes were checked
     assert RetroMAEConfig(**stored).decoder_specs["decoder"].view == View(rate=0.7, select="none", labels="every")
+
+
+def stored(folder: Path) -> str:
+    """A checkpoint of CoT-MAE whose declaration is not the method's own."""
+    config = CoTMAEConfig(
+        backbone_config=BACKBONES["bert"](0.0), encoders={"encoder": {"view": {"rate": 0.4}}}, bottleneck="mean"
+    )
+    CoTMAEForPreTraining(config).save_pretrained(folder)
+    return str(folder)
+
+
+def test_arguments_of_loading_are_laid_over_what_is_stored(tmp_path: Path) -> None:
+    path = stored(tmp_path / "first")
+    changes = {"encoders": {"encoder": {"weight": 0.5}}, "decoders": {"decoder": {"weight": 2.0}}, "crop": "random"}
+    model = AutoModelForPreTraining.from_pretrained(path, **changes)
+    config, unused = AutoConfig.from_pretrained(path, **changes, some=1, return_unused_kwargs=True)
+    model.save_pretrained(tmp_path / "second")
+    for found in (model.config, config, AutoConfig.from_pretrained(tmp_path / "second")):
+        assert found.encoder_specs["encoder"] == Encoder(View(sources=("text", "neighbour"), rate=0.4), weight=0.5)
+        assert found.decoder_specs["decoder"] == Decoder(View(sources=("neighbour", "text"), rate=0.45), weight=2.0)
+        assert (found.crop, found.bottleneck) == ("random", "mean")
+    assert unused == {"some": 1}
+
+
+def test_loading_may_take_a_part_out_and_change_the_backbone(tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    config = AutoConfig.from_pretrained(path, decoders={"decoder": None}, backbone_config={"hidden_dropout_prob": 0.3})
+    assert (config.decoder_specs, config.decoders) == ({}, {"decoder": None})
+    assert (config.backbone.hidden_dropout_prob, config.hidden_size) == (0.3, HIDDEN)
+    again = CoTMAEConfig.from_dict(config.to_dict(), crop="head")
+    assert again.decoder_specs == {}
+    again = CoTMAEConfig.from_dict(config.to_dict(), decoders={"decoder": {"weight": 2.0}})
+    assert again.decoder_specs["decoder"] == Decoder(View(sources=("neighbour", "text"), rate=0.45), weight=2.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bottleneck": "max"}, "bottleneck is 'max'; allowed: cls, mean"),
+        ({"crop": "sideways"}, "crop is 'sideways'; allowed: head, random"),
+        ({"decoders": {"decodr": {"weight": 2.0}}}, "There is no Decoder 'decodr' to change; there is: decoder"),
+        ({"decoders": {"decoder": {"wieght": 2.0}}}, "Decoder of 'decoder' has no field 'wieght'"),
+        ({"encoders": {"encoder": None}}, "reads encoder 'encoder'"),
+        ({"encoders": {"encoder": {"view": {"select": "none", "rate": 0.7}}}}, "View.rate of 'encoder'"),
+    ],
+)
+@pytest.mark.parametrize("load", [AutoConfig, AutoModel, AutoModelForPreTraining])
+def test_arguments_of_loading_are_checked(load: Any, changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        load.from_pretrained(path, **changes)
 
 
 def test_the_base_configuration_declares_nothing() -> None:

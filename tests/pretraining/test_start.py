@@ -13,6 +13,7 @@ from tiny_retriever import tiny_config, write_embedder
 from transformers import BertForMaskedLM, BertModel, GPT2Config, GPT2Model, T5Config, T5EncoderModel
 from transformers.utils import logging
 
+from hf_dense import RetroMAEConfig
 from hf_dense.errors import InputError
 from hf_dense.methods import get_method
 from hf_dense.pretraining.start import start_from
@@ -37,6 +38,14 @@ def test_declarations_of_the_checkpoint_stay_under_the_changes(tmp_path: Path) -
     model = start("retromae", tmp_path, encoders={"encoder": {"view": {"fill": "mask"}}})
     spec = model.config.encoder_specs["encoder"]
     assert (spec.view.rate, spec.view.fill, spec.weight) == (0.4, "mask", 0.5)
+
+
+def test_a_change_to_the_checkpoint_that_has_no_effect_is_refused(tmp_path: Path) -> None:
+    tiny_model("retromae").save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"View.rate of 'decoder' would have no effect"):
+        start("retromae", tmp_path, decoders={"decoder": {"view": {"rate": 0.9}}})
+    model = start("retromae", tmp_path, decoders={"decoder": {"view": {"rate": 0.30}}})
+    assert model.config.decoder_specs == RetroMAEConfig().decoder_specs
 
 
 @pytest.mark.parametrize("method", ["cotmae", "retromae"])
