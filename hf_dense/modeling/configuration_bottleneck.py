@@ -382,8 +382,8 @@ def _check_decoder(
         raise ValueError(f"Decoder {name!r} reads encoder {decoder.encoder!r}; there is: {', '.join(encoders)}.")
     if decoder.shares and (decoder.shares not in decoders or decoders[decoder.shares].shares):
         raise ValueError(f"Decoder {name!r} shares the layers of {decoder.shares!r}, which has none of its own.")
-    if decoder.shares and decoder.layers != decoders[decoder.shares].layers:
-        raise ValueError(f"Decoder {name!r} and {decoder.shares!r} share layers but differ in their number.")
+    if decoder.shares:
+        _check_sharing(name, decoder, decoders[decoder.shares])
     view, seen = decoder.view, encoders[decoder.encoder].view
     if view is None:
         return
@@ -396,6 +396,20 @@ def _check_decoder(
         raise ValueError(f"Decoder {name!r} hides a superset, so its rate is above its encoder's {seen.rate}.")
     if len(view.sources) != len(seen.sources):
         raise ValueError(f"Decoder {name!r} and its encoder {decoder.encoder!r} need equally many sources.")
+
+
+def _check_sharing(name: str, decoder: Decoder, owner: Decoder) -> None:
+    """Raise `ValueError` where a decoder says of the layers that it shares something else than their owner."""
+    fixed = ["layers", "entry", "norm", "init"]
+    if not decoder.reads_hidden and "own_embeddings" in (decoder.inputs, owner.inputs):
+        fixed.append("inputs")
+    for field_name in fixed:
+        own, theirs = getattr(decoder, field_name), getattr(owner, field_name)
+        if own != theirs:
+            raise ValueError(
+                f"Decoder {name!r} has {field_name}={own!r}, but shares the layers of {decoder.shares!r}, which has "
+                f"{theirs!r}; give both the same."
+            )
 
 
 def _check_backbone(name: str, decoder: Decoder, shape: Shape, layers: int) -> None:

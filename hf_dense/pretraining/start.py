@@ -74,6 +74,12 @@ def _of_embedder(name: str, changes: dict[str, Any]) -> dict[str, Any]:
 def _continue(method: Method, name: str, found: BottleneckConfig, changes: dict[str, Any]) -> BottleneckForPreTraining:
     """The checkpoint `name` of this very method, decoders included."""
     config = method.config.from_dict(found.to_dict(), **changes)
+    for decoder, spec in config.decoder_specs.items():
+        if decoder in found.decoder_specs and spec.init != found.decoder_specs[decoder].init:
+            raise InputError(
+                f"init={spec.init!r} of {decoder!r} would have no effect: it goes on with its weights in {name}; "
+                "leave it out."
+            )
     loaded: Any = method.pretraining.from_pretrained(
         name, config=config, output_loading_info=True, ignore_mismatched_sizes=True
     )

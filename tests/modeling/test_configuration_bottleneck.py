@@ -20,6 +20,7 @@ from hf_dense import (
     Decoder,
     DupMAEConfig,
     Encoder,
+    MASTERConfig,
     RetroMAEConfig,
     SEEDConfig,
     SimLMConfig,
@@ -184,6 +185,37 @@ def test_what_a_checkpoint_stores_is_not_a_change() -> None:
     stored = RetroMAEConfig().to_dict()
     stored["decoders"]["decoder"]["view"]["rate"] = 0.7  # as one may have been written before changes were checked
     assert RetroMAEConfig(**stored).decoder_specs["decoder"].view == View(rate=0.7, select="none", labels="every")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "others"),
+    [
+        ("layers", 1, {}),
+        ("norm", "pre", {}),
+        ("entry", "cross_attention", {"norm": "pre"}),
+        ("init", "last_layers", {}),
+        ("inputs", "own_embeddings", {}),
+    ],
+)
+def test_decoders_that_share_layers_say_the_same_of_them(field: str, value: Any, others: dict[str, Any]) -> None:
+    sharing, owner = {"shares": "keywords", **others}, {"keywords": others}
+    message = (
+        f"Decoder 'queries' has {field}='?{value}'?, but shares the layers of 'keywords', which has .*both the same"
+    )
+    with pytest.raises(ValueError, match=message):
+        MASTERConfig(decoders={**owner, "queries": {**sharing, field: value}})
+    with pytest.raises(ValueError, match=f"Decoder 'queries' has {field}="):
+        MASTERConfig(decoders={"keywords": {**others, field: value}, "queries": sharing})
+    changed = {**others, field: value}
+    config = MASTERConfig(decoders={"keywords": changed, "queries": {**sharing, **changed}})
+    assert getattr(config.decoder_specs["queries"], field) == value
+
+
+def test_a_decoder_may_read_hidden_states_by_layers_that_it_shares() -> None:
+    hidden = {"shares": "keywords", "inputs": "hidden:half", "view": None}
+    for inputs in ("embeddings", "own_embeddings"):
+        config = MASTERConfig(decoders={"keywords": {"inputs": inputs}, "queries": hidden})
+        assert config.hidden_layers == {"queries": 6}
 
 
 def stored(folder: Path) -> str:

@@ -44,7 +44,9 @@ def test_a_change_to_the_checkpoint_that_has_no_effect_is_refused(tmp_path: Path
     tiny_model("retromae").save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"View.rate of 'decoder' would have no effect"):
         start("retromae", tmp_path, decoders={"decoder": {"view": {"rate": 0.9}}})
-    model = start("retromae", tmp_path, decoders={"decoder": {"view": {"rate": 0.30}}})
+    with pytest.raises(InputError, match=r"init='last_layers' of 'decoder' would have no effect: .*; leave it out"):
+        start("retromae", tmp_path, decoders={"decoder": {"init": "last_layers"}})
+    model = start("retromae", tmp_path, decoders={"decoder": {"view": {"rate": 0.30}, "init": "random"}})
     assert model.config.decoder_specs == RetroMAEConfig().decoder_specs
 
 
