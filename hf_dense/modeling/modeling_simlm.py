@@ -31,7 +31,7 @@ class SimLMConfig(BottleneckConfig):
     Args:
         generator_config: configuration of the generator, a masked language model with the encoder's vocabulary.
         generator_weight: 0 keeps the generator as it is (the default of paper and code); otherwise it is trained too,
-            its own loss (on the encoder's view) having this weight; the released code has 0.2.
+            its own loss (on the encoder's view, which it fills) having this weight; the released code has 0.2.
 
     A frozen generator is always in evaluation mode here; in the released code its dropout is active, as the Trainer
     switches the whole model to training mode. Draws are made in float32. The release reads title and text:
@@ -74,6 +74,12 @@ class SimLMConfig(BottleneckConfig):
     def needs_generator(self) -> bool:
         """Whether a view is filled by a generator."""
         return any(view.fill == "generator" and view.select != "none" for view in self.views.values())
+
+    @resolved
+    def teaching(self) -> list[str]:
+        """The encoders whose views a generator fills, and is trained on where it has a weight."""
+        filled = {name: spec.view for name, spec in self.encoder_specs.items() if spec.view.fill == "generator"}
+        return [name for name, view in filled.items() if view.select != "none"]
 
     @resolved
     def detects(self) -> bool:
@@ -163,12 +169,13 @@ class SimLMForPreTraining(BottleneckForPreTraining):
         plan = self.plan(views) if plan is None else plan
         filled, predicted = self._fill(views, plan)
         output = super().forward(filled, counts, plan)
-        drawn = plan.views["encoder"].drawn
-        if self.config.generator_weight and drawn is not None:
+        drawn = {name: at.drawn for name in self.config.teaching if (at := plan.views[name]).drawn is not None}
+        if self.config.generator_weight and drawn:
             assert output.loss is not None
             assert output.losses is not None
-            targets = views["encoder"]["labels"].flatten().index_select(0, drawn.at)
-            loss = predicted["encoder"].loss(targets) / counts["generator"].clamp(min=1e-6)
+            labels = {name: views[name]["labels"].flatten().index_select(0, read.at) for name, read in drawn.items()}
+            total = torch.stack([predicted[name].loss(targets) for name, targets in labels.items()]).sum()
+            loss = total / counts["generator"].clamp(min=1e-6)
             output.losses["generator"] = loss
             output.loss = output.loss + self.config.generator_weight * loss
         return output
@@ -214,8 +221,9 @@ class SimLMForPreTraining(BottleneckForPreTraining):
     def count_scored(self, views: Views) -> dict[str, Tensor]:
         """What each summed loss is a mean over (scalars, float32, by loss name)."""
         counts = super().count_scored(views)
-        if self.config.generator_weight and "uniform" in views["encoder"]:
-            counts["generator"] = (views["encoder"]["uniform"] >= DRAWN).sum().float()
+        drawn = [views[name]["uniform"] >= DRAWN for name in self.config.teaching if "uniform" in views[name]]
+        if self.config.generator_weight and drawn:
+            counts["generator"] = torch.stack([at.sum() for at in drawn]).sum().float()
         return counts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
 
 
 def add_generator(
-    model: BottleneckForPreTraining, generator: str | dict[str, Any] | None, weight: float, max_length: int
+    model: BottleneckForPreTraining, generator: str | dict[str, Any] | None, weight: float | None, max_length: int
 ) -> None:
     """Set a model's generator, where its method has one.
 
@@ -25,17 +26,20 @@ def add_generator(
         generator: checkpoint of a masked language model (a directory, or a name of the Hub, perhaps at a revision), or
             a configuration to start one at random (`{"model_type": "electra", "hidden_size": 64, ...}`); None keeps
             the one a continued checkpoint came with.
-        weight: weight of the generator's own loss; 0 leaves it as it is.
+        weight: weight of the generator's own loss; 0 leaves it as it is, None keeps that of a continued checkpoint.
         max_length: longest text in tokens.
 
     Raises:
-        InputError: the method has no generator, or needs one; or the given one cannot be used, or takes shorter texts.
+        InputError: the method has no generator, or needs one; or the given one cannot be used, or takes shorter texts;
+            or it has a weight, and fills nothing that it could be trained on.
     """
     if not isinstance(model, SimLMForPreTraining):
         if generator is not None or weight:
             raise InputError(f"{model.config.model_type} has no generator; only simlm has.")
         return
-    model.config.generator_weight = weight
+    if weight is not None:
+        model.config.generator_weight = weight
+    _check_weight(model)
     if generator is None and model.generator is None and not model.config.needs_generator:
         return
     if generator is None and model.generator is None:
@@ -50,6 +54,18 @@ def add_generator(
         model.set_generator(chosen)
     if (positions := longest_text(chosen.config)) < max_length:
         raise InputError(f"max_length is {max_length}; the generator takes texts of up to {positions:.0f} tokens.")
+
+
+def _check_weight(model: SimLMForPreTraining) -> None:
+    """Raise `InputError` for a weight of the generator's loss that is none, or where there is no such loss."""
+    weight = model.config.generator_weight
+    if not 0 <= weight < math.inf:
+        raise InputError(f"generator_weight is {weight}; a loss weight is not negative.")
+    if weight and not model.config.teaching:
+        raise InputError(
+            f"generator_weight is {weight}, but the generator is trained on what it fills in for an encoder, and fills "
+            "in nothing for one here; set it to 0, or fill: generator in an encoder's view."
+        )
 
 
 def _load(generator: str | dict[str, Any], vocab_size: int) -> PreTrainedModel:

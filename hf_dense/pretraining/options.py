@@ -60,7 +60,9 @@ class PretrainingOptions:
     generator: dict | str | None = field(  # type: ignore[type-arg]
         default=None, metadata={"help": "simlm: masked language model that fills in masks, or a random one's config"}
     )
-    generator_weight: float = field(default=0.0, metadata={"help": "simlm: weight of the generator's own loss"})
+    generator_weight: float | None = field(
+        default=None, metadata={"help": "simlm: weight of the generator's own loss; default the checkpoint's, or 0"}
+    )
     decoder_learning_rate: float | None = field(
         default=None,
         metadata={

@@ -388,7 +388,7 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
     try:
         if options.backbone is None:
             sizes = given_mapping(options.backbone_config, "backbone_config")
-            _check_names(sizes)
+            _check_names(sizes, "backbone_config", "bert")
             sizes = {"vocab_size": vocabulary_size(tokenizer), "pad_token_id": tokenizer.pad_token_id, **sizes}
             config = method.config(backbone_config=sizes, **changes)
             _check_sizes(config, options, tokenizer)
@@ -432,18 +432,22 @@ def _check_sizes(config: BottleneckConfig, options: PretrainingOptions, tokenize
         raise InputError(f"max_length is {options.max_length}; the backbone takes texts of 4 to {positions} tokens.")
 
 
-def _check_names(sizes: dict[str, Any]) -> None:
-    """Raise `InputError` for a key of `backbone_config` that the backbone's configuration does not have."""
-    kind = sizes.get("model_type", "bert")
+def _check_names(sizes: dict[str, Any], option: str, default: str) -> None:
+    """Raise `InputError` for a key that a configuration of the model type, `default` where none is named, has not."""
+    kind = sizes.get("model_type", default)
     known = set(CONFIG_MAPPING[kind]().to_dict()) if kind in CONFIG_MAPPING else set(sizes)
     unknown = sorted(set(sizes) - known)
     if unknown:
-        raise InputError(f"backbone_config has the key {unknown[0]!r}, which a {kind!r} configuration does not have.")
+        raise InputError(f"{option} has the key {unknown[0]!r}, which a {kind!r} configuration does not have.")
 
 
 def _generator(value: dict[str, Any] | str | None) -> dict[str, Any] | str | None:
     """A checkpoint's name, or a configuration, which flags give as JSON."""
-    return given_mapping(value, "generator") if isinstance(value, str) and value.lstrip().startswith("{") else value
+    if value is None or (isinstance(value, str) and not value.lstrip().startswith("{")):
+        return value
+    sizes = given_mapping(value, "generator")
+    _check_names(sizes, "generator", "electra")
+    return sizes
 
 
 def _use_workers(training: TrainingArguments, streaming: bool) -> None:

@@ -146,6 +146,49 @@ def test_a_published_generator_is_read_at_its_revision(tmp_path: Path, monkeypat
     assert manifest.sources["generator"] == "me/generator@v2"
 
 
+@pytest.mark.parametrize(("given", "expected"), [(None, 0.2), (0.0, 0.0), (0.5, 0.5)])
+def test_a_continued_run_keeps_the_generators_weight(tmp_path: Path, given: float | None, expected: float) -> None:
+    first = make_model(0.2)
+    first.save_pretrained(tmp_path / "first")
+    changes = {"backbone": str(tmp_path / "first"), "backbone_config": None, "generator_weight": given}
+    options = tiny_options(tmp_path, "simlm", **changes)
+    result = pretrain(options, tiny_arguments(tmp_path / "run", max_steps=2, logging_steps=1))
+    again = AutoModelForPreTraining.from_pretrained(tmp_path / "run")
+    assert again.config.generator_weight == expected
+    assert bool(logged(result.history, "generator_loss")) is (expected > 0)
+    assert same_weights(again.generator.state_dict(), first.generator.state_dict()) is (expected == 0)
+
+
+READERS = {  # encoders of other names: one, or two of which both are filled
+    "one": {"encoder": None, "reader": {"view": {"fill": "generator", "labels": "every"}}},
+    "two": {
+        "encoder": None,
+        "reader": {"view": {"fill": "generator", "labels": "every"}},
+        "other": {"view": {"fill": "generator", "labels": "every", "rate": 0.4}},
+    },
+}
+
+
+@pytest.mark.parametrize("named", READERS)
+def test_the_generator_is_trained_on_what_it_fills_whatever_its_name(named: str) -> None:
+    model = tiny_model(
+        "simlm",
+        generator_config={**GENERATOR, "vocab_size": VOCABULARY.size},
+        generator_weight=0.2,
+        encoders=READERS[named],
+        decoders={"decoder": {"encoder": "reader"}},
+    ).eval()
+    views = make_views(model)
+    filled = [name for name in READERS[named] if name != "encoder"]
+    scores = [(model.generate(views[name]), views[name]) for name in filled]
+    losses = [part.loss(view["labels"][view["uniform"] >= 0]) for part, view in scores]
+    expected = sum(losses) / sum((view["uniform"] >= 0).sum() for _, view in scores)
+    torch.testing.assert_close(model(views).losses["generator"], expected)
+
+
+MASKED = {"fill": "mask", "labels": "hidden"}
+
+
 @pytest.mark.parametrize(
     ("method", "changes", "sentence"),
     [
@@ -158,6 +201,23 @@ def test_a_published_generator_is_read_at_its_revision(tmp_path: Path, monkeypat
             "generator takes texts of up to 20 tokens",
         ),
         ("simlm", {"generator": "./nowhere"}, "No generator can be loaded from './nowhere'"),
+        ("simlm", {"generator": {**GENERATOR, "num_hiden_layers": 1}}, "^generator has the key 'num_hiden_layers'"),
+        ("simlm", {"generator": '{"droput": 0.5}'}, "'droput', which a 'electra' configuration does not have"),
+        ("simlm", {"generator": GENERATOR, "generator_weight": -0.1}, "generator_weight is -0.1; a loss weight"),
+        (
+            "simlm",
+            {"encoders": {"encoder": {"view": MASKED}}, "generator": GENERATOR, "generator_weight": 0.2},
+            "generator_weight is 0.2, but .* fills in nothing for one here; set it to 0, or fill: generator",
+        ),
+        (
+            "simlm",
+            {
+                "encoders": {"encoder": {"view": MASKED}},
+                "decoders": {"decoder": {"view": MASKED}},
+                "generator_weight": 0.2,
+            },
+            "generator_weight is 0.2, but .* fills in nothing for one here; set it to 0, or fill: generator",
+        ),
         ("simlm", {"generator": {"model_type": "none"}}, "model_type 'none', which transformers does not know"),
     ],
 )
