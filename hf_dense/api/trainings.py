@@ -11,7 +11,7 @@ from hf_dense.api.calls import Place, checked, read_call, refuse_unknown
 from hf_dense.api.results import Training
 from hf_dense.commands.options import build_options, given_flags, read_options
 from hf_dense.commands.output import command_line
-from hf_dense.commands.pretrain import check_start
+from hf_dense.commands.pretrain import without_aside
 
 if TYPE_CHECKING:
     from hf_dense.experiments.adaptation.report import Adaptation
@@ -129,8 +129,7 @@ def pretrain(
     refuse_unknown(trainer, [*options, *_trainers(TrainingArguments)], "pretrain")
     call = read_call("pretrain", [], {**options, **trainer}, config)
     given, training = read_options(call, PretrainingOptions, TrainingArguments)
-    check_start(call, given)
-    made = pretrain(given, training, command_line(call))
+    made = pretrain(without_aside(call, given), training, command_line(call))
     return Training(made.path, "pre-training", _last_figures(made.history), made.history)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any, Final
 
 from hf_dense.commands.options import add_config, add_options, add_trainer, given_flags, introduce, read_options
 from hf_dense.commands.output import command_line
-from hf_dense.commands.recipes import each_file
-from hf_dense.errors import InputError
+from hf_dense.commands.recipes import set_aside
 from hf_dense.pretraining.options import PretrainingOptions
 
 SUMMARY: Final = "Pre-train an encoder on passages."
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Pre-train what the arguments say."""
     options, training = read_options(arguments, PretrainingOptions, _trainer())
-    check_start(arguments, options)
+    options = without_aside(arguments, options)
     from hf_dense.pretraining.pretrain import pretrain
     from hf_dense.storage.process_group import is_main_process
 
@@ -46,18 +46,10 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"It is there already, in {result.path}" if result.done else saved)
 
 
-def check_start(arguments: argparse.Namespace, options: PretrainingOptions) -> None:
-    """Raise `InputError` for a `backbone_config` that no later file or flag sets aside by naming a backbone."""
-    given = [*each_file(arguments.config, options.method), given_flags(arguments, PretrainingOptions)]
-    config, backbone = (
-        max((at for at, values in enumerate(given) if name in values), default=-1)
-        for name in ("backbone_config", "backbone")
-    )
-    if options.backbone and config >= backbone:
-        raise InputError(
-            f"backbone_config is of an encoder from scratch, but this starts from {options.backbone}; leave it out, "
-            "or say 'backbone: null' in a file (--config) behind the one that names the backbone."
-        )
+def without_aside(arguments: argparse.Namespace, options: PretrainingOptions) -> PretrainingOptions:
+    """The options without those of files that flags set aside; see `set_aside`."""
+    aside: dict[str, Any] = dict.fromkeys(set_aside(given_flags(arguments, PretrainingOptions)))
+    return replace(options, **aside)
 
 
 def _trainer() -> type[Any]:

@@ -26,6 +26,7 @@ FOLDER: Final = Path(__file__).parents[1] / "recipes"
 STAGES: Final = ("bm25", "retriever1", "mined", "retriever2", "reranker", "distilled")
 _SECTIONS: Final = (*STAGES, "retriever", "pretraining", "finetuning")
 PARTS: Final = ("encoders", "decoders")  # of a method, by their names
+_ASIDE: Final = {"backbone": ("backbone_config", "vocab_size"), "tokenizer": ("vocab_size",)}  # by what comes later
 _USES: Final = {
     "pretrain": "Pre-training: hf-dense pretrain --config NAME",
     "overlay": "On top of any pre-training: hf-dense pretrain --config NAME --config OVERLAY",
@@ -66,7 +67,8 @@ def read_configs(
     names: Iterable[str], method: str | None = None, others: Iterable[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
     """The options of recipes and YAML files, later ones winning: of a section each option, of encoders and decoders
-    each change by its name, at any depth, else the whole.
+    each change by its name, at any depth, else the whole. One that names a ready backbone or tokenizer sets aside how
+    files before it would have one made.
 
     Args:
         names: paths, or names of recipes.
@@ -96,10 +98,9 @@ def read_configs(
     return {key: value for key, value in values.items() if value is not None}
 
 
-def each_file(names: Sequence[str], method: str) -> list[dict[str, Any]]:
-    """The options of each file that some names stand for, what they extend before them, with their part of a method."""
-    files = [file for name in names for file in _with_bases(name)]
-    return [merge(file, (file.pop("by_method", None) or {}).get(method) or {}) for file in files]
+def set_aside(later: Mapping[str, Any]) -> set[str]:
+    """The options, of what is made from scratch, that files before some options gave in vain: a ready one is named."""
+    return {name for ready, names in _ASIDE.items() if later.get(ready) for name in names} - set(later)
 
 
 def find_config(name: str) -> Path:
@@ -182,7 +183,7 @@ def merge(before: Mapping[str, Any], later: Mapping[str, Any], within: bool = Fa
             as a whole. A null in the place of one of these, or of all, sets aside what stands there.
         within: whether both are changes to encoders or decoders themselves.
     """
-    merged = dict(before)
+    merged = {key: value for key, value in before.items() if key not in set_aside(later)}
     for key, value in later.items():
         deep, both = within or key in PARTS, isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = merge(merged[key], value, deep) if both and (deep or key in _SECTIONS) else value

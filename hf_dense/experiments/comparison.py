@@ -294,18 +294,20 @@ def _random_encoder(settings: Settings, tokenizer_dir: Path, output: Output) -> 
 
 
 def _pretrain(settings: Settings, variant: Variant, tokenizer: Path | None, output: Output) -> Path:
-    shared = {
+    given: dict[str, Any] = {
         "method": variant.method or "",
         "corpus": settings.collection,
         "backbone": settings.backbone,
-        "backbone_config": encoder_shape(settings),
         "tokenizer": tokenizer and str(tokenizer),
         "max_length": settings.max_length,
         "overwrite": output.overwrite,
+        **variant.options,
     }
+    if not given["backbone"]:
+        given.setdefault("backbone_config", encoder_shape(settings))
     arguments = {"save_strategy": "no", "report_to": "none", **settings.pretraining, **variant.pretraining}
     training = TrainingArguments(output_dir=str(output.path), seed=settings.seed, **arguments)
-    pretrain(PretrainingOptions(**{**shared, **variant.options}), training)
+    pretrain(PretrainingOptions(**given), training)
     return output.path
 
 

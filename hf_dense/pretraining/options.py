@@ -25,7 +25,9 @@ class PretrainingOptions:
     tokenizer: str | None = field(
         default=None, metadata={"help": "directory or Hub id; default the backbone's, or one trained on the corpus"}
     )
-    vocab_size: int = field(default=30522, metadata={"help": "tokens of a tokenizer trained on the corpus"})
+    vocab_size: int | None = field(
+        default=None, metadata={"help": "tokens of a tokenizer trained on the corpus (default: 30522)"}
+    )
     text_column: str = field(default="text", metadata={"help": "column of the corpus that holds the passage"})
     streaming: bool = field(
         default=False,
@@ -95,6 +97,19 @@ class PretrainingOptions:
         default=False, metadata={"help": "replace what hf_dense wrote there from other inputs or settings"}
     )
     license: str = field(default="other", metadata={"help": "of the weights, for the card"})
+
+
+def check_start(options: PretrainingOptions) -> None:
+    """Raise `InputError` where an encoder or a tokenizer is named, and how one from scratch is to be made too."""
+    if options.backbone and options.backbone_config is not None:
+        raise InputError(
+            f"backbone_config is of an encoder from scratch, but this starts from {options.backbone}; leave it out, "
+            "or say 'backbone: null' in a file (--config) behind the one that names the backbone."
+        )
+    if options.vocab_size is not None and (ready := options.tokenizer or options.backbone):
+        raise InputError(
+            f"vocab_size is of a tokenizer that is trained on the corpus, but that of {ready} is used; leave it out."
+        )
 
 
 def given_mapping(value: dict[str, Any] | str | None, name: str) -> dict[str, Any]:

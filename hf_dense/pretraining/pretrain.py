@@ -37,7 +37,7 @@ from hf_dense.pretraining.gap import describe_idle, find_idle
 from hf_dense.pretraining.generator import add_generator
 from hf_dense.pretraining.keywords import Keywords, table_of
 from hf_dense.pretraining.longest import head_rows, longest_rows, most_rows
-from hf_dense.pretraining.options import PretrainingOptions, given_mapping
+from hf_dense.pretraining.options import PretrainingOptions, check_start, given_mapping
 from hf_dense.pretraining.probe import BEST, Pool, RetrievalProbe, check_best, load_best, load_pool
 from hf_dense.pretraining.soundness import STEP_FILE
 from hf_dense.pretraining.start import start_from
@@ -68,6 +68,7 @@ from hf_dense.storage.process_group import decide_together, is_main_process
 __all__ = ["PretrainingOptions", "PretrainingResult", "pretrain"]
 
 KIND: Final = "pre-training"  # of output
+_VOCABULARY: Final = 30_522  # tokens, BERT's
 _TOKENIZER_ROWS: Final = 100_000  # at the head of a stream
 _WORKERS: Final = 4  # that make a GPU's batches, at most
 _HEAD: Final = 100  # rows, among which one that can be used is looked for
@@ -137,6 +138,7 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
         InputError: something given cannot work; nothing has been written then.
     """
     method = get_method(options.method)
+    check_start(options)
     assert training.output_dir is not None  # TrainingArguments fills it in
     publication = Publication.of(training, Path(training.output_dir).name)
     set_seed(training.seed)
@@ -375,7 +377,8 @@ def _tokenizer(options: PretrainingOptions, corpus: Dataset | IterableDataset) -
         texts = [row["text"] for row in corpus.take(_TOKENIZER_ROWS)]
     else:
         texts = corpus["text"][:]
-    return train_tokenizer([text or "" for text in texts], options.vocab_size, options.max_length)
+    size = _VOCABULARY if options.vocab_size is None else options.vocab_size
+    return train_tokenizer([text or "" for text in texts], size, options.max_length)
 
 
 def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTokenizerBase) -> BottleneckForPreTraining:

@@ -116,6 +116,20 @@ def test_what_is_no_ablation(variants: str, message: str, tmp_path: Path) -> Non
         plan_ablation(AblationOptions("out"), read_configs([str(tmp_path / "mine.yaml")]))
 
 
+def test_a_ready_backbone_sets_aside_how_a_recipe_makes_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "pretraining: {config: [retromae, demo], backbone: me/mine}\nfinetuning: {config: retromae_msmarco}\n"
+        "variants: {one: {}, two: {pretraining: {backbone_config: {hidden_size: 32}}}}\n"
+    )
+    trials = plan_ablation(AblationOptions("out"), read_configs([str(tmp_path / "mine.yaml")]))
+    assert trials[0].pretraining is not None
+    options, _ = trials[0].pretraining
+    assert (options.backbone, options.backbone_config, options.vocab_size) == ("me/mine", None, None)
+    check_declarations(trials[:1])
+    with pytest.raises(InputError, match="'two' cannot be pre-trained: backbone_config is of an encoder from scratch"):
+        check_declarations(trials)
+
+
 def test_a_flag_of_other_sweeps_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["sweep", "--config", "simlm_rates", "--values", "1", "2"])

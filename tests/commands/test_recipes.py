@@ -123,9 +123,13 @@ def test_one_gpu_reads_as_much_per_step_as_the_paper(recipe: str) -> None:
         ("--config retromae --config demo", False),
         ("--config retromae --config demo --backbone build/condenser_demo", False),
         ("--config seed_encoder --backbone build/seed_encoder", False),
+        ("--config seed_encoder --tokenizer me/words", False),
+        ("--config seed_encoder --tokenizer me/words --vocab_size 9", True),
+        ("--config retromae --vocab_size 9", True),
+        ("--config retromae --config demo --vocab_size 9", False),
     ],
 )
-def test_sizes_beside_a_backbone_are_refused_unless_it_is_named_after_them(
+def test_sizes_beside_what_is_ready_are_refused_unless_it_is_named_after_them(
     flags: str, refused: bool, tmp_path: Path
 ) -> None:
     own = tmp_path / "own.yaml"
@@ -139,7 +143,7 @@ def test_sizes_beside_a_backbone_are_refused_unless_it_is_named_after_them(
     )
     arguments.rest = [*rest, "--max_steps", "1"]
     arguments.corpus = str(tmp_path / "nowhere.jsonl")
-    with pytest.raises(InputError, match="of an encoder from scratch" if refused else r"nowhere\.jsonl does not exist"):
+    with pytest.raises(InputError, match="from scratch|trained on" if refused else r"nowhere\.jsonl does not exist"):
         pretrain.run(arguments)
 
 

@@ -330,6 +330,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "bottleneck, which the encoder without pre-training would not have",
     ),
     "method's options": ({"method_options": {"depth": 1}}, "depth"),
+    "sizes beside a backbone": (
+        {"method_options": {"backbone": "me/mine", "backbone_config": {"hidden_size": 32}}},
+        "backbone_config is of an encoder from scratch, but this starts from me/mine",
+    ),
 }
 
 

@@ -137,7 +137,7 @@ def test_queries_beyond_those_asked_for_are_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_every_family_of_backbones_can_be_pre_trained(tmp_path: Path, backbone: str) -> None:
-    options = tiny_options(tmp_path, "retromae", backbone=str(tmp_path / "start"), max_length=20)
+    options = tiny_options(tmp_path, "retromae", backbone=str(tmp_path / "start"), backbone_config=None, max_length=20)
     AutoModelForMaskedLM.from_config(BACKBONES[backbone](0.1)).save_pretrained(tmp_path / "start")
     kinds = {"roberta": "bytes", "modernbert": "bytes", "xlm-roberta": "sentences"}
     texts = [json.loads(line)["text"] for line in Path(options.corpus).read_text().splitlines()]
@@ -169,7 +169,7 @@ def test_a_backbone_that_is_kept_in_16_bits_is_trained_in_32(tmp_path: Path, kep
 
 def test_a_backbone_that_numbers_positions_from_its_padding_takes_shorter_texts(tmp_path: Path) -> None:
     AutoModelForMaskedLM.from_config(BACKBONES["roberta"](0.1)).save_pretrained(tmp_path / "start")
-    options = tiny_options(tmp_path, backbone=str(tmp_path / "start"), max_length=24)
+    options = tiny_options(tmp_path, backbone=str(tmp_path / "start"), backbone_config=None, max_length=24)
     with pytest.raises(InputError, match="max_length is 24; the backbone takes texts of 4 to 23 tokens"):
         pretrain(options, tiny_arguments(tmp_path / "out"))
 
@@ -581,6 +581,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"decoders": {"decoder": 3}}, "decoder"),
     ({"encoders": {"encoder": {"view": {"rate": 1.5}}}}, "rate is 1.5"),
     ({"bottleneck": "max"}, "bottleneck is 'max'; allowed: cls, mean"),
+    (
+        {"backbone": "{tmp}/plain", "tokenizer": None, "backbone_config": {"nonsense": 1}},
+        "backbone_config is of an encoder from scratch, but this starts from .*plain; leave it out",
+    ),
+    (
+        {"vocab_size": 100},
+        "vocab_size is of a tokenizer that is trained on the corpus, but that of .*tokenizer is used",
+    ),
+    ({"backbone": "{tmp}/plain", "tokenizer": None, "vocab_size": 100}, "but that of .*plain is used; leave it out"),
     ({"backbone": "{tmp}/plain", "bottleneck": "max"}, "bottleneck is 'max'; allowed: cls, mean"),
     ({"probe": "{tmp}/nowhere"}, "There is no collection .*nowhere to probe with"),
     ({"probe": "{tmp}/nowhere:dev"}, "There is no collection .*nowhere to probe with"),
@@ -619,7 +628,7 @@ def test_bad_input_is_refused_before_anything_is_written(
         for name, value in changes.items()
     }
     if "backbone" in given:
-        given["backbone_config"] = None
+        given.setdefault("backbone_config", None)
     with pytest.raises(InputError, match=sentence) as caught:
         pretrain(tiny_options(tmp_path, **given), tiny_arguments(tmp_path / "out"))
     assert "\n" not in str(caught.value)
