@@ -26,7 +26,7 @@ from hf_dense.experiments.sweep_results import format_comparison
 from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
 from hf_dense.methods import get_method
 from hf_dense.pretraining.gap import SUFFIX
-from hf_dense.pretraining.options import PretrainingOptions, check_start, given_mapping
+from hf_dense.pretraining.options import PretrainingOptions, check_options, given_mapping
 from hf_dense.pretraining.pretrain import pretrain
 from hf_dense.storage.checkpoints import load_history
 from hf_dense.storage.files import write_text
@@ -230,9 +230,9 @@ def check_declarations(trials: Sequence[Trial]) -> None:
     for trial in trials:
         if trial.pretraining is None:
             continue
-        given, _ = trial.pretraining
+        given, training = trial.pretraining
         try:
-            check_start(given)
+            check_options(given, training)
             encoders, decoders = given_mapping(given.encoders, "encoders"), given_mapping(given.decoders, "decoders")
             get_method(given.method).config(backbone_config=None, encoders=encoders, decoders=decoders)
         except (TypeError, ValueError) as error:

@@ -33,7 +33,7 @@ from hf_dense.hub.fingerprints import encoder_fingerprint
 from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer
 from hf_dense.hub.retriever_settings import DEFAULTS, RetrieverSettings, own_settings
 from hf_dense.hub.retrievers import assemble, check_fit
-from hf_dense.pretraining.options import PretrainingOptions, check_start, given_mapping
+from hf_dense.pretraining.options import PretrainingOptions, check_options, given_mapping
 from hf_dense.storage.fingerprints import fingerprint_tokenizer, fingerprint_values
 from hf_dense.storage.manifest import COMPLETE, Manifest
 from hf_dense.storage.occupied import Occupied
@@ -118,7 +118,7 @@ def _check(options: SweepOptions, runs: Mapping[str, Run]) -> None:
         more = given_mapping(options.method_options, "method_options")
         if options.method:
             given = {"method": options.method, "corpus": options.collection, "backbone": options.backbone, **more}
-            check_start(PretrainingOptions(**given))
+            check_options(PretrainingOptions(**given), pretraining)
     except InputError:
         raise
     except (TypeError, ValueError) as error:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hf_dense.errors import InputError
 from hf_dense.methods import METHODS
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
 
 
 @dataclass
@@ -99,8 +102,8 @@ class PretrainingOptions:
     license: str = field(default="other", metadata={"help": "of the weights, for the card"})
 
 
-def check_start(options: PretrainingOptions) -> None:
-    """Raise `InputError` where an encoder or a tokenizer is named, and how one from scratch is to be made too."""
+def check_options(options: PretrainingOptions, training: TrainingArguments) -> None:
+    """Raise `InputError` for an option that another one would set aside."""
     if options.backbone and options.backbone_config is not None:
         raise InputError(
             f"backbone_config is of an encoder from scratch, but this starts from {options.backbone}; leave it out, "
@@ -109,6 +112,11 @@ def check_start(options: PretrainingOptions) -> None:
     if options.vocab_size is not None and (ready := options.tokenizer or options.backbone):
         raise InputError(
             f"vocab_size is of a tokenizer that is trained on the corpus, but that of {ready} is used; leave it out."
+        )
+    if options.probe_keep_best and training.load_best_model_at_end:
+        raise InputError(
+            "probe_keep_best and load_best_model_at_end both choose the weights to save, by the probe and by the "
+            "held-out loss; leave one of them out."
         )
 
 

@@ -37,7 +37,7 @@ from hf_dense.pretraining.gap import describe_idle, find_idle
 from hf_dense.pretraining.generator import add_generator
 from hf_dense.pretraining.keywords import Keywords, table_of
 from hf_dense.pretraining.longest import head_rows, longest_rows, most_rows
-from hf_dense.pretraining.options import PretrainingOptions, check_start, given_mapping
+from hf_dense.pretraining.options import PretrainingOptions, check_options, given_mapping
 from hf_dense.pretraining.probe import BEST, Pool, RetrievalProbe, check_best, load_best, load_pool
 from hf_dense.pretraining.soundness import STEP_FILE
 from hf_dense.pretraining.start import start_from
@@ -138,7 +138,7 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
         InputError: something given cannot work; nothing has been written then.
     """
     method = get_method(options.method)
-    check_start(options)
+    check_options(options, training)
     assert training.output_dir is not None  # TrainingArguments fills it in
     publication = Publication.of(training, Path(training.output_dir).name)
     set_seed(training.seed)

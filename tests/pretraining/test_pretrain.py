@@ -682,3 +682,12 @@ def test_the_best_checkpoint_is_not_chosen_by_a_loss_that_there_is_not(tmp_path:
     with pytest.raises(InputError, match="No document is held out, so no checkpoint can be the best"):
         pretrain(tiny_options(tmp_path, held_out=0.0), arguments)
     assert not (tmp_path / "out").exists()
+
+
+def test_two_ways_to_choose_the_weights_are_refused(tmp_path: Path) -> None:
+    changes = {"load_best_model_at_end": True, "eval_strategy": "steps", "eval_steps": 4, "save_steps": 4}
+    arguments = tiny_arguments(tmp_path / "out", save_strategy="steps", **changes)
+    options = tiny_options(tmp_path, probe=str(tmp_path / "nowhere"), probe_keep_best=True)
+    with pytest.raises(InputError, match=r"probe_keep_best and load_best_model_at_end both choose .*; leave one"):
+        pretrain(options, arguments)
+    assert not (tmp_path / "out").exists()
