@@ -77,8 +77,6 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
         **kwargs: Any,
     ) -> None:
         check_arguments(model, args, chunk, isinstance(train_dataset, PassageStream))
-        if isinstance(train_dataset, PassageStream):
-            args.ignore_data_skip = True  # the stream passes over what was read, without tokenizing it
         args.logging_nan_inf_filter = False  # a loss that is no number ends the training; to look for it is to wait
         compiled = {"backend": args.torch_compile_backend, "mode": args.torch_compile_mode}
         args.torch_compile_backend = args.torch_compile_mode = None  # accelerate would compile whole steps, ever anew
@@ -109,6 +107,14 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
         self._throughput = Throughput(list(model.config.encoder_specs), args.device)
         self.add_callback(_EpochCallback(self))
         self.add_callback(self._throughput)
+
+    def train(self, *given: Any, **named: Any) -> Any:
+        """The Trainer's; a stream passes over what was read itself, without tokenizing it."""
+        self.args.ignore_data_skip = isinstance(self.train_dataset, PassageStream)
+        try:
+            return super().train(*given, **named)
+        finally:
+            self.args.ignore_data_skip = False
 
     def create_optimizer(self, *given: Any) -> Optimizer:
         """The Trainer's, with a rate of its own for what is not the encoder, where one was chosen."""

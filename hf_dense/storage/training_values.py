@@ -20,6 +20,7 @@ _NOT_MEANT: Final = {  # options of the Trainer that do nothing in the trainings
     "neftune_noise_alpha": "is of single texts, and would be spread over all texts of a batch here",
     "bf16_full_eval": "would leave the weights rounded to 16 bits; bf16 alone computes in them",
     "fp16_full_eval": "would leave the weights rounded to 16 bits; fp16 alone computes in them",
+    "ignore_data_skip": "would let a run that goes on read other batches than one that was never stopped",
     "include_for_metrics": "is for metrics that are not computed here",
     "include_num_input_tokens_seen": "counts none of the texts here (a pre-training logs its tokens_per_second anyway)",
 }

@@ -162,6 +162,7 @@ def test_weights_that_fsdp_would_cut_up_are_refused(
         ({"label_smoothing_factor": 0.1}, "label_smoothing_factor smooths none of the losses here"),
         ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha is of single texts"),
         ({"include_num_input_tokens_seen": "all"}, "include_num_input_tokens_seen counts none of the texts here"),
+        ({"ignore_data_skip": True}, "ignore_data_skip would let a run that goes on read other batches"),
         ({"train_sampling_strategy": "group_by_length"}, "train_sampling_strategy does nothing in fine-tuning"),
         ({"data_seed": 0}, "data_seed does nothing in fine-tuning, which draws by seed"),
     ],

@@ -129,7 +129,9 @@ def test_a_stream_reads_the_seed_of_the_data(tmp_path: Path) -> None:
     folder = corpus(tmp_path)
     options = tiny_options(folder, corpus=str(folder), streaming=True)
     for name, data_seed in (("plain", None), ("same", 42), ("other", 1)):
-        pretrain(options, tiny_arguments(tmp_path / name, max_steps=2, data_seed=data_seed))
+        arguments = tiny_arguments(tmp_path / name, max_steps=2, data_seed=data_seed)
+        pretrain(options, arguments)
+        assert arguments.ignore_data_skip is False, "it is the user's, and refused"
     assert same_weights(weights(tmp_path / "plain"), weights(tmp_path / "same"))
     assert not same_weights(weights(tmp_path / "plain"), weights(tmp_path / "other"))
 

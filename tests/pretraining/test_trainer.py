@@ -160,6 +160,8 @@ def test_settings_that_would_be_silently_wrong_are_refused(tmp_path: Path) -> No
         make_trainer(tmp_path, bf16_full_eval=True)
     with pytest.raises(InputError, match="neftune_noise_alpha is of single texts"):
         make_trainer(tmp_path, neftune_noise_alpha=5.0)
+    with pytest.raises(InputError, match="ignore_data_skip would let a run that goes on read other batches"):
+        make_trainer(tmp_path, ignore_data_skip=True)
     with pytest.raises(InputError, match="include_for_metrics is for metrics that are not computed here"):
         make_trainer(tmp_path, include_for_metrics=["inputs"])
     with pytest.raises(InputError, match="dataloader_persistent_workers"):
