@@ -158,7 +158,7 @@ def test_an_ablation_of_a_paper_runs(
     write_sources(tmp_path)
     encoder = str(write_encoder(tmp_path / "encoder"))
     recipe = read_configs([name])
-    generator = {**tiny_config().to_dict(), "embedding_size": 32}
+    generator = tiny_config().to_dict()
     tiny = {**FEW, "backbone": encoder, "backbone_config": None, "tokenizer": None, "max_length": 32}
     tiny |= {"gradient_accumulation_steps": 1, "warmup_steps": 0}
     stages = {stage: {**FEW, "passages": 2, "chunk": None} for stage in ("retriever1", "retriever2")}
