@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from hf_dense.evaluation.analyses import ContextCorrelation, CurvePoint, LengthSimilarity
 from hf_dense.evaluation.index_kinds import KindQuality
-from hf_dense.evaluation.plots import plain, save_figure
+from hf_dense.evaluation.plots import legend_above, plain, save_figure
 from hf_dense.evaluation.positions import PositionSimilarity
 from hf_dense.storage.files import write_text
 
@@ -129,7 +129,7 @@ def draw_curves(points: Sequence[CurvePoint], *, metric: str, x_label: str) -> F
     axes.set_xlabel(x_label)
     axes.set_ylabel(f"{metric} (95 % interval over queries)")
     if len(curves := {point.curve for point in points}) > 1:
-        figure.legend(loc="outside upper center", ncols=4, frameon=False)
+        legend_above(figure)
     else:
         axes.set_title(plain(*curves), fontsize=10)
     return figure

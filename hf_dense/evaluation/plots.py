@@ -17,6 +17,7 @@ from hf_dense.storage.files import replaced_file
 _COLOURS: Final = 10  # that matplotlib has before they begin anew
 _SIZE_INCHES: Final = (7.5, 4.5)
 _DPI: Final = 144
+_POINTS, _MARK_INCHES, _LETTER_INCHES = 10, 0.8, 0.09  # of a legend, at most
 
 
 def draw_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
@@ -58,6 +59,15 @@ def legend_below(axes: Axes) -> None:
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, frameon=False, fontsize=8)
 
 
+def legend_above(figure: Figure) -> None:
+    """Name what is drawn above the picture, in as many columns as fit, if need be in small letters."""
+    _, names = figure.axes[0].get_legend_handles_labels()
+    wide = _MARK_INCHES + _LETTER_INCHES * max(map(len, names))
+    fit = figure.get_figwidth() / wide
+    columns = min(len(names), 4, max(1, int(fit)))
+    figure.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=_POINTS * min(1, fit))
+
+
 def draw_metrics(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Grouped bars: one group per metric, one bar per retriever, its value written above.
 
@@ -87,7 +97,7 @@ def draw_metrics(rows: Sequence[Mapping[str, Any]]) -> Figure:
     axes.set_ylabel("mean over queries (fraction)")
     axes.set_ylim(0, 1.15 * max(row[metric] for row in rows for metric in metrics) or 1)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=min(len(rows), 4), frameon=False)
+    legend_above(figure)
     return figure
 
 

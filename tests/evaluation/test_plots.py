@@ -59,3 +59,12 @@ def test_many_retrievers_have_their_names_beside_their_bars() -> None:
 def test_every_name_is_shown_as_it_is() -> None:
     figure = draw_metrics([{"name": name, "ndcg@10": 0.5} for name in ("_base", "a$b$")])
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [" _base", r"a\$b\$"]
+
+
+@pytest.mark.parametrize("length", [4, 40, 90])
+def test_no_name_runs_out_of_the_picture(length: int) -> None:
+    figure = draw_metrics([{"name": f"{number} {'n' * length}", "ndcg@10": 0.5} for number in range(5)])
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.x1
