@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -185,6 +185,7 @@ def finetune(
         InputError: a column is absent, fewer pairs than one batch, a loss that needs negatives or scores that are not
             there, nothing to load, dimensions that do not fit, a loss that is no number, or something else is there.
     """
+    arguments = copy(arguments)  # some of them are set below, by the model
     lists, rows = data if isinstance(data, PassageLists) else None, _rows(data, arguments)
     held_out = None if dev_pairs is None else _held_out(dev_pairs, arguments)
     check_evaluates(arguments, held_out is not None or bool(evaluator))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -103,6 +104,7 @@ def train_reranker(
 
     Source: SimLM (Wang et al. 2023, arXiv:2207.02578), section 3.3.
     """
+    arguments = copy(arguments)  # some of them are set below, by the model
     if lists.passages < 2:
         raise InputError("The lists have one passage each; a re-ranker needs the positive and at least one other.")
     check_evaluates(arguments, bool(evaluator))

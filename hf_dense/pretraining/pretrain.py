@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -139,6 +140,7 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
     """
     method = get_method(options.method)
     check_options(options, training)
+    training = copy(training)  # some of them are set below
     assert training.output_dir is not None  # TrainingArguments fills it in
     publication = Publication.of(training, Path(training.output_dir).name)
     set_seed(training.seed)

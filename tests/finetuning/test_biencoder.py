@@ -215,6 +215,13 @@ def test_the_time_of_a_killed_run_counts_until_its_last_checkpoint(
     assert 0 < anew.facts["seconds"] < 100
 
 
+def test_arguments_of_the_caller_stay_as_they_are(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
+    given = arguments(tmp_path / "run")
+    before = given.to_dict()
+    assert finetune(retriever, pairs, given) == finetune(retriever, pairs, given)
+    assert given.to_dict() == before
+
+
 def test_the_same_again_is_done_and_something_else_refused(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
     run = tmp_path / "run"
     model = finetune(retriever, pairs, arguments(run))

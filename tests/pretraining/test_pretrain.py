@@ -471,6 +471,15 @@ def test_a_run_that_cannot_be_replaces_nothing(finished: Path, changes: dict[str
     assert contents(finished / "out") == before
 
 
+def test_arguments_of_the_caller_stay_as_they_are(tmp_path: Path) -> None:
+    """Else the same call, in a notebook, would be refused as another one."""
+    training = tiny_arguments(tmp_path / "out", max_steps=1)
+    before = training.to_dict()
+    assert not pretrain(tiny_options(tmp_path), training).done
+    assert training.to_dict() == before
+    assert pretrain(tiny_options(tmp_path), training).done
+
+
 @pytest.mark.parametrize("name", ["trainer_state.json", "model.safetensors"])
 def test_a_result_that_is_gone_is_not_done(name: str, tmp_path: Path) -> None:
     out, options = tmp_path / "out", {"max_steps": 2, "save_strategy": "steps", "save_steps": 1}
