@@ -113,6 +113,7 @@ class SimLMForPreTraining(BottleneckForPreTraining):
 
     def __init__(self, config: SimLMConfig) -> None:
         super().__init__(config)
+        self.teaching = config.teaching  # read here, as the compiled step cannot
         self.detector: Detector | None = None
         if config.detects:
             self.detector = Detector(self.family.shape(config.backbone))
@@ -169,7 +170,8 @@ class SimLMForPreTraining(BottleneckForPreTraining):
         plan = self.plan(views) if plan is None else plan
         filled, predicted = self._fill(views, plan)
         output = super().forward(filled, counts, plan)
-        drawn = {name: at.drawn for name in self.config.teaching if (at := plan.views[name]).drawn is not None}
+        filled_in = [(name, plan.views[name].drawn) for name in self.teaching]
+        drawn = {name: places for name, places in filled_in if places is not None}
         if self.config.generator_weight and drawn:
             assert output.loss is not None
             assert output.losses is not None
@@ -221,7 +223,7 @@ class SimLMForPreTraining(BottleneckForPreTraining):
     def count_scored(self, views: Views) -> dict[str, Tensor]:
         """What each summed loss is a mean over (scalars, float32, by loss name)."""
         counts = super().count_scored(views)
-        drawn = [views[name]["uniform"] >= DRAWN for name in self.config.teaching if "uniform" in views[name]]
+        drawn = [views[name]["uniform"] >= DRAWN for name in self.teaching if "uniform" in views[name]]
         if self.config.generator_weight and drawn:
             counts["generator"] = torch.stack([at.sum() for at in drawn]).sum().float()
         return counts

@@ -157,8 +157,8 @@ def write_inputs(root: Path, seed: int) -> Path:
     (root / "stages").mkdir()
     stages = {"max_length": 32, "bm25": {"depth": 4}, "retriever1": {**few, "passages": 2}}
     (root / "stages" / "stages.yaml").write_text(json.dumps(stages))
-    shape = {"hidden": 32, "vocabulary": 300, "max_length": 16, "pretraining": few, "finetuning": few, "split": "test"}
-    (root / "stages" / "sweep.yaml").write_text(json.dumps({"sweep": "fraction", "values": [0.5, 1], **shape}))
+    sweep = {"sweep": "fraction", "values": [0.5, 1], "max_length": 16, "finetuning": few, "split": "test"}
+    (root / "stages" / "sweep.yaml").write_text(json.dumps(sweep))
     for name, made in (("corpus", "passages"), ("lists", "negatives by BM25"), ("evaluation", "evaluate")):
         assert VERBS[made].run(root, root / name) == 0
     return root
