@@ -183,7 +183,7 @@ def _negatives(arguments: argparse.Namespace) -> None:
 
     where = (arguments.collection, output_of(arguments), arguments.split)
     names = ("kind", "margin", "filter_by", "filter_margin", *_ENCODING, "ray")
-    given = {name: value for name, value in _given(arguments, *names).items() if value is not None}
+    given = _named(arguments, *names)
     if arguments.model is None and given:
         raise InputError(f"--{next(iter(given))} says nothing of BM25; name a retriever with --model, or leave it out.")
     options = _given(arguments, "depth", "skip")

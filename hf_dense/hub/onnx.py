@@ -64,7 +64,6 @@ def export_onnx(retriever: str | Path, out: str | os.PathLike[str] | Output) -> 
         raise InputError(f"{retriever} has truncate_dim or document_length, which no ONNX file has; save it without.")
     if any(model.prompts.values()) and not pools_prompts(model):
         raise InputError(f"{retriever} leaves the states of its prompts out of its vectors, which no ONNX file can.")
-
     unread = unread_prompts(model)
 
     def write(work: Staged) -> None:

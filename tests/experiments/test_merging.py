@@ -269,31 +269,24 @@ def test_a_later_training_is_in_the_lineage_once(models: Path, tmp_path: Path) -
     assert exports(manifest) == [str(models / "base-encoder"), str(models / "tuned-encoder"), str(models / "base")]
 
 
-def test_a_licence_of_several_is_none(models: Path, tmp_path: Path) -> None:
-    for name, licence in (("base", "mit"), ("third", "cc-by-nc-4.0")):
+@pytest.mark.parametrize(
+    ("licence", "several"), [("cc-by-nc-4.0", "cc-by-nc-4.0, mit"), ("other", "mit, one that is not named")]
+)
+def test_a_licence_of_several_is_none(licence: str, several: str, models: Path, tmp_path: Path) -> None:
+    for name, own in (("base", "mit"), ("third", licence)):
         shutil.copytree(models / name, tmp_path / name)
         (tmp_path / name / "hf_dense.json").unlink()
-        (tmp_path / name / "README.md").write_text(f"---\nlicense: {licence}\n---\n")
+        (tmp_path / name / "README.md").write_text(f"---\nlicense: {own}\n---\n")
     merged = merge_at(Between(str(tmp_path / "base"), str(tmp_path / "third")), 0.5, Output(tmp_path / "out"))
     manifest = manifest_of(merged)
     assert licence_of(manifest) == ("other", None)
-    assert "several licences: cc-by-nc-4.0, mit" in (merged / "README.md").read_text()
+    card = (merged / "README.md").read_text()
+    assert f"several licences: {several}." in card
+    for name in ("base", "third"):
+        assert f"How `{tmp_path / name}` was made is not recorded." in card
     export_sentence_transformer(merged, tmp_path / "again")
     again = manifest_of(tmp_path / "again")
     assert licence_of(again) == ("other", None)
-
-
-def test_a_licence_that_one_of_them_does_not_name_is_none(models: Path, tmp_path: Path) -> None:
-    for name, licence in (("base", "mit"), ("third", "other")):
-        shutil.copytree(models / name, tmp_path / name)
-        (tmp_path / name / "hf_dense.json").unlink()
-        (tmp_path / name / "README.md").write_text(f"---\nlicense: {licence}\n---\n")
-    merged = merge_at(Between(str(tmp_path / "base"), str(tmp_path / "third")), 0.5, Output(tmp_path / "out"))
-    assert licence_of(manifest_of(merged)) == ("other", None)
-    card = (merged / "README.md").read_text()
-    assert "several licences: mit, one that is not named" in card
-    for name in ("base", "third"):
-        assert f"How `{tmp_path / name}` was made is not recorded." in card
 
 
 def test_what_no_vector_depends_on_keeps_no_models_from_being_merged(models: Path, tmp_path: Path) -> None:
