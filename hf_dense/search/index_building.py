@@ -113,6 +113,8 @@ def build_index(
     if not output.overwrite and (found := _existing(output.path)) and found.state == COMPLETE:
         check_words(found, output.path)
     plan = _plan(model, corpus, output.path, name, origin, cutting, _Wanted(kind, weight, precision, max_length))
+    if not output.overwrite:
+        _check_documents(plan, output.path)
     with output.stage(KIND, plan.settings, plan.sources, resumable=True) as work:
         if not work.done:
             _write(work, plan, batch_size, None if like is None else _known(plan, like)[0])
@@ -353,6 +355,22 @@ def _encode(
 def _size(folder: Path) -> int:
     """Bytes of the files in a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _check_documents(plan: _Plan, path: Path) -> None:
+    """Raise `InputError`, which names the short way, where an index differs from a plan by its passages alone."""
+    manifest = _existing(path)
+    if manifest is None or manifest.state != COMPLETE:
+        return
+    before, now = manifest.made_from, plan.sources["corpus"]
+    alike = {**plan.settings, "model": plan.sources["model"].fingerprint}
+    names = manifest.sources, {"corpus": now.name}
+    other = difference(before, {**before, "corpus": now.fingerprint}, names)
+    if other and all(before.get(name) == value for name, value in alike.items()):
+        raise InputError(
+            f"{path} was made from {other}; bring it up to date with --update, which encodes nothing twice, or build "
+            "it anew with --overwrite."
+        )
 
 
 def _check_like(plan: _Plan, path: Path) -> None:

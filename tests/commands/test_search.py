@@ -67,7 +67,7 @@ def test_an_index_of_another_corpus_or_model_is_refused_and_rebuilt_when_asked(
     run(model, *given, "--corpus", corpus)
     other_corpus = write_dataset(tmp_path / "smaller", passages=30, queries=10)
     other_model = write_retriever(tmp_path / "other", seed=1)
-    with pytest.raises(InputError, match=r"was made from another corpus \(.*--overwrite"):
+    with pytest.raises(InputError, match=r"was made from another corpus \(.*--update.*--overwrite"):
         run(model, *given, "--corpus", other_corpus)
     with pytest.raises(InputError, match=r"was made from another model \(.*--overwrite"):
         run(other_model, *given, "--corpus", corpus)
