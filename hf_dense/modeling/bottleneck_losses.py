@@ -10,8 +10,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 IGNORED = -100  # label of a position that is not scored
-_ROWS = {"cpu": 512}  # positions whose scores are held at once; 256 to 1,024 are equally fast on a CPU
+_ROWS = {"cpu": 512}  # positions whose scores are held at once, in float32; of fewer bytes each, more
 _ROWS_OF_A_GPU = 2048  # more, as every chunk reads and writes the gradient of the word matrix
+_BLOCK = 2**18  # scores that a CPU reads and writes ten times over: 1 MB in float32, which stays in its cache
 
 
 def token_loss(features: Tensor, targets: Tensor, words: Tensor, bias: Tensor | None) -> Tensor:
@@ -48,6 +49,32 @@ def single_dtype(dtype: torch.dtype) -> torch.dtype:
     return dtype if dtype == torch.float64 else torch.float32
 
 
+def _loss_and_gradient(
+    scores: Tensor, targets: Tensor, bias: Tensor | None, of_bias: Tensor | None, trained: bool
+) -> Tensor:
+    """The summed cross-entropy of (n, vocabulary) scores; their gradient takes their place where it is `trained`.
+
+    Args:
+        targets: (n, 1) token ids.
+        of_bias: (vocabulary,), to which the gradient of `bias` is added.
+    """
+    exact = scores.to(single_dtype(scores.dtype))
+    if bias is not None:
+        exact += bias
+    exact -= exact.amax(dim=1, keepdim=True)
+    loss = -exact.gather(1, targets).sum()
+    likely = exact.exp_()
+    sums = likely.sum(dim=1, keepdim=True)
+    loss += sums.log().sum()
+    if trained:
+        likely /= sums
+        likely.scatter_add_(1, targets, likely.new_full((), -1.0).expand_as(targets))
+        if of_bias is not None:
+            of_bias += likely.sum(dim=0)
+        scores.copy_(likely)  # nothing, where they are as exact
+    return loss
+
+
 class _TokenLoss(torch.autograd.Function):
     """`token_loss`, of which the gradient is the softmax of the scores, minus one at the target, times the factors."""
 
@@ -59,35 +86,30 @@ class _TokenLoss(torch.autograd.Function):
         dtype = projection_dtype(features)
         single = single_dtype(dtype)
         of_features = torch.empty_like(features) if read else None
-        of_words = torch.zeros_like(words, dtype=single) if by_words else None
+        of_words: Tensor | None = None
         of_bias = torch.zeros_like(words[:, 0], dtype=single) if by_bias else None
         projected, matrix = features.to(dtype), words.to(dtype)
-        rows = min(_ROWS.get(features.device.type, _ROWS_OF_A_GPU), len(features))
+        rows = _ROWS.get(features.device.type, _ROWS_OF_A_GPU) * single.itemsize // dtype.itemsize
+        rows = min(rows, len(features))
         buffer = projected.new_empty(rows, len(words))
+        cached = features.device.type == "cpu" and not torch.compiler.is_compiling()  # which fuses them by itself
+        block = max(1, _BLOCK // len(words) if cached else rows)
         total = projected.new_zeros((), dtype=single)
         for at in range(0, len(features), rows or 1):
             part, wanted = projected[at : at + rows], targets[at : at + rows, None]
-            scores = torch.mm(part, matrix.T, out=buffer[: len(part)]).to(single)
-            if bias is not None:
-                scores += bias
-            scores -= scores.amax(dim=1, keepdim=True)
-            total -= scores.gather(1, wanted).sum()
-            likely = scores.exp_()
-            sums = likely.sum(dim=1, keepdim=True)
-            total += sums.log().sum()
-            if not any((read, by_words, by_bias)):
-                continue
-            likely /= sums
-            likely.scatter_add_(1, wanted, likely.new_full((), -1.0).expand_as(wanted))
-            if of_bias is not None:
-                of_bias += likely.sum(dim=0)
-            change = likely.to(dtype)
+            scores = torch.mm(part, matrix.T, out=buffer[: len(part)])
+            for some, ids in zip(scores.split(block), wanted.split(block), strict=True):
+                total += _loss_and_gradient(some, ids, bias, of_bias, trained=any((read, by_words, by_bias)))
             if of_features is not None:
-                of_features[at : at + rows] = torch.mm(change, matrix)
-            if of_words is not None and dtype == single:
-                of_words.addmm_(change.T, part)
+                of_features[at : at + rows] = torch.mm(scores, matrix)
+            if by_words and of_words is None:
+                of_words = torch.mm(scores.T, part).to(single)
+            elif of_words is not None and dtype == single:
+                of_words.addmm_(scores.T, part)
             elif of_words is not None:
-                of_words += torch.mm(change.T, part)
+                of_words += torch.mm(scores.T, part)
+        if by_words and of_words is None:  # nothing was scored
+            of_words = torch.zeros_like(words, dtype=single)
         ctx.save_for_backward(of_features, of_words, of_bias)
         ctx.dtypes = features.dtype, words.dtype, words.dtype if bias is None else bias.dtype
         return total

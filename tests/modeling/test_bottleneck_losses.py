@@ -33,9 +33,13 @@ def assert_same_gradients(ours: Tensor, plain: Tensor, inputs: list[Tensor]) -> 
     torch.testing.assert_close(torch.autograd.grad(ours, inputs), torch.autograd.grad(plain, inputs))
 
 
+@pytest.mark.parametrize("block", [1, 3 * VOCABULARY, bottleneck_losses._BLOCK])
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize("count", [FEW, MANY])
-def test_equals_cross_entropy_and_its_gradients(count: int, with_bias: bool) -> None:
+def test_equals_cross_entropy_and_its_gradients(
+    count: int, with_bias: bool, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bottleneck_losses, "_BLOCK", block)
     features, targets, words, bias = operands(count)
     inputs = [features, words, bias] if with_bias else [features, words]
     total = token_loss(features, targets, words, bias if with_bias else None)
