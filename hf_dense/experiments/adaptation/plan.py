@@ -165,9 +165,22 @@ def _disk(task: Task, methods: int) -> int:
     return task.weights * 4 * (TUNED_ARMS + methods) + task.weights
 
 
-def describe(plan: Plan, task: Task, learning: Learning, counts: Mapping[str, int]) -> list[str]:
-    """The plan in lines."""
-    pool = f"all {plan.pool:,}" if plan.pool == task.passages else f"{plan.pool:,} of the {task.passages:,}"
+def describe(
+    plan: Plan, task: Task, learning: Learning, counts: Mapping[str, int], measured: Mapping[str, int]
+) -> list[str]:
+    """The plan in lines.
+
+    Args:
+        plan: what is done.
+        task: what it was planned for.
+        learning: how it is trained.
+        counts: of the queries of each split.
+        measured: how many of dev and of test are measured on.
+    """
+    pool = f"all {plan.pool:,} passages"
+    if plan.pool < task.passages:
+        queries = ", ".join(f"{measured[split]:,} of {counts[split]:,} {split}" for split in ("test", "dev"))
+        pool = f"{plan.pool:,} of the {task.passages:,} passages, with {queries} queries"
     asked = ", ".join(f"{counts[split]:,} {split}" for split in ("train", "dev", "test"))
     forgotten = "" if plan.kept or not task.kept else "; for what is forgotten there is no time"
     lines = [
@@ -179,7 +192,7 @@ def describe(plan: Plan, task: Task, learning: Learning, counts: Mapping[str, in
         f"Fine-tuning, each of {TUNED_ARMS} times: {plan.finetuning:,} steps of {learning.queries} queries"
         f"{f', with BM25 negatives of each: {learning.negatives}' if learning.negatives else ''}"
         f"{', both in bfloat16' if learning.bf16 else ''}.",
-        f"Every arm is measured on {pool} passages{forgotten}.",
+        f"Every arm is measured on {pool}{forgotten}.",
         "Expected: "
         + ", ".join(f"{what} {_minutes(seconds)}" for what, seconds in plan.seconds.items())
         + f"; {_minutes(sum(plan.seconds.values()))} in all, {plan.memory / 1e9:.1f} GB of memory, "

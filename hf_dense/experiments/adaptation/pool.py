@@ -48,9 +48,26 @@ def draw_pool(material: Material, size: int, seed: int, out: Output) -> Path:
     return out.path
 
 
+def count_asked(material: Material, size: int, seed: int) -> dict[str, int]:
+    """How many queries of dev and of test every arm is measured on, in a pool of so many passages (see `draw_pool`)."""
+    if size >= material.counts["passages"]:
+        return {split: material.counts[split] for split in (DEV, TEST)}
+    labels, _ = _ask(material.collection, size, random.Random(seed))
+    return {split: len(found.queries) for split, found in labels.items()}
+
+
 def _draw(collection: Path, size: int | None, seed: int) -> tuple[dict[str, Labels], set[str] | None]:
     """What is asked, and the passages that are searched; without a size all."""
     rng = random.Random(seed)
+    labels, wanted = _ask(collection, size, rng)
+    if size is None:
+        return labels, None
+    others = [name for name in load_corpus(collection)["id"] if name not in wanted]
+    return labels, wanted | set(rng.sample(others, size - len(wanted)))
+
+
+def _ask(collection: Path, size: int | None, rng: random.Random) -> tuple[dict[str, Labels], set[str]]:
+    """The queries of a pool of so many passages, or all, and their relevant passages."""
     texts = dict(zip(*(load_queries(collection)[name] for name in ("id", "text")), strict=True))
     labels = {split: Labels() for split in (DEV, TEST)}
     wanted: set[str] = set()
@@ -60,10 +77,7 @@ def _draw(collection: Path, size: int | None, seed: int) -> tuple[dict[str, Labe
         if size is None or len(wanted | found.keys()) <= size // 2:
             wanted |= found.keys()
             labels[split].queries[query], labels[split].grades[query] = texts[query], found
-    if size is None:
-        return labels, None
-    others = [name for name in load_corpus(collection)["id"] if name not in wanted]
-    return labels, wanted | set(rng.sample(others, size - len(wanted)))
+    return labels, wanted
 
 
 def _as_they_were(tables: Iterator[pa.Table], passages: Path, changed: Container[str]) -> Iterator[pa.Table]:

@@ -85,7 +85,7 @@ class Adaptation:
 
     @property
     def retriever(self) -> Path:
-        """The retriever to use, a Sentence-Transformers directory, its index inside of it."""
+        """The retriever to use, a Sentence-Transformers directory; its index is in it where there was time for it."""
         return self.path / RETRIEVER
 
     @property
@@ -131,12 +131,14 @@ def write_report(
         _effort(pretrained, plan),
         best.test,
         {name: named[name].test for name in (BASE, WORDS) if name in named},
+        judged=material.counts[TEST],
         made=TEST in material.made,
     )
+    measured = {DEV: len(tuned.dev.per_query[METRIC]), TEST: len(tuned.test.per_query[METRIC])}
     facts = {
         "verdict": asdict(verdict),
         "arms": [_row(arm, arms) for arm in arms],
-        "queries": {"made": list(material.made), **material.counts},
+        "queries": {"made": list(material.made), **material.counts, "measured": measured},
         "plan": asdict(plan),
         **provenance(seed, str(pool), content_hash(pool)),
     }
@@ -144,7 +146,7 @@ def write_report(
     blocks = [
         *verdict.sentences,
         *_use(best, out.path, material.passages),
-        *_arms(facts["arms"]),
+        *_arms(facts["arms"], facts["queries"]),
         *_training(arms, out.path),
         *_cases(tuned, pretrained, pool),
         *_plan(facts),
@@ -199,13 +201,14 @@ def _arms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table(head, cells)
 
 
-def _arms(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
+def _arms(rows: Sequence[Mapping[str, Any]], queries: Mapping[str, Any]) -> list[Block]:
+    asked = {split: f"{number:,} of {queries[split]:,} {split}" for split, number in queries["measured"].items()}
     shown = [{"name": row["name"], **{title(metric): row["metrics"][metric] for metric in METRICS}} for row in rows]
     return [
         Heading("The arms"),
-        "Means over the test queries, of which nothing was chosen; differences with 95 % bootstrap intervals and the "
-        "p-values of paired randomisation tests, not corrected for their number. Fine-tuning is the same for every "
-        "arm; distillation goes on from the better one."
+        f"Means over {asked[TEST]} queries, of which nothing was chosen ({asked[DEV]} queries chose); differences with "
+        "95 % bootstrap intervals and the p-values of paired randomisation tests, not corrected for their number. "
+        "Fine-tuning is the same for every arm; distillation goes on from the better one."
         + (" What is kept is measured on another collection." if any("kept" in row for row in rows) else ""),
         _arms_table(rows),
         Picture(as_png(draw_metrics(shown)), "Metrics of every arm"),

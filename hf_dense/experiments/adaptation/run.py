@@ -20,7 +20,7 @@ from hf_dense.experiments.adaptation.learning import DEPTH, Learning
 from hf_dense.experiments.adaptation.material import TRAIN, Material, prepare
 from hf_dense.experiments.adaptation.options import NOTHING_KEPT, AdaptOptions
 from hf_dense.experiments.adaptation.plan import TUNED_ARMS, Plan, Task, describe, fit_batch, index_seconds, make_plan
-from hf_dense.experiments.adaptation.pool import draw_pool
+from hf_dense.experiments.adaptation.pool import count_asked, draw_pool
 from hf_dense.experiments.adaptation.rates import measure_rates
 from hf_dense.experiments.adaptation.report import REPORT_FILES, RETRIEVER, Adaptation, write_report
 from hf_dense.experiments.comparison import Settings, Variant, make_start
@@ -216,7 +216,8 @@ def _make_plan(
     )
     rates, learning = fit_batch(task, rates, learning)
     plan = make_plan(task, rates, learning)
-    return replace(plan, lines=tuple(describe(plan, task, learning, material.counts))), learning
+    measured = count_asked(material, plan.pool, options.seed)
+    return replace(plan, lines=tuple(describe(plan, task, learning, material.counts, measured))), learning
 
 
 def _models(options: AdaptOptions) -> int:

@@ -66,6 +66,7 @@ def judge(
     best: RetrievalResult,
     others: Mapping[str, RetrievalResult],
     *,
+    judged: int,
     made: bool,
 ) -> Verdict:
     """Say what came out.
@@ -76,14 +77,15 @@ def judge(
         effort: that pre-training took.
         best: the arm that dev chose.
         others: the arms to hold it against, by their names: the base, BM25.
+        judged: queries that there are to report on, of which a short budget measures a part.
         made: whether the queries were made of the documents.
     """
     found = compare_paired(pretrained.per_query[METRIC], tuned.per_query[METRIC])
     outcome = OPEN if found.p_value >= _CERTAIN else PAID if found.difference > 0 else HARMED
     needed = _needed(found, pretrained, tuned) if outcome == OPEN else None
-    sentences = [_of_pretraining(outcome, found, effort)]
+    sentences = [_of_pretraining(outcome, found, effort, judged)]
     if needed is not None:
-        sentences.append(_of_queries(needed, found.queries))
+        sentences.append(_of_queries(needed, found.queries, judged))
     sentences.append(_of_best(best, others))
     if made:
         sentences.append(
@@ -94,11 +96,11 @@ def judge(
     return Verdict(outcome, found, effort, needed, best.name, tuple(sentences))
 
 
-def _of_pretraining(outcome: str, found: Comparison, effort: Effort) -> str:
+def _of_pretraining(outcome: str, found: Comparison, effort: Effort, judged: int) -> str:
     points = 100 * found.difference, 100 * found.low, 100 * found.high
     figures = (
         f"{points[0]:+.1f} {title(METRIC)} against fine-tuning alone (95 % interval {points[1]:+.1f} to "
-        f"{points[2]:+.1f}, p = {found.p_value:.4f}, {found.queries:,} queries)"
+        f"{points[2]:+.1f}, p = {found.p_value:.4f}, {_part(found.queries, judged)} queries)"
     )
     if outcome == PAID:
         return f"Pre-training paid: {figures} for {effort}."
@@ -116,10 +118,17 @@ def _needed(found: Comparison, first: RetrievalResult, second: RetrievalResult) 
     return math.ceil(_POWER**2 * variance / mean**2)
 
 
-def _of_queries(needed: int, queries: int) -> str:
+def _part(queries: int, judged: int) -> str:
+    return f"{queries:,} of {judged:,}" if queries < judged else f"{queries:,}"
+
+
+def _of_queries(needed: int, queries: int, judged: int) -> str:
     if needed > _MOST:
         return "A difference as small as this one will hardly ever matter, nor could it be shown."
-    return f"A difference of this size would show with about {needed:,} judged queries; here were {queries:,}."
+    here = f"would show with about {needed:,} judged queries; here were {_part(queries, judged)}"
+    more = " and judge more" if needed > judged else ""
+    advice = f", as many as there was time for; give a longer budget (--budget){more}" if queries < judged else ""
+    return f"A difference of this size {here}{advice}."
 
 
 def _of_best(best: RetrievalResult, others: Mapping[str, RetrievalResult]) -> str:

@@ -88,13 +88,13 @@ def test_a_budget_that_is_too_short_names_one_that_is_not() -> None:
 def test_many_epochs_are_warned_of_and_what_does_not_fit_is_said() -> None:
     counts = {"passages": 100, "train": 900, "dev": 50, "test": 50}
     task = replace(TASK, passages=100, budget=3600)
-    said = "\n".join(describe(make_plan(task, RATES, LEARNING), task, LEARNING, counts))
+    said = "\n".join(describe(make_plan(task, RATES, LEARNING), task, LEARNING, counts, counts))
     assert "Warning: pre-training reads every passage" in said
-    assert "all 100 passages" in said
+    assert "Every arm is measured on all 100 passages" in said
     task = replace(TASK, passages=50_000)
-    said = "\n".join(describe(make_plan(task, RATES, LEARNING), task, LEARNING, counts))
+    said = "\n".join(describe(make_plan(task, RATES, LEARNING), task, LEARNING, counts, {"dev": 20, "test": 30}))
     assert "Warning" not in said
-    assert "of the 50,000 passages" in said
+    assert "of the 50,000 passages, with 30 of 50 test, 20 of 50 dev queries" in said
     assert "is built last, if there is time left" in said
 
 

@@ -12,7 +12,7 @@ from tiny_retriever import random_words
 
 from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries
 from hf_dense.experiments.adaptation.material import Material, prepare
-from hf_dense.experiments.adaptation.pool import draw_pool
+from hf_dense.experiments.adaptation.pool import count_asked, draw_pool
 from hf_dense.storage.output import Output
 
 SPLITS = ("train", "dev", "test")
@@ -31,6 +31,16 @@ def test_a_pool_holds_what_is_relevant_and_no_judgement_of_what_it_lacks(collect
     whole = {**load_qrels(collection, "dev"), **load_qrels(collection, "test")}
     assert all(whole[query] == found for grades in judged.values() for query, found in grades.items())
     assert set(load_queries(pools[0])["id"]) == {query for grades in judged.values() for query in grades}
+
+
+def test_the_queries_of_a_pool_are_counted_before_it_is_drawn(collection: Path, tmp_path: Path) -> None:
+    material = Material(collection, collection, (), {"passages": 60, "train": 20, "dev": 10, "test": 10})
+    assert count_asked(material, 60, 0) == {"dev": 10, "test": 10}
+    for size in (4, 10, 20):
+        pool = draw_pool(material, size, 3, Output(tmp_path / str(size)))
+        counted = count_asked(material, size, 3)
+        assert counted == {split: len(load_qrels(pool, split)) for split in ("dev", "test")}
+        assert 0 < sum(counted.values()) < 20
 
 
 def test_passages_that_are_judged_irrelevant_do_not_crowd_queries_out(collection: Path, tmp_path: Path) -> None:

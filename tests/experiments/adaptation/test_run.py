@@ -120,6 +120,9 @@ def test_auto_tries_several_methods_and_a_teacher_is_distilled(
     history = json.loads((tmp_path / "out" / "pretrained" / "dupmae" / "trainer_state.json").read_text())["log_history"]
     assert [entry["step"] for entry in history if "probe_ndcg@10" in entry] == [0, 1, 2]
     page = (tmp_path / "out" / "report.html").read_text()
+    asked = found.facts["queries"]
+    assert asked["measured"]["test"] == found.facts["verdict"]["found"]["queries"] < asked["test"]
+    assert f"Means over {asked['measured']['test']} of {asked['test']} test queries" in page
     assert "Probes of every pre-training" in page
     assert "Bottleneck gap of every pre-training" in page
     assert "as planned" in page

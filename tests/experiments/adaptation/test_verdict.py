@@ -18,7 +18,7 @@ def result(name: str, mean: float, seed: int, spread: float = 0.2) -> RetrievalR
     return RetrievalResult(name, "test", {"ndcg@10": sum(values.values()) / len(values)}, {"ndcg@10": values}, 0.0)
 
 
-def verdict(tuned: float, pretrained: float, *, made: bool = False) -> Verdict:
+def verdict(tuned: float, pretrained: float, *, judged: int = 400, made: bool = False) -> Verdict:
     results = [result("fine-tuned", tuned, 1), result("RetroMAE, fine-tuned", pretrained, 2)]
     best = max(results, key=lambda one: one.metrics["ndcg@10"])
     return judge(
@@ -26,6 +26,7 @@ def verdict(tuned: float, pretrained: float, *, made: bool = False) -> Verdict:
         Effort(42.0, 1200, 4.0),
         best,
         {"base": result("base", 0.3, 3), "BM25": result("BM25", 0.4, 4)},
+        judged=judged,
         made=made,
     )
 
@@ -58,7 +59,20 @@ def test_a_difference_that_does_not_show_names_the_queries_that_would() -> None:
     difference = found.found.difference
     spread = 2**0.5 * 0.2  # of differences of independent values
     assert found.needed == pytest.approx((2.8016 * spread / difference) ** 2, rel=0.25)
-    assert f"{found.needed:,} judged queries; here were 400" in found.sentences[1]
+    assert f"{found.needed:,} judged queries; here were 400." in found.sentences[1]
+
+
+def test_where_a_part_of_the_queries_was_measured_a_longer_budget_is_asked_for() -> None:
+    needed = verdict(0.5, 0.513).needed
+    assert needed is not None
+    few, enough = verdict(0.5, 0.513, judged=needed - 1), verdict(0.5, 0.513, judged=needed)
+    assert f"400 of {needed:,} queries)" in enough.sentences[0]
+    assert enough.sentences[1].endswith(
+        f"would show with about {needed:,} judged queries; here were 400 of {needed:,}, as many as there was time for; "
+        "give a longer budget (--budget)."
+    )
+    assert few.sentences[1].endswith("give a longer budget (--budget) and judge more.")
+    assert "p = 0.0002, 400 of 1,437 queries)" in verdict(0.5, 0.6, judged=1437).sentences[0]
 
 
 def test_made_queries_are_said_to_be_made() -> None:
@@ -74,6 +88,7 @@ def test_the_best_may_have_nothing_to_be_held_against() -> None:
         Effort(1, 2, 3.0),
         words,
         {"BM25": words},
+        judged=400,
         made=False,
     )
     assert found.sentences[-1] == f"Use BM25: nDCG@10 {100 * words.metrics['ndcg@10']:.1f}."
@@ -82,7 +97,7 @@ def test_the_best_may_have_nothing_to_be_held_against() -> None:
 def test_what_is_behind_bm25_is_not_recommended() -> None:
     tuned, pretrained = result("fine-tuned", 0.4, 1), result("RetroMAE, fine-tuned", 0.4, 2)
     others = {"base": result("base", 0.3, 3), "BM25": result("BM25", 0.5, 4)}
-    found = judge(tuned, pretrained, Effort(1, 2, 3.0), tuned, others, made=False)
+    found = judge(tuned, pretrained, Effort(1, 2, 3.0), tuned, others, judged=400, made=False)
     assert found.best == "fine-tuned"
     assert found.sentences[-1].startswith("fine-tuned was the best on the queries that choose, but is behind BM25 on ")
     assert found.sentences[-1].endswith(" against BM25 (p = 0.0002). Use BM25 unless more queries say otherwise.")
