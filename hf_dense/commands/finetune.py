@@ -202,7 +202,15 @@ def _run_single(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Tun
         held_out = training_pairs(both.collection, single.dev_split).shuffle(seed=both.seed)
         dev_pairs = held_out.select(range(min(single.dev_pairs, len(held_out))))
     output = Output(Path(training.output_dir), both.overwrite, command_line(arguments))
-    path = finetune(both.model, rows, training, dev_pairs=dev_pairs, output=output)
+    path = finetune(
+        both.model,
+        rows,
+        training,
+        origin=f"{both.collection}:{both.split}",
+        dev_pairs=dev_pairs,
+        dev_origin=f"{both.collection}:{single.dev_split}",
+        output=output,
+    )
     said = f"The model, fine-tuned on {len(rows):,} {'pairs' if single.lists is None else 'lists'}, is in {path}"
     if measured:
         from hf_dense.experiments.pipeline_results import measure_training

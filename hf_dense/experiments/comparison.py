@@ -199,7 +199,7 @@ def train_variant(settings: Settings, variant: Variant, out: Path | Output, star
     arguments = BiencoderTrainingArguments(
         output_dir=str(place), seed=settings.seed, overwrite=output.overwrite, **training
     )
-    model = finetune(exported, pairs_of(settings), arguments)
+    model = finetune(exported, pairs_of(settings), arguments, origin=f"{settings.collection}:train")
     return Trained(variant.name, str(model), history, load_history(place), seconds | {"finetuning": seconds_of(place)})
 
 

@@ -28,7 +28,7 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning.batches import ListCollator, ListSampler, SharedBatches
 from hf_dense.finetuning.embedding import Features, embed
 from hf_dense.finetuning.lamb import lamb
-from hf_dense.finetuning.lists import PassageLists
+from hf_dense.finetuning.lists import GIVEN, PassageLists
 from hf_dense.finetuning.losses import (
     CONTRASTS,
     DISTILLATIONS,
@@ -157,7 +157,9 @@ def finetune(
     data: Dataset | PassageLists,
     arguments: BiencoderTrainingArguments,
     *,
+    origin: str = GIVEN,
     dev_pairs: Dataset | None = None,
+    dev_origin: str = GIVEN,
     evaluator: BaseEvaluator | list[BaseEvaluator] | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     output: Output | None = None,
@@ -173,7 +175,9 @@ def finetune(
         data: lists of passages, with the scores of a teacher where one is distilled; or pairs, one row per positive
             with the columns `query` and `passage`. No two rows of a batch share a query or a positive passage.
         arguments: batch size, steps or epochs, learning rate, losses, seed, precision, ...: see the class.
+        origin: where pairs are from, for the card, such as `COLLECTION:SPLIT`; lists know it.
         dev_pairs: held-out pairs whose loss is logged when `eval_strategy` is `steps` or `epoch`.
+        dev_origin: where they are from.
         evaluator: of Sentence-Transformers, run then too; `load_best_model_at_end` keeps the best checkpoint by them.
         callbacks: of the Trainer; their `settings`, where they have any, are what they depend on.
         output: the directory, where the arguments do not say all of it.
@@ -211,8 +215,8 @@ def finetune(
     settings = {type(callback).__name__: getattr(callback, "settings", {}) for callback in callbacks}
     settings |= lists.settings() if lists else {}
     sources = {"model": retriever_source(start, model)}
-    sources |= lists.sources() if lists else {"pairs": _source(rows)}
-    sources |= ({"held-out pairs": _source(held_out)} if held_out else {}) | evaluator_sources(evaluator)
+    sources |= lists.sources() if lists else {"pairs": _source(rows, origin)}
+    sources |= ({"held-out pairs": _source(held_out, dev_origin)} if held_out else {}) | evaluator_sources(evaluator)
     form = "hybrid retriever" if isinstance(retriever[-1], HybridHead) else "retriever"
     made = settings, sources, make, partial(_save, retriever, arguments), fit
     return train_model(output, arguments, retriever, "fine-tuning", form, *made)
@@ -363,8 +367,8 @@ def _prompts(model: SentenceTransformer) -> dict[str, str]:
     return {column: model.prompts[role] or "" for column, role in _TASKS.items() if model.prompts.get(role)}
 
 
-def _source(pairs: Dataset) -> Source:
-    return Source("given from Python", fingerprint_rows(pairs, _COLUMNS))
+def _source(pairs: Dataset, origin: str) -> Source:
+    return Source(origin, fingerprint_rows(pairs, _COLUMNS))
 
 
 def _save(model: SentenceTransformer, arguments: BiencoderTrainingArguments, directory: Path) -> dict[str, Any]:

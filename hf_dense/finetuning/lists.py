@@ -25,7 +25,7 @@ from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.places import Source
 
 KIND: Final = "training lists"  # of output
-_GIVEN: Final = "given from Python"
+GIVEN: Final = "given from Python"  # the name of a source that has none
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +213,7 @@ class PassageLists:
         self.indices = {name: index for index, name in enumerate(self.ids)}
         self.corpus = corpus.select_columns(["id", "title", "text"])
         self.epoch = 0
-        self.origin, self.parts = _GIVEN, dict[str, Source]()
+        self.origin, self.parts = GIVEN, dict[str, Source]()
         self.replace(entries)
 
     def replace(self, entries: Sequence[Entry]) -> None:
@@ -290,7 +290,7 @@ class PassageLists:
 
     def sources(self) -> dict[str, Source]:
         """The lists as they are, and all passages, with fingerprints."""
-        lists = self.parts or list_sources({_GIVEN: self.entries})
+        lists = self.parts or list_sources({GIVEN: self.entries})
         fingerprint = fingerprint_rows(self.corpus, self.corpus.column_names)
         return {**lists, "collection": Source(self.origin, fingerprint)}
 

@@ -36,6 +36,16 @@ def test_one_training_takes_the_trainers_flags(data: Path, tmp_path: Path, capsy
     assert SentenceTransformer(str(model)).similarity_fn_name == "dot"
 
 
+def test_a_card_names_the_collection_and_the_splits_of_pairs(data: Path, tmp_path: Path) -> None:
+    given = ["--model", str(write_retriever(tmp_path / "retriever")), "--collection", str(data)]
+    held_out = ["--eval_strategy", "steps", "--dev_split", "test", "--per_device_eval_batch_size", "4"]
+    main(["finetune", *given, "--out", str(tmp_path / "out"), *FEW, *held_out])
+    model = tmp_path / "out" / "model"
+    sources = manifest_of(model).sources
+    assert (sources["pairs"], sources["held-out pairs"]) == (f"{data}:train", f"{data}:test")
+    assert f"pairs {data}:train" in (model / "README.md").read_text()
+
+
 def test_lists_of_directories_are_joined(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--model", str(write_retriever(tmp_path / "retriever")), "--collection", str(data), "--passages", "3"]
     lists = [str(tmp_path / f"depth{depth}") for depth in (4, 6)]

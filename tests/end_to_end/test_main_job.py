@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from manifests import manifest_of
 
 from hf_dense.data.python_docs.collection import build_python_docs
 from hf_dense.errors import InputError
@@ -63,6 +64,10 @@ def test_a_pre_trained_start_logs_its_losses(results: list[VariantResult]) -> No
     for result in results[2:]:
         assert {"loss", "encoder_loss", "decoder_loss"} <= set(result.pretraining_history[0])
     assert results[1].pretraining_history == []
+
+
+def test_a_model_names_the_pairs_that_it_was_fine_tuned_on(work: Path, settings: Settings, results: object) -> None:
+    assert manifest_of(work / "RetroMAE" / "finetuned" / "model").sources["pairs"] == f"{settings.collection}:train"
 
 
 def test_a_finished_run_is_read_back(work: Path, settings: Settings, results: list[VariantResult]) -> None:

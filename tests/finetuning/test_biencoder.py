@@ -250,6 +250,7 @@ def test_a_model_tells_what_it_was_made_from(retriever: Path, pairs: Dataset, tm
     model = finetune(retriever, pairs, arguments(tmp_path / "run"), output=Output(tmp_path / "run", command="me"))
     manifest = manifest_of(model)
     assert (manifest.kind, manifest.sources["model"], manifest.command) == ("retriever", str(retriever), "me")
+    assert manifest.sources["pairs"] == "given from Python"
     assert (manifest.made_from["learning_rate"], manifest.facts["steps"]) == (2e-3, 6)
     assert "learning_rate" in (model / "README.md").read_text()
 
