@@ -54,7 +54,8 @@ def adapt(
         license: of the weights, for the card.
 
     Returns:
-        `verdict`, `table`, `path`, and `retriever`, the directory of the best one with its index inside.
+        `verdict`, `table`, `path`, and `retriever`, the directory of the best one; its index is inside where the
+        budget had time for it.
 
     Raises:
         InputError: see `hf_dense.experiments.adaptation.run.adapt`.

@@ -281,7 +281,10 @@ def index_in(path: Path) -> Manifest:
     """
     manifest = _existing(path)
     if manifest is None:
-        raise InputError(f"There is no search index in {path}; name a corpus to build it from with --corpus CORPUS.")
+        raise InputError(
+            f"There is no search index in {path}; hf-dense search builds one with --corpus CORPUS, in Python "
+            "build_index of hf_dense.search.index does."
+        )
     return manifest
 
 
