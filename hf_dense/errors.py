@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from signal import SIGINT
+from signal import SIGINT, SIGPIPE
 from typing import Final
 
 _MEMORY: Final = re.compile("out of memory|can't allocate memory")  # as torch says it
@@ -49,17 +50,20 @@ def run_main(main: Callable[[], None]) -> None:
     """Run a command's `main`; what is wrong with what it was given becomes one line on standard error and exit code 2.
 
     That is an `InputError`, a file that cannot be read or written, text that is none, or more memory than there is.
-    Stopped by Ctrl-C, a command says so, and ends with exit code 130.
+    Stopped by Ctrl-C, a command says so, and ends with exit code 130; where whoever reads what it prints has stopped
+    (`| head`), it ends in silence with 141.
     """
     try:
         main()
+        sys.stdout.flush()
     except KeyboardInterrupt:
         print("\nStopped. The same command goes on where it was, or begins anew.", file=sys.stderr)
         sys.exit(128 + SIGINT)
     except InputError as error:
         said = str(error)
     except BrokenPipeError:  # whoever read what was printed has stopped
-        raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as nobody reads what Python still flushes
+        sys.exit(128 + SIGPIPE)
     except OSError as error:
         place = f"{error.filename}: " if error.filename is not None else ""
         said = f"{place}{error.strerror or first_line(error).rstrip('.')}; see to it and start again."

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import reduce
@@ -103,17 +104,17 @@ def set_aside(later: Mapping[str, Any]) -> set[str]:
     return {name for ready, names in _ASIDE.items() if later.get(ready) for name in names} - set(later)
 
 
-def find_config(name: str) -> Path:
-    """The recipe of that name, or the file at that path.
+def find_config(name: str, beside: Path = Path()) -> Path:
+    """The recipe of that name, or the file at that path, from a folder or from the working directory.
 
     Raises:
         InputError: there is neither; the message names what is like it.
     """
-    for path in (FOLDER / f"{name}.yaml", Path(name)):
+    for path in (FOLDER / f"{name}.yaml", beside / name, Path(name)):
         if path.is_file():
             return path
     if re.search(r"/|\.ya?ml$", name):
-        there = [str(path) for path in Path(name).parent.glob("*.y*ml")]
+        there = [str(path) for path in (beside / name).parent.glob("*.y*ml")]
         raise InputError(f"The configuration file {name} does not exist{closest(name, there, '.')}")
     names = [path.stem for path in FOLDER.glob("*.yaml")]
     raise InputError(f"There is no recipe or file {name}{closest(name, names, '; hf-dense recipes lists them.')}")
@@ -128,7 +129,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """YAML 1.1 asks for the point in `1.0e-4`, and reads a text without."""
+        """YAML 1.1 asks for the point in `1.0e-4`, and reads a text without; of a repeated key it drops one value."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            keys = [key.value for key, _ in node.value if key.tag == "tag:yaml.org,2002:str"]
+            if twice := [key for key, count in Counter(keys).items() if count > 1]:
+                raise InputError(
+                    f"{path} has {twice[0]} twice in one place, of which one would be lost; write one of them."
+                )
+            return super().construct_mapping(node, deep)
 
     Loader.add_implicit_resolver(
         "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), "-+0123456789"
@@ -153,8 +162,8 @@ def closest(word: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def _with_bases(name: str, above: Sequence[Path] = ()) -> list[dict[str, Any]]:
-    """A file behind those that it extends."""
-    path = find_config(name)
+    """A file behind those that it extends: recipes, or files named from its own folder or the working directory."""
+    path = find_config(name, above[-1].parent if above else Path())
     if path in above:
         raise InputError(f"{path} extends itself.")
     values = read_yaml(path)

@@ -125,7 +125,9 @@ class Pipeline:
         if not 0 <= self.validation < 1:
             raise InputError(f"validation is {self.validation}; it is a share of the training queries, below 1.")
         if not 0 < self.fraction <= 1:
-            raise InputError(f"fraction is {self.fraction}; it is a share of the training queries, above 0.")
+            raise InputError(
+                f"fraction is {self.fraction}; it is a share of the training queries, above 0 and at most 1."
+            )
         check_section("bm25", self.bm25, {"depth"})
         check_section("mined", self.mined, set(MINING))
         check_filter_margin(self.mined.get("filter_by"), self.mined.get("filter_margin"))

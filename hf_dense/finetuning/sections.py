@@ -30,6 +30,7 @@ MINING: Final = (
 LENGTHS: Final = ("max_length", "query_length")
 OF_RETRIEVER: Final = ("passages", "depth", "start", "refresh", "with_bm25", *LENGTHS)  # beside the trainer's arguments
 OF_RERANKER: Final = ("base", "max_length", "depth")
+_WHOLE: Final = (int, "int", "int | None")  # types of options, as dataclasses have them
 _LEAST: Final = {
     **dict.fromkeys(("passages", "depth", "refresh", "batch_size"), 1),
     "skip": 0,
@@ -120,4 +121,8 @@ def _read(kind: type[Any], name: str, section: Mapping[str, Any]) -> dict[str, A
                 found[key] = float(value) if number and isinstance(value, str) else value
             except ValueError as error:
                 raise InputError(f"The section {name} has {key}: {value!r}, which is no number.") from error
+            if options[key].type in _WHOLE and isinstance(found[key], float):
+                if not found[key].is_integer():
+                    raise InputError(f"The section {name} has {key}: {value!r}; it is a whole number.")
+                found[key] = int(found[key])
     return found

@@ -361,15 +361,15 @@ def _size(folder: Path) -> int:
 
 
 def _check_documents(plan: _Plan, path: Path) -> None:
-    """Raise `InputError`, which names the short way, where an index differs from a plan by its passages alone."""
+    """Raise `InputError`, which names the short way, where an update makes an index what is planned."""
     manifest = _existing(path)
     if manifest is None or manifest.state != COMPLETE:
         return
     before, now = manifest.made_from, plan.sources["corpus"]
+    updated = {name: plan.settings[name] for name in ("kind", "weight")} | {"corpus": now.fingerprint}
     alike = {**plan.settings, "model": plan.sources["model"].fingerprint}
-    names = manifest.sources, {"corpus": now.name}
-    other = difference(before, {**before, "corpus": now.fingerprint}, names)
-    if other and all(before.get(name) == value for name, value in alike.items()):
+    other = difference(before, {**before, **updated}, (manifest.sources, {"corpus": now.name}))
+    if other and all(before.get(name) == value for name, value in alike.items() if name not in updated):
         raise InputError(
             f"{path} was made from {other}; bring it up to date with --update, which encodes nothing twice, or build "
             "it anew with --overwrite."

@@ -28,6 +28,8 @@ def check_questions(questions: Collection[str], top_k: int, weight: float) -> No
     """
     if strange := [question for question in questions if not isinstance(question, str)]:
         raise InputError(f"The question {strange[0]!r} is no text.")
+    if broken := [question for question in questions if any("\ud800" <= sign <= "\udfff" for sign in question)]:
+        raise InputError(f"The question {broken[0]!r} is not UTF-8; write it as that.")
     if not all(question.strip() for question in questions):
         raise InputError("The question is empty." if len(questions) == 1 else "One of the questions is empty.")
     if not isinstance(top_k, Integral) or top_k < 1:

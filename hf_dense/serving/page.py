@@ -110,10 +110,12 @@ class Desk:
             asked = Asked(question, (self.answers.find(question, left), self.answers.find(question, right)))
         return (asked, *self._shown(asked))
 
-    def judge(self, asked: Asked, event: gr.EventData) -> tuple[str, str, str]:
+    def judge(self, asked: Asked | None, event: gr.EventData) -> tuple[str, str, str]:
         """Write down what a thumb says."""
         with _said():
-            self.judgements.add(asked.question, asked.hits[event.side][event.place], event.good is True)
+            if asked is None:
+                raise InputError("Ask again: the server was started anew since.")
+            self.judgements.add(asked.question, _judged(asked, event), event.good is True)
         return (*self._shown(asked), self.status())
 
     def status(self) -> str:
@@ -128,6 +130,16 @@ class Desk:
             show_hits(asked.question, left, right, verdicts[0], side=0),
             show_hits(asked.question, right, left, verdicts[1], side=1),
         )
+
+
+def _judged(asked: Asked, event: gr.EventData) -> Hit:
+    """The passage that a thumb is about."""
+    place = getattr(event, "side", None), getattr(event, "place", None)
+    shown = [((side, at), hit) for side, hits in enumerate(asked.hits) for at, hit in enumerate(hits)]
+    for at, hit in shown:
+        if at == place:
+            return hit
+    raise InputError("There is no such passage; ask again.")
 
 
 @contextmanager

@@ -47,15 +47,17 @@ class WholePassages:
         self._index = index
 
     def of(self, hits: Sequence[Hit]) -> list[Hit]:
-        """Hits with their whole texts; a text that holds other words than the one found is another passage's."""
+        """Hits with titles and whole texts; a text that holds other words than the one found is another passage's."""
         return [self._whole(hit) for hit in hits]
 
     def _whole(self, hit: Hit) -> Hit:
         row = self._rows.get(hit.id)
         if row is None or self._passages is None:
             return hit
-        text: str = self._passages[row]["text"]
-        return replace(hit, text=text) if {*hit.text.split()} <= {*text.split()} else hit
+        whole = self._passages[row]
+        if not {*hit.text.split()} <= {*whole["text"].split()}:
+            return hit
+        return replace(hit, title=whole["title"], text=whole["text"])
 
     @cached_property
     def _passages(self) -> Dataset | None:

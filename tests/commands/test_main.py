@@ -6,6 +6,7 @@ import argparse
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from tiny_retriever import write_dataset, write_retriever
@@ -56,6 +57,17 @@ def test_mistakes_are_one_line_and_exit_code_2(
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert message in errors[0]
+
+
+@pytest.mark.parametrize("lines", [1, 100_000])
+def test_nobody_who_reads_ends_a_command_in_silence(lines: int) -> None:
+    printing = f"from hf_dense.errors import run_main; run_main(lambda: [print('a') for _ in range({lines})])"
+    with subprocess.Popen([sys.executable, "-c", printing], stdout=PIPE, stderr=PIPE, text=True) as command:
+        assert command.stdout is not None
+        command.stdout.close()
+        assert command.stderr is not None
+        assert command.stderr.read() == ""
+    assert command.returncode == 141
 
 
 @pytest.mark.parametrize(

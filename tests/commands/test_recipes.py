@@ -206,6 +206,23 @@ def test_sections_are_merged_by_option_and_shared_by_retrievers(tmp_path: Path) 
     assert values["mined"] == {"depth": 9}
 
 
+def test_what_a_file_extends_lies_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "mine.yaml").write_text("extends: base.yaml\nseed: 1\n")
+    (tmp_path / "files" / "base.yaml").write_text("max_steps: 4\n")
+    (tmp_path / "base.yaml").write_text("max_steps: 1\n")
+    monkeypatch.chdir(tmp_path)
+    assert read_configs(["files/mine.yaml"]) == {"max_steps": 4, "seed": 1}
+    (tmp_path / "files" / "base.yaml").unlink()
+    assert read_configs(["files/mine.yaml"]) == {"max_steps": 1, "seed": 1}
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("retriever1:\n  learning_rate: 1e-3\n  learning_rate: 1e-4\n")
+    with pytest.raises(InputError, match="has learning_rate twice in one place"):
+        read_configs([str(tmp_path / "mine.yaml")])
+
+
 def test_an_overlay_follows_the_method_that_is_named() -> None:
     assert read_configs(["demo"], method="cotmae")["per_device_train_batch_size"] == 8
     assert read_configs(["retromae", "demo"], method="cotmae")["out"] == "build/cotmae_demo"

@@ -69,6 +69,8 @@ def test_an_index_of_another_corpus_or_model_is_refused_and_rebuilt_when_asked(
     other_model = write_retriever(tmp_path / "other", seed=1)
     with pytest.raises(InputError, match=r"was made from another corpus \(.*--update.*--overwrite"):
         run(model, *given, "--corpus", other_corpus)
+    with pytest.raises(InputError, match=r"was made from another kind \(exact, now int8\).*--update"):
+        run(model, *given, "--corpus", corpus, "--kind", "int8")
     with pytest.raises(InputError, match=r"was made from another model \(.*--overwrite"):
         run(other_model, *given, "--corpus", corpus)
     with pytest.raises(InputError, match=r"made by another model \(.*model\)"):

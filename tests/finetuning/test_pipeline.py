@@ -344,6 +344,8 @@ def test_settings_that_cannot_be(given: dict[str, Any], changes: dict[str, Any],
     [
         ("distilled", {"contrast": "triplet"}, "The section distilled cannot be used: contrast is 'triplet'"),
         ("distilled", {"learning_rate": "fast"}, "The section distilled has learning_rate: 'fast', which is no number"),
+        ("retriever1", {"max_steps": "4.7"}, "The section retriever1 has max_steps: '4.7'; it is a whole number"),
+        ("retriever1", {"max_steps": 4.7}, "The section retriever1 has max_steps: 4.7; it is a whole number"),
         ("distilled", {"depth": 1}, "Lists of 3 passages for distilled need 2 scored negatives"),
         ("distilled", {"lr_scheduler_type": "curved"}, "The section distilled cannot be used: curved is not a valid"),
         ("distilled", {"optim": "adamw_bnb_8bit"}, "The section distilled cannot be used: No optimiser can be made"),

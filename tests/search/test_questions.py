@@ -67,6 +67,7 @@ def test_what_cannot_be_searched_for() -> None:
     check_questions(["who"], 1, 0.5)
     for questions, top_k, weight, message in (
         ([" "], 5, 1.0, "The question is empty"),
+        (["caf\udce9"], 5, 1.0, "is not UTF-8"),
         (["who", ""], 5, 1.0, "One of the questions is empty"),
         (["who"], 0, 1.0, "top_k is 0"),
         (["who"], 5, 1.5, "weight is 1.5; it must be from 0"),

@@ -51,6 +51,16 @@ def test_a_thumb_is_written_down_and_seen_in_both_columns(desk: Desk) -> None:
     assert "0 questions with" in desk.judge(asked, click(1, 0, False))[2], "changed one's mind"
 
 
+@pytest.mark.parametrize(("side", "place"), [(2, 0), (0, -1), (0, []), ("left", None)])
+def test_a_thumb_about_nothing_is_not_written_down(desk: Desk, side: Any, place: Any) -> None:
+    asked, *_ = desk.ask("locks", "fine-tuned", "BM25")
+    with pytest.raises(gr.Error, match="no such passage"):
+        desk.judge(asked, click(side, place, True))
+    with pytest.raises(gr.Error, match="Ask again"):
+        desk.judge(None, click(0, 0, True))
+    assert not desk.judgements.path.exists()
+
+
 def test_a_question_may_come_with_the_address(desk: Desk) -> None:
     request: Any = SimpleNamespace(query_params={"question": "locks"})
     question, asked, left, *_ = desk.opened("base", "BM25", request)

@@ -17,7 +17,7 @@ WHOLE = "Doors have locks. A lock keeps others out."
 @pytest.fixture
 def cut(adapted: Path) -> Path:
     """The adaptation, whose passages were longer by a sentence when they were cut."""
-    rows = [{"_id": "p2", "title": "", "text": WHOLE}, {"_id": "p4", "title": "io", "text": "Other words."}]
+    rows = [{"_id": "p2", "title": "threading", "text": WHOLE}, {"_id": "p4", "title": "io", "text": "Other words."}]
     (adapted / "passages").mkdir()
     (adapted / "passages" / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return adapted
@@ -25,7 +25,7 @@ def cut(adapted: Path) -> Path:
 
 def test_whole_passages_are_found(cut: Path) -> None:
     first, second = Answers(served_arms(cut)).find("locks", "BM25")
-    assert (first.id, first.text) == ("p2", WHOLE)
+    assert (first.id, first.title, first.text) == ("p2", "threading", WHOLE)
     assert second.text == "Waiting for threads & locks.", "one that was cut no further"
 
 

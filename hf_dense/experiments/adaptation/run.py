@@ -83,7 +83,7 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
             best = choose(arms)
             last = index_seconds(plan, material.counts["passages"], _models(options))
             fits = plan.index or last < options.seconds - say.seconds
-            results = _measured_alone(best, arms, Path(options.docs).name, pool)
+            results = _measured_alone(best, arms, Path(options.docs).resolve().name, pool)
             _deliver(best, results, material, fits, learning.encoded_in, output, say)
             write_report(arms, best, options.docs, material, pool, plan, output, options.seed)
             work.complete()
