@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import EvalLoopOutput
 
 from hf_dense.errors import InputError
 from hf_dense.modeling.bottleneck_layout import counted
@@ -36,6 +37,7 @@ Batch = dict[str, Any]  # what `ViewCollator` gives
 Counts = Mapping[str, Tensor]
 RandomState = tuple[Tensor, list[Tensor]]
 
+_UNREAD = ("compute_metrics", "preprocess_logits_for_metrics", "compute_loss_func")  # of the Trainer's arguments
 _EVALUATION_EPOCH = -1  # held-out texts are masked the same way at every evaluation
 
 
@@ -77,6 +79,11 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
         **kwargs: Any,
     ) -> None:
         check_arguments(model, args, chunk, isinstance(train_dataset, PassageStream))
+        _check_rows(train_dataset)
+        if unread := [name for name in _UNREAD if kwargs.get(name) is not None]:
+            raise InputError(
+                f"{unread[0]} does nothing here: the loss is the model's own, and there are no predictions."
+            )
         args.logging_nan_inf_filter = False  # a loss that is no number ends the training; to look for it is to wait
         compiled = {"backend": args.torch_compile_backend, "mode": args.torch_compile_mode}
         args.torch_compile_backend = args.torch_compile_mode = None  # accelerate would compile whole steps, ever anew
@@ -319,6 +326,25 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
             loss = loss + (rows * pull[done : done + len(rows)]).sum()
         return loss, value
 
+    def get_test_dataloader(self, test_dataset: Any) -> DataLoader[Any]:
+        """Batches to predict on: held-out ones."""
+        return self.get_eval_dataloader(test_dataset)
+
+    def evaluation_loop(self, *given: Any, **named: Any) -> EvalLoopOutput:
+        """The Trainer's, with every loss on its own and the exact token means of all."""
+        self._evaluated.clear()  # of an evaluation that was stopped
+        output: EvalLoopOutput = super().evaluation_loop(*given, **named)
+        prefix = named.get("metric_key_prefix", "eval")
+        losses = {}
+        for name in sorted(self._evaluated):
+            total, count = self.accelerator.reduce(self._evaluated[name], "sum").tolist()
+            losses[name] = total / max(count, 1)
+        if output.metrics is not None and losses:
+            weights = self.model.config.weights
+            output.metrics[f"{prefix}_loss"] = sum(weights[name] * loss for name, loss in losses.items())
+            output.metrics.update({f"{prefix}_{name}_loss": loss for name, loss in losses.items()})
+        return output
+
     def prediction_step(
         self, model: nn.Module, inputs: Batch, prediction_loss_only: bool, ignore_keys: list[str] | None = None
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -363,13 +389,6 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
             logs |= self._throughput.rates(self.accelerator)
             self._shares.clear()
             self._logged_step = self.state.global_step
-        if "eval_loss" in logs:
-            weights = self.model.config.weights
-            for name in sorted(self._evaluated):
-                total, count = self.accelerator.reduce(self._evaluated[name], "sum").tolist()
-                logs[f"eval_{name}_loss"] = total / max(count, 1)
-            logs["eval_loss"] = sum(weights[name] * logs[f"eval_{name}_loss"] for name in self._evaluated)
-            self._evaluated.clear()
         super().log(logs, start_time)
 
     def floating_point_ops(self, inputs: Batch) -> int:
@@ -414,6 +433,17 @@ def check_arguments(
         raise InputError(f"chunk is {chunk}: it is an even number of texts, for methods that contrast them{which}.")
     if streaming:
         _check_streaming(model, args)
+
+
+def _check_rows(rows: Any) -> None:
+    """Raise `InputError` unless what is trained on is rows of token ids with their lengths, or a stream."""
+    if isinstance(rows, PassageStream):
+        return
+    if not isinstance(rows, Dataset) or "length" not in rows.column_names:
+        found = f"no column 'length' in {rows.column_names}" if isinstance(rows, Dataset) else type(rows).__name__
+        raise InputError(
+            f"train_dataset is to be what `tokenize` of hf_dense.pretraining.corpus makes, or a PassageStream: {found}."
+        )
 
 
 def _check_streaming(model: BottleneckForPreTraining, args: TrainingArguments) -> None:

@@ -65,6 +65,35 @@ def logged(trainer: PreTrainer, name: str) -> list[float]:
     return [entry[name] for entry in trainer.state.log_history if name in entry]
 
 
+def test_evaluations_know_nothing_of_each_other(tmp_path: Path) -> None:
+    trainer, others = make_trainer(tmp_path), make_rows(13, seed=2)
+    first, other = trainer.evaluate(), trainer.evaluate(others)
+    losses = ("loss", "encoder_loss", "decoder_loss")
+    predicted = trainer.predict(others).metrics or {}
+    prefixed = trainer.evaluate(others, metric_key_prefix="mine")
+    several = trainer.evaluate({"a": make_rows(11, seed=1), "b": others})
+    for name in losses:
+        for figures, prefix in ((predicted, "test"), (prefixed, "mine"), (several, "eval_b")):
+            assert figures[f"{prefix}_{name}"] == pytest.approx(other[f"eval_{name}"], rel=1e-6)
+        assert several[f"eval_a_{name}"] == pytest.approx(first[f"eval_{name}"], rel=1e-6)
+    trainer.prediction_step(trainer.model, next(iter(trainer.get_eval_dataloader(others))), True)  # of one that stopped
+    again = trainer.evaluate()
+    assert {name: again[f"eval_{name}"] for name in losses} == {name: first[f"eval_{name}"] for name in losses}
+
+
+@pytest.mark.parametrize("name", ["compute_metrics", "preprocess_logits_for_metrics", "compute_loss_func"])
+def test_what_the_trainer_would_never_call_is_refused(name: str, tmp_path: Path) -> None:
+    model = make_model("retromae")
+    training = tiny_arguments(tmp_path)
+    training.remove_unused_columns = False
+    collator = ViewCollator(model.config, VOCABULARY, 32, 0)
+    with pytest.raises(InputError, match=f"{name} does nothing here"):
+        PreTrainer(model, training, collator, make_rows(4), **{name: print})
+    for rows in ([1], make_rows(4).remove_columns("length")):
+        with pytest.raises(InputError, match="is to be what `tokenize`"):
+            PreTrainer(model, training, collator, rows)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_loss_is_logged_and_their_weighted_sum_is_the_loss(tmp_path: Path, method: str) -> None:
     name = next(iter(get_method(method).config().decoder_specs))

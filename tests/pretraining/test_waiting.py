@@ -7,12 +7,12 @@ import pickle
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from accelerate.utils import send_to_device
+from datasets import Dataset
 from tiny_pretraining import BACKBONE, tiny_arguments, tiny_keywords, tiny_vocabulary, token_rows
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -76,7 +76,8 @@ def step(directory: Path, model: BottleneckForPreTraining, chunk: int | None = N
     training = tiny_arguments(directory)
     training.remove_unused_columns = False
     collator = ViewCollator(model.config, VOCABULARY, 32, 0, tiny_keywords())
-    trainer = PreTrainer(model=model, args=training, collator=collator, train_dataset=SimpleNamespace(), chunk=chunk)
+    rows = Dataset.from_list([{"length": 1}])
+    trainer = PreTrainer(model=model, args=training, collator=collator, train_dataset=rows, chunk=chunk)
     batch = collator(token_rows(8))
     if not planned:
         batch["plan"] = None
