@@ -111,7 +111,7 @@ class BottleneckModel(PreTrainedModel):
         Returns:
             `last_hidden_state` (batch, length, dim) and `pooler_output` (batch, dim), the bottleneck.
         """
-        kwargs.pop("return_dict", None)
+        kwargs["return_dict"] = True  # whatever is asked for, and whatever the backbone's configuration says
         output = self.backbone(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
         hidden = output.last_hidden_state
         return BaseModelOutputWithPooling(
