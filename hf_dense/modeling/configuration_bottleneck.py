@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.models.auto import CONFIG_MAPPING
 
-from .bottleneck_backbones import Shape, family_of
+from .bottleneck_backbones import FULL, Shape, family_of
 from .bottleneck_declaration import Bag, Decoder, Encoder, View, parse_source
 
 __all__ = [
@@ -279,8 +279,14 @@ class BottleneckConfig(PreTrainedConfig):
         shared = set(encoders) & set(decoders)
         if shared:
             raise ValueError(f"An encoder and a decoder are both named {sorted(shared)[0]!r}; names must differ.")
-        shape = family_of(self.backbone).shape(self.backbone)
+        family = family_of(self.backbone)
+        shape, kinds = family.shape(self.backbone), family.attention_kinds(self.backbone, layers, copied=True)
         for name, decoder in decoders.items():
+            if decoder.init == "random" and FULL not in kinds:
+                raise ValueError(
+                    f"New layers, such as those of decoder {name!r}, see the whole text, as no layer of this backbone "
+                    f"does; give it one with {FULL!r} in layer_types."
+                )
             _check_backbone(name, decoder, shape, layers)
             _check_decoder(name, decoder, encoders, decoders)
 

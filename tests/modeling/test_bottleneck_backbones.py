@@ -112,3 +112,14 @@ def test_modernbert_copies_no_first_layer_and_keeps_windows() -> None:
     assert random_model("cotmae", "modernbert").decoders["decoder"].kinds == ["full_attention", "full_attention"]
     with pytest.raises(ValueError, match="copies 3 encoder layers; the encoder has 3, whose first cannot be copied"):
         random_model("simlm", "modernbert", decoders={"decoder": {"layers": 3}})
+
+
+def test_new_decoder_layers_need_a_backbone_that_sees_the_whole_text() -> None:
+    sliding = BACKBONES["modernbert"](0.0)
+    sliding.layer_types = ["sliding_attention"] * 3
+    with pytest.raises(ValueError, match="decoder 'decoder', see the whole text, .* 'full_attention' in layer_types"):
+        METHODS["retromae"].config(backbone_config=sliding)
+    config = METHODS["simlm"].config(backbone_config=sliding)  # copies its layers
+    view = {**texts(), "labels": texts()["input_ids"]}
+    model = METHODS["simlm"].pretraining(config)
+    assert torch.isfinite(model(dict.fromkeys(config.views, view)).loss)
