@@ -184,6 +184,7 @@ class BottleneckConfig(PreTrainedConfig):
         self._refuse_slips(kwargs)
         if not isinstance(self.backbone_config, PreTrainedConfig):
             self.backbone_config = build_config("backbone_config", self.backbone_config or {}, "bert")
+        self._read_both_sides()
         self.crop = self.crop or self.declared_crop
         self.encoders = _overlay(_plain(self.declared_encoders), self.encoders, "Encoder")
         self.decoders = _overlay(_plain(self.declared_decoders), self.decoders, "Decoder")
@@ -192,6 +193,24 @@ class BottleneckConfig(PreTrainedConfig):
         self._check()
         self.encoders = _stored(self.declared_encoders, self.encoder_specs)
         self.decoders = _stored(self.declared_decoders, self.decoder_specs)
+
+    @property
+    def _is_stored(self) -> bool:
+        """Whether this is what a checkpoint stores, and no configuration that is being written."""
+        return self.transformers_version is not None
+
+    def _read_both_sides(self) -> None:
+        """Raise `ValueError` for a backbone that is a decoder.
+
+        A stored one has been pre-trained as an encoder all the same, by code that did not look, and becomes one.
+        """
+        for name in ("is_decoder", "add_cross_attention"):
+            if getattr(self.backbone, name, False):
+                if not self._is_stored:
+                    raise ValueError(
+                        f"An encoder reads to both sides, and a backbone with {name}=True does not; set it to False."
+                    )
+                setattr(self.backbone, name, False)
 
     @classmethod
     def _own(cls) -> list[str]:

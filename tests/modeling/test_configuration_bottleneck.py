@@ -160,6 +160,8 @@ def test_bad_declarations_are_refused(cls: Any, values: dict[str, Any], message:
         ({"encoders": {"encoder": {"view": {"fill": "generator"}}}}, "a generator, which retromae has not; simlm has"),
         ({"decoders": {"encoder": {"view": {}}}}, "both named 'encoder'"),
         ({"decoders": {"decoder": {"view": {"sources": ["text", "neighbour"]}}}}, "equally many sources"),
+        ({"backbone_config": {"is_decoder": True}}, "a backbone with is_decoder=True does not; set it to False"),
+        ({"backbone_config": {"is_decoder": True, "add_cross_attention": True}}, "set it to False"),
     ],
 )
 def test_bad_configurations_are_refused(values: dict[str, Any], message: str) -> None:
@@ -267,6 +269,16 @@ def test_arguments_of_loading_are_checked(load: Any, changes: dict[str, Any], me
     path = stored(tmp_path)
     with pytest.raises(ValueError, match=message):
         load.from_pretrained(path, **changes)
+
+
+def test_what_a_checkpoint_stores_of_a_decoder_is_read_to_both_sides(tmp_path: Path) -> None:
+    model = CoTMAEForPreTraining(CoTMAEConfig(backbone_config=BACKBONES["bert"](0.0))).eval()
+    model.config.backbone.is_decoder = True  # as one may have been written before backbones were checked
+    model.save_pretrained(tmp_path)
+    texts = torch.tensor([[5, 6, 7], [5, 8, 9]])
+    vectors = [loaded(texts).pooler_output for loaded in (model.encoder, AutoModel.from_pretrained(tmp_path).eval())]
+    torch.testing.assert_close(*vectors)
+    assert AutoConfig.from_pretrained(tmp_path).backbone.is_decoder is False
 
 
 def test_the_base_configuration_declares_nothing() -> None:
