@@ -164,7 +164,8 @@ class BottleneckForPreTraining(PreTrainedModel):
             config: changes to the method's configuration (`encoders`, `decoders`, `crop`, `bottleneck`).
 
         Returns:
-            The model; every tensor that had to be initialised at random is named in a log line.
+            The model; every tensor that had to be initialised at random is named in a log line, and one says so where
+            the checkpoint scores tokens by a matrix that is not its word matrix, which takes its place.
 
         Raises:
             ValueError: the backbone's family is not supported, weights of the encoder are absent, or its vocabulary
@@ -183,15 +184,27 @@ class BottleneckForPreTraining(PreTrainedModel):
             raise ValueError(f"The word matrix of {name_or_path} disagrees with vocab_size={source.config.vocab_size}.")
         model.encoder.backbone.load_state_dict(source.base_model.state_dict(), strict=True)
         new = model.start_decoders()
-        found = {ours: source.state_dict().get(theirs) for ours, theirs in family.head.items()}
-        head = {name: found[name] for name in model.head.state_dict() if found[name] is not None}
-        if len(head) < len(model.head.state_dict()) or set(family.head.values()) & set(report["missing_keys"]):
+        if set(family.head.values()) & set(report["missing_keys"]):
             new.append("head")
         else:
-            model.head.load_state_dict(head)
+            model._take_head(source)
         if new:
             logger.warning(f"Newly initialised, not in {name_or_path}: {', '.join(new)}.")
         return model
+
+    def _take_head(self, source: PreTrainedModel) -> None:
+        """Take the head of a masked language model, all but a matrix of its own in place of the word matrix."""
+        theirs, names = source.state_dict(), self.family.head
+        found = {ours: theirs[names[ours]] for ours in self.head.state_dict() if names[ours] in theirs}
+        self.head.load_state_dict({"bias": torch.zeros_like(self.head.bias), **found})  # ModernBERT's may have no bias
+        projection, words = source.get_output_embeddings(), source.get_input_embeddings()
+        assert isinstance(projection, nn.Linear)
+        assert isinstance(words, nn.Embedding)
+        if not torch.equal(projection.weight, words.weight):
+            logger.warning(
+                f"{source.name_or_path} scores tokens by a matrix of its own, which is left out: the word matrix takes "
+                "its place."
+            )
 
     def start_decoders(self) -> list[str]:
         """Give decoders that are declared so the backbone's last layers.

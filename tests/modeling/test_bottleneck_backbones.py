@@ -117,7 +117,7 @@ def test_modernbert_copies_no_first_layer_and_keeps_windows() -> None:
 def test_new_decoder_layers_need_a_backbone_that_sees_the_whole_text() -> None:
     sliding = BACKBONES["modernbert"](0.0)
     sliding.layer_types = ["sliding_attention"] * 3
-    with pytest.raises(ValueError, match="decoder 'decoder', see the whole text, .* 'full_attention' in layer_types"):
+    with pytest.raises(ValueError, match=r"decoder 'decoder', see the whole text, .* 'full_attention' in layer_types"):
         METHODS["retromae"].config(backbone_config=sliding)
     config = METHODS["simlm"].config(backbone_config=sliding)  # copies its layers
     view = {**texts(), "labels": texts()["input_ids"]}
