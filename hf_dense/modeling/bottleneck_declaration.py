@@ -5,6 +5,7 @@ Every value is checked when it is made, and a message lists what is allowed.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, fields
 
@@ -41,8 +42,8 @@ def _check_fields(spec: View | Bag | Encoder | Decoder) -> None:
             raise ValueError(f"{name} is {value!r}; it must be of type {item.type}.")
         if name in _ALLOWED and value not in _ALLOWED[name]:
             raise ValueError(f"{name} is {value!r}; allowed: {', '.join(_ALLOWED[name])}.")
-        if item.name in ("weight", "contrast") and value < 0:
-            raise ValueError(f"{name} is {value}; a loss weight is not negative.")
+        if item.name in ("weight", "contrast") and not 0 <= value < math.inf:
+            raise ValueError(f"{name} is {value}; a loss weight is finite and not negative.")
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ __all__ = [
     "Json",
     "View",
     "build_config",
+    "check_keys",
     "merge",
     "parse_source",
     "resolved",
@@ -45,6 +46,21 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Json:
         old = merged.get(key)
         merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged
+
+
+def check_keys(argument: str, values: Mapping[str, Any], default: str) -> None:
+    """Raise `ValueError` for a key that a configuration of the model type, `default` where none is named, has not.
+
+    What transformers has written, which names its version, may have others, and passes; and so does a model type that
+    it does not know, which `build_config` refuses.
+    """
+    kind = values.get("model_type", default)
+    if kind not in CONFIG_MAPPING or "transformers_version" in values:
+        return
+    known = CONFIG_MAPPING[kind]()
+    unknown = [name for name in values if not hasattr(known, name) and name != "attn_implementation"]
+    if unknown:
+        raise ValueError(f"{argument} has the key {unknown[0]!r}, which a {kind!r} configuration does not have.")
 
 
 def build_config(argument: str, values: Json, default: str) -> PreTrainedConfig:
@@ -161,7 +177,8 @@ class BottleneckConfig(PreTrainedConfig):
 
     `encoders` and `decoders` are stored complete, as dictionaries (None for what was taken out); `encoder_specs`
     and `decoder_specs` give them as `Encoder` and `Decoder`. Raises `ValueError` for anything outside the vocabulary,
-    and for an unknown argument that resembles one of these.
+    for an unknown argument that resembles one of these, for one that belongs in `backbone_config`, and for keys there
+    that such a configuration does not have. What a checkpoint stores is taken as it is.
     """
 
     __slots__ = ("_resolved",)
@@ -182,8 +199,9 @@ class BottleneckConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: object) -> None:
         self._refuse_slips(kwargs)
-        if not isinstance(self.backbone_config, PreTrainedConfig):
-            self.backbone_config = build_config("backbone_config", self.backbone_config or {}, "bert")
+        self.backbone_config = self._part("backbone_config", "bert")
+        if not self._is_stored:
+            self._refuse_settings_of(self.backbone, kwargs)
         self._read_both_sides()
         self.crop = self.crop or self.declared_crop
         self.encoders = _overlay(_plain(self.declared_encoders), self.encoders, "Encoder")
@@ -198,6 +216,25 @@ class BottleneckConfig(PreTrainedConfig):
     def _is_stored(self) -> bool:
         """Whether this is what a checkpoint stores, and no configuration that is being written."""
         return self.transformers_version is not None
+
+    def _part(self, argument: str, default: str) -> PreTrainedConfig:
+        """The configuration that an argument is, or describes by keys, which are checked unless they are stored."""
+        given = getattr(self, argument)
+        if isinstance(given, PreTrainedConfig):
+            return given
+        if not self._is_stored:
+            check_keys(argument, given or {}, default)
+        return build_config(argument, given or {}, default)
+
+    @classmethod
+    def _refuse_settings_of(cls, backbone: PreTrainedConfig, given: Mapping[str, object]) -> None:
+        """Raise `ValueError` for a setting of the backbone that is none here, unless it is what the backbone has."""
+        own = {item.name for item in fields(backbone)} | set(backbone.attribute_map)
+        for name in sorted((own - {item.name for item in fields(PreTrainedConfig)}) & set(given)):
+            if hasattr(cls, name) or given[name] != getattr(backbone, name):
+                raise ValueError(
+                    f"{cls.__name__} has no argument {name!r}: it is of the backbone; say it in backbone_config."
+                )
 
     def _read_both_sides(self) -> None:
         """Raise `ValueError` for a backbone that is a decoder.
@@ -243,6 +280,9 @@ class BottleneckConfig(PreTrainedConfig):
             ValueError: as the constructor, or an encoder or decoder to be changed is not there.
         """
         cls._refuse_slips(kwargs)
+        stored = config_dict.get("backbone_config") or {}
+        backbone = stored if isinstance(stored, PreTrainedConfig) else build_config("backbone_config", stored, "bert")
+        cls._refuse_settings_of(backbone, kwargs)
         changes = {name: kwargs.pop(name) for name in cls._own() if name in kwargs}
         return super().from_dict(cls._changed(config_dict, changes) if changes else config_dict, **kwargs)
 
@@ -254,6 +294,7 @@ class BottleneckConfig(PreTrainedConfig):
             old, new = stored.get(name), changes.get(name)
             old = old.to_dict() if isinstance(old, PreTrainedConfig) else old
             if isinstance(old, Mapping) and isinstance(new, Mapping):
+                check_keys(name, new, old["model_type"])
                 changed[name] = merge(old, new)
         encoders = _overlay(_plain(cls.declared_encoders), stored.get("encoders"), "Encoder")
         decoders = _overlay(_plain(cls.declared_decoders), stored.get("decoders"), "Decoder")

@@ -6,6 +6,7 @@ Passage Retrieval" (ACL 2023), arXiv:2207.02578.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -20,7 +21,7 @@ from .bottleneck_declaration import Decoder, Encoder, View
 from .bottleneck_generator import Predictions, predict, runner_of
 from .bottleneck_losses import single_dtype
 from .bottleneck_plan import DRAWN, Plan, Reading, read_view
-from .configuration_bottleneck import BottleneckConfig, Json, build_config, resolved
+from .configuration_bottleneck import BottleneckConfig, Json, resolved
 from .modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput, Views, model_classes
 
 
@@ -59,10 +60,10 @@ class SimLMConfig(BottleneckConfig):
     generator_weight: float = 0.0
 
     def __post_init__(self, **kwargs: object) -> None:
-        if isinstance(self.generator_config, dict):
-            self.generator_config = build_config("generator_config", self.generator_config, "electra")
-        if self.generator_weight < 0:
-            raise ValueError(f"generator_weight is {self.generator_weight}; a loss weight is not negative.")
+        if self.generator_config is not None:
+            self.generator_config = self._part("generator_config", "electra")
+        if not 0 <= self.generator_weight < math.inf:
+            raise ValueError(f"generator_weight is {self.generator_weight}; a loss weight is finite and not negative.")
         super().__post_init__(**kwargs)
 
     @property

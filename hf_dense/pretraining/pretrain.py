@@ -14,7 +14,6 @@ import torch
 from datasets import Dataset, IterableDataset
 from huggingface_hub import dataset_info
 from transformers import AutoConfig, IntervalStrategy, PreTrainedTokenizerBase, TrainingArguments, set_seed
-from transformers.models.auto import CONFIG_MAPPING
 from transformers.utils import logging
 
 from hf_dense.data.collections import content_hash
@@ -30,7 +29,7 @@ from hf_dense.hub.precision import check_products, choose_precision, float32_pro
 from hf_dense.hub.publish import Publication
 from hf_dense.methods import Method, get_method
 from hf_dense.modeling.bottleneck_backbones import family_of
-from hf_dense.modeling.configuration_bottleneck import BottleneckConfig
+from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, check_keys
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator
 from hf_dense.pretraining.corpus import NOTHING_LEFT, add_sources, first_queries, hold_out, joined_columns, tokenize
@@ -393,7 +392,6 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
     try:
         if options.backbone is None:
             sizes = given_mapping(options.backbone_config, "backbone_config")
-            _check_names(sizes, "backbone_config", "bert")
             sizes = {"vocab_size": vocabulary_size(tokenizer), "pad_token_id": tokenizer.pad_token_id, **sizes}
             config = method.config(backbone_config=sizes, **changes)
             _check_sizes(config, options, tokenizer)
@@ -437,21 +435,15 @@ def _check_sizes(config: BottleneckConfig, options: PretrainingOptions, tokenize
         raise InputError(f"max_length is {options.max_length}; the backbone takes texts of 4 to {positions} tokens.")
 
 
-def _check_names(sizes: dict[str, Any], option: str, default: str) -> None:
-    """Raise `InputError` for a key that a configuration of the model type, `default` where none is named, has not."""
-    kind = sizes.get("model_type", default)
-    known = set(CONFIG_MAPPING[kind]().to_dict()) if kind in CONFIG_MAPPING else set(sizes)
-    unknown = sorted(set(sizes) - known)
-    if unknown:
-        raise InputError(f"{option} has the key {unknown[0]!r}, which a {kind!r} configuration does not have.")
-
-
 def _generator(value: dict[str, Any] | str | None) -> dict[str, Any] | str | None:
     """A checkpoint's name, or a configuration, which flags give as JSON."""
     if value is None or (isinstance(value, str) and not value.lstrip().startswith("{")):
         return value
     sizes = given_mapping(value, "generator")
-    _check_names(sizes, "generator", "electra")
+    try:
+        check_keys("generator", sizes, "electra")
+    except ValueError as error:
+        raise InputError(str(error)) from error
     return sizes
 
 

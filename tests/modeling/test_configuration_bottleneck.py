@@ -160,6 +160,19 @@ def test_bad_declarations_are_refused(cls: Any, values: dict[str, Any], message:
         ({"encoders": {"encoder": {"view": {"fill": "generator"}}}}, "a generator, which retromae has not; simlm has"),
         ({"decoders": {"encoder": {"view": {}}}}, "both named 'encoder'"),
         ({"decoders": {"decoder": {"view": {"sources": ["text", "neighbour"]}}}}, "equally many sources"),
+        (
+            {"decoders": {"decoder": {"weight": float("nan")}}},
+            "weight is nan; a loss weight is finite and not negative",
+        ),
+        ({"encoders": {"encoder": {"bag": {"weight": float("inf")}}}}, r"Bag\.weight is inf; a loss weight is finite"),
+        (
+            {"backbone_config": {"num_hiden_layers": 6}},
+            "'num_hiden_layers', which a 'bert' configuration does not have",
+        ),
+        ({"num_hidden_layers": 2}, "RetroMAEConfig has no argument 'num_hidden_layers': .* say it in backbone_config"),
+        ({"hidden_size": 768}, "no argument 'hidden_size': it is of the backbone"),
+        ({"backbone_config": {"model_type": "distilbert"}, "num_hidden_layers": 2}, "no argument 'num_hidden_layers'"),
+        ({"backbone_config": {"model_type": "distilbert"}, "dim": 32}, "no argument 'dim': it is of the backbone"),
         ({"backbone_config": {"is_decoder": True}}, "a backbone with is_decoder=True does not; set it to False"),
         ({"backbone_config": {"is_decoder": True, "add_cross_attention": True}}, "set it to False"),
     ],
@@ -262,6 +275,11 @@ def test_loading_may_take_a_part_out_and_change_the_backbone(tmp_path: Path) -> 
         ({"decoders": {"decoder": {"wieght": 2.0}}}, "Decoder of 'decoder' has no field 'wieght'"),
         ({"encoders": {"encoder": None}}, "reads encoder 'encoder'"),
         ({"encoders": {"encoder": {"view": {"select": "none", "rate": 0.7}}}}, "View.rate of 'encoder'"),
+        (
+            {"backbone_config": {"num_hiden_layers": 6}},
+            "'num_hiden_layers', which a 'bert' configuration does not have",
+        ),
+        ({"hidden_dropout_prob": 0.5}, "no argument 'hidden_dropout_prob': .* say it in backbone_config"),
     ],
 )
 @pytest.mark.parametrize("load", [AutoConfig, AutoModel, AutoModelForPreTraining])
@@ -269,6 +287,24 @@ def test_arguments_of_loading_are_checked(load: Any, changes: dict[str, Any], me
     path = stored(tmp_path)
     with pytest.raises(ValueError, match=message):
         load.from_pretrained(path, **changes)
+
+
+def test_settings_that_earlier_code_took_are_loaded_from_a_checkpoint(tmp_path: Path) -> None:
+    config = RetroMAEConfig(backbone_config={"hidden_size": HIDDEN})
+    config.num_hidden_layers = 6  # as an argument of this name was stored
+    config.backbone.num_hiden_layers = 3
+    config.save_pretrained(tmp_path)
+    loaded = AutoConfig.from_pretrained(tmp_path)
+    assert (loaded.num_hidden_layers, loaded.backbone.num_hidden_layers, loaded.hidden_size) == (6, 12, HIDDEN)
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_backbone_may_be_given_as_a_dictionary_with_the_names_that_transformers_takes(backbone: str) -> None:
+    config = BACKBONES[backbone](0.1)
+    assert RetroMAEConfig(backbone_config=config.to_dict()).backbone.to_dict() == config.to_dict()
+    sizes = {"model_type": config.model_type, "hidden_size": HIDDEN, "num_hidden_layers": 2, "num_labels": 3}
+    built = RetroMAEConfig(backbone_config={**sizes, "attn_implementation": "eager", "torch_dtype": "float32"}).backbone
+    assert (built.hidden_size, built.num_hidden_layers, built.num_labels) == (HIDDEN, 2, 3)
 
 
 def test_what_a_checkpoint_stores_of_a_decoder_is_read_to_both_sides(tmp_path: Path) -> None:

@@ -114,3 +114,15 @@ def test_the_autoencoder_sees_nothing_but_the_bottleneck() -> None:
     (gradient,) = torch.autograd.grad(output.loss, output.bottlenecks["encoder"])
     assert gradient.shape == (4, HIDDEN)
     assert (gradient.norm(dim=1) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"generator_weight": float("nan")}, "generator_weight is nan; a loss weight is finite and not negative"),
+        ({"generator_config": {"num_hiden_layers": 1}}, "'num_hiden_layers', which a 'electra' configuration does not"),
+    ],
+)
+def test_a_generator_is_checked_as_encoders_are(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SimLMConfig(backbone_config=BACKBONES["bert"](0.0), **values)
