@@ -7,8 +7,10 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from enum import Enum
 from functools import wraps
+from numbers import Number
 from typing import Any, Final, ParamSpec, TypeVar
 
 from hf_dense.commands.main import load_verb
@@ -89,11 +91,15 @@ def _words(name: str, value: Any) -> list[str]:
     if name in _SWITCHES:
         return [f"--{name}"] if value else []
     if isinstance(value, list | tuple):
-        return [f"--{name}", *map(_word, value)] if value else []
-    return [f"--{name}={_word(value)}"]
+        return [f"--{name}", *(_word(name, one) for one in value)] if value else []
+    return [f"--{name}={_word(name, value)}"]
 
 
-def _word(value: Any) -> str:
+def _word(name: str, value: Any) -> str:
     if isinstance(value, bool | dict):
-        return json.dumps(value)
-    return str(value.value if isinstance(value, Enum) else value)
+        return json.dumps(value, default=asdict)  # of an `Encoder` or a `Decoder`
+    if isinstance(value, Enum):
+        return str(value.value)
+    if not isinstance(value, str | os.PathLike | Number):
+        raise InputError(f"{name} is a {type(value).__name__}; save it, and give its path, or a name on the Hub.")
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)

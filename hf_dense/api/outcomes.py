@@ -151,10 +151,17 @@ def _named(models: Models) -> list[str]:
     """As the command line has them: MODEL, or NAME=MODEL.
 
     Raises:
-        InputError: a name could not be told from its model.
+        InputError: a name could not be told from its model, or a model is not at a place.
     """
     if isinstance(models, Mapping):
-        if strange := [name for name in models if not name or "=" in name or "/" in name]:
+        if strange := [name for name in models if not isinstance(name, str) or not name or "=" in name or "/" in name]:
             raise InputError(f"A model is called {strange[0]!r}; name it without = and /.")
-        return [f"{name}={os.fspath(model)}" for name, model in models.items()]
-    return [os.fspath(model) for model in as_list(models)]
+        return [f"{name}={_place(model)}" for name, model in models.items()]
+    return [_place(model) for model in as_list(models)]
+
+
+def _place(model: Place) -> str:
+    """Where a model is; raise `InputError` for one that is at no place."""
+    if not isinstance(model, str | os.PathLike):
+        raise InputError(f"A {type(model).__name__} is no path of a model; save it, and give that path, or a Hub name.")
+    return os.fspath(model)

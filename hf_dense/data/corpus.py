@@ -167,6 +167,8 @@ def corpus_files(path: Path) -> list[Path]:
     files = sorted(path.glob("*.parquet")) or sorted(path.glob("*.jsonl"))
     if not files:
         known = "corpus/*.parquet, corpus.jsonl, *.parquet or *.jsonl"
+        if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
+            known += "; what save_to_disk wrote is written anew by to_parquet"
         raise InputError(f"The directory {path} holds no corpus ({known}).")
     if beside := [file.name for file in sorted(path.iterdir()) if file not in files and _is_read_elsewhere(file)]:
         more = f" and {len(beside) - 1} more" if len(beside) > 1 else ""

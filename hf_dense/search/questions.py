@@ -32,7 +32,7 @@ def check_questions(questions: Collection[str], top_k: int, weight: float) -> No
         raise InputError(f"The question {broken[0]!r} is not UTF-8; write it as that.")
     if not all(question.strip() for question in questions):
         raise InputError("The question is empty." if len(questions) == 1 else "One of the questions is empty.")
-    if not isinstance(top_k, Integral) or top_k < 1:
+    if not isinstance(top_k, Integral) or isinstance(top_k, bool) or top_k < 1:
         raise InputError(f"top_k is {top_k}; it must be a whole number, at least 1.")
     check_weight(weight)
 

@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -186,6 +187,18 @@ WRONG = {
     "name": (
         lambda out: hf_dense.evaluate({"lr=1e-4": "bm25"}, "data", out=out),
         "A model is called 'lr=1e-4'; name it without = and /.",
+    ),
+    "a name that is none": (
+        lambda out: hf_dense.evaluate({1: "bm25"}, "data", out=out),  # type: ignore[dict-item]
+        "A model is called 1; name it",
+    ),
+    "a model": (
+        lambda out: hf_dense.evaluate({"mine": Namespace()}, "data", out=out),  # type: ignore[dict-item]
+        "A Namespace is no path of a model; save it",
+    ),
+    "a model to tune": (
+        lambda out: hf_dense.finetune(model=Namespace(), collection="data", out=out),  # type: ignore[arg-type]
+        "model is a Namespace; save it, and give its path",
     ),
     "budget": (lambda out: hf_dense.adapt("docs", out=out, budget="soon"), "The budget is 'soon'"),
 }
