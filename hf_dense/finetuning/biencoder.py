@@ -37,6 +37,7 @@ from hf_dense.finetuning.losses import (
     distillation_loss,
     keeping_loss,
     own_scores,
+    relevant_passages,
 )
 from hf_dense.finetuning.training import (
     CarefulTraining,
@@ -60,6 +61,7 @@ from hf_dense.storage.places import Source
 
 _COLUMNS = ["query", "passage"]
 _TASKS: Any = {"query": "query", "passage": "document"}  # of the columns
+_JUDGED = ("places", "relevant")  # of a batch, beside its texts
 _LONG = 512  # tokens of a text, where a model takes any length
 _TEMPERATURES = {SimilarityFunction.COSINE.value: 0.05, SimilarityFunction.DOT_PRODUCT.value: 1.0}
 
@@ -309,7 +311,7 @@ class ListLoss(nn.Module):
 
         Args:
             features: token ids and masks of B queries, and of B x N passages, those of a query together and its
-                positive first.
+                positive first; of lists beside them `relevant` and `places` (see `relevant_passages`).
             teacher: (B, N) scores, where a teacher is distilled.
 
         Returns:
@@ -317,16 +319,26 @@ class ListLoss(nn.Module):
         """
         queries, passages = self._embed_both(self.model, features)
         before = self._embed_before(features, queries.device) if self.keeping else None
+        places = features[1].get("places")
+        relevant = None if places is None else relevant_passages(places, features[0]["relevant"])
         cut = partial(cut_vectors, unit=self.cosine)
-        found = [self._losses(cut(queries, kept), cut(passages, kept), teacher, before) for kept in self.dimensions]
+        found = [
+            self._losses(cut(queries, kept), cut(passages, kept), teacher, before, relevant) for kept in self.dimensions
+        ]
         losses = {name: torch.stack([losses[name] for losses in found]).mean() for name in found[0]}
         return losses if len(losses) > 1 else losses["contrast_loss"]
 
     def _losses(
-        self, queries: Tensor, passages: Tensor, teacher: Tensor | None, before: Tensor | None
+        self,
+        queries: Tensor,
+        passages: Tensor,
+        teacher: Tensor | None,
+        before: Tensor | None,
+        relevant: Tensor | None,
     ) -> dict[str, Tensor]:
         """All losses of vectors by name, weighted."""
-        losses = {"contrast_loss": self.weight * contrastive_loss(self.contrast, queries, passages, self.scale)}
+        contrast = contrastive_loss(self.contrast, queries, passages, self.scale, relevant)
+        losses = {"contrast_loss": self.weight * contrast}
         if self.distillation != "none":
             assert teacher is not None
             scores = own_scores(queries, passages, self.scale)
@@ -343,8 +355,9 @@ class ListLoss(nn.Module):
 
     def _embed_both(self, model: SentenceTransformer, features: Sequence[Features]) -> tuple[Tensor, Tensor]:
         """(B, D) vectors of queries, and (B, N, D) of their passages."""
+        texts = [{key: value for key, value in each.items() if key not in _JUDGED} for each in features]
         queries, passages = (
-            embed(model, texts, task, self.chunk) for texts, task in zip(features, ("query", "document"), strict=True)
+            embed(model, each, task, self.chunk) for each, task in zip(texts, ("query", "document"), strict=True)
         )
         return queries, passages.view(len(queries), -1, passages.shape[1])
 

@@ -249,7 +249,10 @@ class PassageLists:
         return len(self.entries)
 
     def dataset(self) -> Dataset:
-        """Rows with `query`, `passages` (texts, the positive first) and, where wanted, `label` (teacher's scores)."""
+        """Rows with `query`, `passages` (texts, the positive first) and, where wanted, `label` (teacher's scores).
+
+        Beside them `places`, the numbers of these passages in the corpus, and `relevant`, those of all positives.
+        """
         rows = Dataset.from_dict({"row": list(range(len(self)))})
         rows.set_transform(self._read)
         return rows
@@ -274,6 +277,8 @@ class PassageLists:
         drawn = [self.draw(row) for row in batch["row"]]
         read: dict[str, list[Any]] = {"query": [self.entries[row].query for row in batch["row"]]}
         read["passages"] = [self.texts(names) for names in drawn]
+        read["places"] = [self._places(names) for names in drawn]
+        read["relevant"] = [self._places(self.entries[row].positives) for row in batch["row"]]
         if self.scored:
             scores = [self.entries[row].scores or {} for row in batch["row"]]
             read["label"] = [[known[name] for name in names] for known, names in zip(scores, drawn, strict=True)]
@@ -281,7 +286,10 @@ class PassageLists:
 
     def texts(self, names: Sequence[str]) -> list[str]:
         """Title and text of passages."""
-        return PassageTexts(self.corpus)[[self.indices[name] for name in names]]
+        return PassageTexts(self.corpus)[self._places(names)]
+
+    def _places(self, names: Sequence[str]) -> list[int]:
+        return [self.indices[name] for name in names]
 
     def settings(self) -> dict[str, Any]:
         """What decides on the draws beside the sources, as JSON has it."""

@@ -44,26 +44,36 @@ def cut_vectors(vectors: Tensor, dimensions: int | None, unit: bool) -> Tensor:
     return functional.normalize(kept, dim=-1) if unit else kept
 
 
-def contrastive_loss(kind: str, queries: Tensor, passages: Tensor, scale: float = 1.0) -> Tensor:
+def contrastive_loss(
+    kind: str, queries: Tensor, passages: Tensor, scale: float = 1.0, relevant: Tensor | None = None
+) -> Tensor:
     """How badly queries tell their positives from other passages: the loss named `kind` (see `CONTRASTS`).
+
+    Args:
+        relevant: which passages of the batch are no negatives of a query (see `relevant_passages`); None for its own
+            positive alone. A query's own list has none of them beside the positive.
 
     Returns:
         The mean over the B queries.
     """
     if kind not in ("own", "hinge"):
-        return in_batch_loss(queries, passages, scale, kind)
+        return in_batch_loss(queries, passages, scale, kind, relevant)
     scores = own_scores(queries, passages, scale)
     if kind == "hinge":
         return functional.relu(1 - scores[:, :1] + scores[:, 1:]).mean()
     return functional.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
 
 
-def in_batch_loss(queries: Tensor, passages: Tensor, scale: float = 1.0, kind: str = "in_batch") -> Tensor:
-    """Cross-entropy of the positive among the passages of all queries.
+def in_batch_loss(
+    queries: Tensor, passages: Tensor, scale: float = 1.0, kind: str = "in_batch", relevant: Tensor | None = None
+) -> Tensor:
+    """Cross-entropy of the positive among the passages of all queries, without others that are relevant.
 
     Source: DPR section 3.2. For `simlm_paper` (SimLM eq. 3) the logits of a query also hold the scores of its positive
     with all passages but itself; for `simlm` (its released code) those of its positive with the other queries, of
-    itself with these, and of its positive with the other positives.
+    itself with these, and of its positive with the other positives. A passage that is relevant for the query too, or
+    a copy of its positive in another list, has no logit in any of these; nor has, for `simlm`, a query that shares a
+    relevant passage.
 
     >>> round(in_batch_loss(torch.eye(2), torch.eye(2)[:, None]).item(), 4)  # log(1 + 1/e)
     0.3133
@@ -72,15 +82,39 @@ def in_batch_loss(queries: Tensor, passages: Tensor, scale: float = 1.0, kind: s
     rows = torch.arange(start, start + len(queries), device=queries.device)
     flat, positives = everything.flatten(0, 1), passages[:, 0]
     target = rows * passages.shape[1]
-    logits = [queries @ flat.T]
+    own = functional.one_hot(target, len(flat)).bool()
+    spared = torch.zeros_like(own) if relevant is None else relevant & ~own
+    logits = [(queries @ flat.T).masked_fill(spared, float("-inf"))]
     if kind == "simlm_paper":
-        logits.append((positives @ flat.T).masked_fill(functional.one_hot(target, len(flat)).bool(), float("-inf")))
+        logits.append((positives @ flat.T).masked_fill(spared | own, float("-inf")))
     elif kind == "simlm":
         others, _ = gather_rows(queries)
-        itself = functional.one_hot(rows, len(others)).bool()
+        theirs = spared[:, :: passages.shape[1]]  # of the other positives
+        mine = gather_rows(theirs)[0].T[rows]
+        spared = theirs | mine | functional.one_hot(rows, len(others)).bool()
         blocks = positives @ others.T, queries @ others.T, positives @ everything[:, 0].T
-        logits += [block.masked_fill(itself, float("-inf")) for block in blocks]
+        logits += [block.masked_fill(spared, float("-inf")) for block in blocks]
     return functional.cross_entropy(scale * torch.cat(logits, dim=1), target)
+
+
+def relevant_passages(places: Tensor, relevant: Tensor) -> Tensor:
+    """Which passages of all processes are relevant for each query of this one.
+
+    Args:
+        places: (B, N) numbers of the passages, the same on all processes.
+        relevant: (B, M) numbers of those that are relevant for a query; -1 where it has fewer.
+
+    Returns:
+        (B, passages of all processes) truth values.
+
+    >>> relevant_passages(torch.tensor([[4, 7], [7, 5]]), torch.tensor([[4, -1], [7, 4]])).int().tolist()
+    [[1, 0, 0, 0], [1, 1, 1, 0]]
+    """
+    everything = gather_rows(places)[0].flatten()
+    found = torch.zeros(len(relevant), len(everything), dtype=torch.bool, device=places.device)
+    for known in relevant.T:  # one comparison with all is M times as large
+        found |= everything == known[:, None]
+    return found
 
 
 def distillation_loss(kind: str, scores: Tensor, teacher: Tensor) -> Tensor:

@@ -68,6 +68,30 @@ def batch_of(model: SentenceTransformer, made: PassageLists, rows: int = 6) -> d
     return ListCollator(preprocess_fn=model.preprocess)([made.dataset()[row] for row in range(rows)])
 
 
+def relevant_of(made: PassageLists, rows: int) -> torch.Tensor:
+    """Which passages of the first rows are positives of each of their queries."""
+    drawn = [name for row in range(rows) for name in made.draw(row)]
+    return torch.tensor([[name in entry.positives for name in drawn] for entry in made.entries[:rows]])
+
+
+def test_a_positive_that_is_a_negative_of_another_list_is_none_of_its_own_query(
+    retriever: Path, tmp_path: Path
+) -> None:
+    """Both lists are of the same two passages, so that with in-batch negatives each query has one."""
+    made = lists(passages=2)
+    crossed = [replace(made.entries[at], negatives=(f"p{1 - at}",), scores=None) for at in (0, 1)]
+    made.replace(crossed)
+    model = SentenceTransformer(str(retriever)).eval()
+    assert relevant_of(made, rows=2).tolist() == [[True, False, False, True], [False, True, True, False]]
+    queries = model.encode([entry.query for entry in crossed], convert_to_tensor=True, normalize_embeddings=True)
+    passages = model.encode(made.texts(["p0", "p1"]), convert_to_tensor=True, normalize_embeddings=True)
+    own, other = (10 * (queries * texts).sum(dim=1) for texts in (passages, passages.flip(0)))
+    expected = (torch.stack([own, other, other]).logsumexp(dim=0) - own).mean()  # the other passage stands there twice
+    for chunk in (None, 1, 3):
+        found = loss_of(model, batch_of(model, made, rows=2), tmp_path, chunk=chunk)
+        assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
 @pytest.mark.parametrize("contrast", CONTRASTS)
 @pytest.mark.parametrize("distillation", ["none", "kl", "margin_mse"])
 def test_the_loss_is_that_of_the_encoded_texts(
@@ -80,7 +104,7 @@ def test_the_loss_is_that_of_the_encoded_texts(
     passages = torch.stack(
         [model.encode(row["passages"], convert_to_tensor=True, normalize_embeddings=True) for row in rows]
     )
-    expected = contrastive_loss(contrast, queries, passages, 10.0)
+    expected = contrastive_loss(contrast, queries, passages, 10.0, relevant_of(made, rows=6))
     if distillation != "none":
         scores = 10 * torch.einsum("bd,bnd->bn", queries, passages)
         teacher = torch.tensor([row["label"] for row in rows])

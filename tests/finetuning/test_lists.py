@@ -86,6 +86,8 @@ def test_rows_hold_texts_and_scores() -> None:
     assert row["query"] == "query q"
     assert row["passages"] == [f"T text {name[1:]}" for name in names]
     assert row["label"] == [scores[name] for name in names]
+    assert row["places"] == [int(name[1:]) for name in names]
+    assert row["relevant"] == [0, 1]
 
 
 def test_short_lists_are_made_up_from_the_corpus(caplog: pytest.LogCaptureFixture) -> None:
@@ -114,7 +116,7 @@ def test_a_share_of_the_queries_holds_a_smaller_one() -> None:
         share(entries[:1], 1e-9, 0)
 
 
-def test_steps_share_no_query_and_no_positive() -> None:
+def test_steps_share_no_query_and_no_positive(caplog: pytest.LogCaptureFixture) -> None:
     entries = [entry(str(at), positives=(f"p{at % 10}",), negatives=("p11",)) for at in range(40)]
     lists = PassageLists(entries, corpus(), passages=2, seed=0)
     for processes in (1, 2):
@@ -128,6 +130,13 @@ def test_steps_share_no_query_and_no_positive() -> None:
     before = list(ListSampler(lists, 8))
     lists.epoch = 1
     assert list(ListSampler(lists, 8)) != before
+    caplog.clear()
+    assert list(ListSampler(lists, 4))
+    assert not caplog.records
+    sampler = ListSampler(lists, 20)
+    assert [len(batch) for _ in range(2) for batch in sampler] == [20] * 4, "ten positives are all there are"
+    (said,) = caplog.messages
+    assert "Rows that share a query or a positive are put into one step, as too few others" in said
 
 
 @pytest.mark.parametrize(

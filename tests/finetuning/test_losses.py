@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, distributed, multiprocessing
 
-from hf_dense.finetuning.losses import CONTRASTS, contrastive_loss, distillation_loss
+from hf_dense.finetuning.losses import CONTRASTS, contrastive_loss, distillation_loss, relevant_passages
 
 B, N, D, SCALE = 6, 3, 5, 2.5
 
@@ -27,18 +27,24 @@ def softmax_loss(target: float, others: list[float]) -> float:
     return math.log(sum(math.exp(value) for value in [target, *others])) - target
 
 
-def reference(kind: str, queries: Tensor, passages: Tensor) -> float:
-    """The loss of each query, written out."""
+PLACES = torch.tensor([[0, 10, 11], [1, 0, 12], [0, 13, 2], [3, 14, 15], [4, 3, 5], [6, 16, 17]])
+RELEVANT = torch.tensor([[0, 2], [1, -1], [0, -1], [3, -1], [4, 5], [6, 3]])  # of which 5 is nobody's positive here
+
+
+def reference(kind: str, queries: Tensor, passages: Tensor, judged: bool = False) -> float:
+    """The loss of each query, written out; passages that are relevant for it are left out where they are told."""
+    known = [set(row) if judged else set[int]() for row in RELEVANT.tolist()]
     losses = []
     for i in range(B):
         query, positive = queries[i], passages[i, 0]
         own = dot(query, positive)
-        others = [dot(query, passages[j, n]) for j in range(B) for n in range(N) if (j, n) != (i, 0)]
+        lists = [(j, n) for j in range(B) for n in range(N) if (j, n) != (i, 0) and int(PLACES[j, n]) not in known[i]]
+        others = [dot(query, passages[j, n]) for j, n in lists]
         if kind == "simlm_paper":
-            others += [dot(positive, passages[j, n]) for j in range(B) for n in range(N) if (j, n) != (i, 0)]
+            others += [dot(positive, passages[j, n]) for j, n in lists]
         if kind == "simlm":
             for j in range(B):
-                if j != i:
+                if j != i and int(PLACES[j, 0]) not in known[i] and int(PLACES[i, 0]) not in known[j]:
                     others += [dot(positive, queries[j]), dot(query, queries[j]), dot(positive, passages[j, 0])]
         if kind in ("own", "hinge"):
             others = [dot(query, passages[i, n]) for n in range(1, N)]
@@ -56,6 +62,27 @@ def test_contrastive_losses(kind: str, seed: int) -> None:
     assert contrastive_loss(kind, queries, passages, SCALE).item() == pytest.approx(
         reference(kind, queries, passages), rel=1e-10
     )
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CONTRASTS if kind not in ("own", "hinge")])
+def test_a_relevant_passage_of_another_list_is_no_negative(kind: str) -> None:
+    queries, passages = vectors()
+    relevant = relevant_passages(PLACES, RELEVANT)
+    found = contrastive_loss(kind, queries, passages, SCALE, relevant).item()
+    assert found == pytest.approx(reference(kind, queries, passages, judged=True), rel=1e-10)
+    assert found < contrastive_loss(kind, queries, passages, SCALE).item()
+
+
+@pytest.mark.parametrize("kind", CONTRASTS)
+def test_where_no_passage_is_in_two_lists_nothing_changes(kind: str) -> None:
+    both = []
+    relevant = relevant_passages(torch.arange(B * N).view(B, N), N * torch.arange(B)[:, None])
+    for told in (None, relevant):
+        queries, passages = (part.float().requires_grad_() for part in vectors())
+        loss = contrastive_loss(kind, queries, passages, SCALE, told)
+        loss.backward()
+        both.append((loss, queries.grad, passages.grad))
+    assert all(torch.equal(first, second) for first, second in zip(*both, strict=True))
 
 
 def test_simlm_counts_as_many_logits_as_its_release() -> None:
@@ -90,7 +117,8 @@ def of_half(rank: int, directory: str) -> None:
     found = {}
     for kind in CONTRASTS:
         queries, passages = (part.chunk(2)[rank].clone().requires_grad_() for part in vectors())
-        loss = contrastive_loss(kind, queries, passages, SCALE)
+        relevant = relevant_passages(PLACES.chunk(2)[rank], RELEVANT.chunk(2)[rank][:, : 2 - rank])
+        loss = contrastive_loss(kind, queries, passages, SCALE, relevant)
         loss.backward()
         found[kind] = loss.detach(), queries.grad, passages.grad
     torch.save(found, f"{directory}/{rank}.pt")
@@ -100,10 +128,12 @@ def of_half(rank: int, directory: str) -> None:
 @pytest.mark.slow
 def test_two_processes_give_the_loss_and_gradients_of_one(tmp_path: Path) -> None:
     multiprocessing.spawn(of_half, (str(tmp_path),), nprocs=2)
+    known = RELEVANT.clone()
+    known[3:, 1] = -1  # the second process has one number of each query
     sides = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
     for kind in CONTRASTS:
         queries, passages = (part.requires_grad_() for part in vectors())
-        loss = contrastive_loss(kind, queries, passages, SCALE)
+        loss = contrastive_loss(kind, queries, passages, SCALE, relevant_passages(PLACES, known))
         loss.backward()
         found, *gradients = zip(*(side[kind] for side in sides), strict=True)
         assert torch.stack(found).mean().item() == pytest.approx(loss.item(), rel=1e-10), kind

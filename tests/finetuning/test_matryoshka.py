@@ -11,7 +11,7 @@ import torch
 from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
 from test_biencoder import arguments
-from test_biencoder_lists import batch_of, lists, loss_of
+from test_biencoder_lists import batch_of, lists, loss_of, relevant_of
 from tiny_retriever import write_dataset, write_hybrid, write_retriever
 from torch.nn import functional
 
@@ -41,7 +41,7 @@ def test_the_loss_is_the_mean_over_the_dimensions(retriever: Path, tmp_path: Pat
         cut = [vectors[..., :dimensions] for vectors in (queries, passages)]
         if model.similarity_fn_name == "cosine":
             cut = [functional.normalize(vectors, dim=-1) for vectors in cut]
-        loss = contrastive_loss(changes.get("contrast", "in_batch"), *cut, 10.0)
+        loss = contrastive_loss(changes.get("contrast", "in_batch"), *cut, 10.0, relevant_of(made, rows=6))
         if "distillation" in changes:
             scores = 10 * torch.einsum("bd,bnd->bn", *cut)
             loss = 0.2 * loss + distillation_loss(changes["distillation"], scores, teacher)
