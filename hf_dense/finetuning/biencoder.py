@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,6 +62,7 @@ from hf_dense.storage.places import Source
 _COLUMNS = ["query", "passage"]
 _TASKS: Any = {"query": "query", "passage": "document"}  # of the columns
 _JUDGED = ("places", "relevant")  # of a batch, beside its texts
+_WITHOUT_DUPLICATES = ("no_duplicates", "no_duplicates_hashed")  # batch samplers of pairs
 _LONG = 512  # tokens of a text, where a model takes any length
 _TEMPERATURES = {SimilarityFunction.COSINE.value: 0.05, SimilarityFunction.DOT_PRODUCT.value: 1.0}
 
@@ -188,8 +189,9 @@ def finetune(
         `output_dir/model`, complete or absent; the loss history is in `output_dir/trainer_state.json`.
 
     Raises:
-        InputError: a column is absent, fewer pairs than one batch, a loss that needs negatives or scores that are not
-            there, nothing to load, dimensions that do not fit, a loss that is no number, or something else is there.
+        InputError: a column is absent, fewer pairs or different texts than one batch, a loss that needs negatives or
+            scores that are not there, nothing to load, dimensions that do not fit, a loss that is no number, or
+            something else is there.
     """
     arguments = copy(arguments)  # some of them are set below, by the model
     lists, rows = data if isinstance(data, PassageLists) else None, _rows(data, arguments)
@@ -400,14 +402,15 @@ def _save(model: SentenceTransformer, arguments: BiencoderTrainingArguments, dir
 
 def _rows(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -> Dataset:
     """What is trained on, when it has what the losses need and fills a batch."""
-    size = 1 if is_auto(arguments) else arguments.per_device_train_batch_size
+    option = "per_device_train_batch_size"
+    size = 1 if is_auto(arguments) else arguments.per_device_train_batch_size * arguments.world_size
     if not isinstance(data, PassageLists):
         check_losses(arguments, passages=1, scored=False)
-        return _check_pairs(data, "pairs", size)
+        return _check_pairs(data, "pairs", arguments, size, option)
     check_losses(arguments, data.passages, data.scored)
     check_lists(arguments)
     if len(data) < size:
-        raise InputError(f"There are {len(data)} lists, fewer than one batch of {size}; lower the batch size.")
+        raise InputError(f"There are {len(data)} lists, fewer than one batch of {size}; lower {option}.")
     return data.dataset()
 
 
@@ -455,13 +458,31 @@ def _held_out(pairs: Dataset, arguments: BiencoderTrainingArguments) -> Dataset:
         check_losses(arguments, passages=1, scored=False)
     except InputError as error:
         raise InputError(f"Held-out pairs have no such loss; leave eval_strategy out. {error}") from error
-    return _check_pairs(pairs, "dev_pairs", arguments.per_device_eval_batch_size)
+    option = "per_device_eval_batch_size"
+    return _check_pairs(pairs, "dev_pairs", arguments, getattr(arguments, option), option)
 
 
-def _check_pairs(pairs: Dataset, name: str, least: int) -> Dataset:
+def _check_pairs(pairs: Dataset, name: str, arguments: BiencoderTrainingArguments, size: int, option: str) -> Dataset:
+    """The two columns of pairs, when they fill a batch, which `no_duplicates` fills with different texts."""
     missing = [column for column in _COLUMNS if column not in pairs.column_names]
     if missing:
         raise InputError(f"{name} has no column {missing[0]!r}; its columns are {', '.join(pairs.column_names)}.")
-    if len(pairs) < least:
-        raise InputError(f"{name} has {len(pairs)} rows, fewer than one batch of {least}; lower the batch size.")
+    if len(pairs) < size:
+        raise InputError(f"{name} has {len(pairs)} rows, fewer than one batch of {size}; lower {option}.")
+    if arguments.dataloader_drop_last and arguments.batch_sampler in _WITHOUT_DUPLICATES:
+        for column, plural in zip(_COLUMNS, ("queries", "passages"), strict=True):
+            if (found := _count_different(pairs[column], size)) < size:
+                raise InputError(
+                    f"{name} has {found} different {plural}, and a batch of {size} has none twice; lower {option}."
+                )
     return pairs.select_columns(_COLUMNS)
+
+
+def _count_different(texts: Iterable[str], most: int) -> int:
+    """How many texts differ, as far as `most`; no more are read than it takes."""
+    seen = set[str]()
+    for text in texts:
+        seen.add(text)
+        if len(seen) == most:
+            break
+    return len(seen)

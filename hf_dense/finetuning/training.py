@@ -98,8 +98,8 @@ def train_model(
         The directory of the model.
 
     Raises:
-        InputError: the directory holds something else, there is no checkpoint as `resume_from_checkpoint` wants it, or
-            the model cannot be published.
+        InputError: the directory holds something else, there is no checkpoint as `resume_from_checkpoint` wants it, no
+            step is trained, or the model cannot be published.
     """
     assert isinstance(arguments, SharedDefaults)
     check_tuning(arguments)
@@ -134,6 +134,10 @@ def _fit(trainer: Trainer, work: Occupied, resume: str | None) -> None:
     checkpoint = checkpoint_to_resume(work, resume)
     seconds = keep_time(trainer, work, checkpoint)
     train(trainer, checkpoint)
+    if trainer.state.global_step == 0:
+        raise InputError(
+            "No step was trained: the data fill no batch of these settings; lower per_device_train_batch_size."
+        )
     trainer.save_state()
     work.facts |= {"steps": trainer.state.global_step, "seconds": seconds()}
 

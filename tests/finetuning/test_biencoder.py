@@ -332,6 +332,46 @@ def test_bad_input_is_one_sentence(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("queries", "passages", "sentence"),
+    [
+        (
+            96,
+            10,
+            "pairs has 10 different passages, and a batch of 16 has none twice; lower per_device_train_",
+        ),
+        (10, 96, "pairs has 10 different queries, and a batch of 16 has none twice; lower per_device_train_"),
+    ],
+)
+def test_a_batch_of_more_rows_than_different_texts_is_refused(
+    queries: int, passages: int, sentence: str, retriever: Path, pairs: Dataset, tmp_path: Path
+) -> None:
+    rows = range(96)
+    few = Dataset.from_dict(
+        {
+            "query": [pairs["query"][row % queries] for row in rows],
+            "passage": [pairs["passage"][row % passages] for row in rows],
+        }
+    )
+    with pytest.raises(InputError, match=sentence):
+        finetune(retriever, few, arguments(tmp_path / "run"))
+    held_out = arguments(tmp_path / "run", eval_strategy="steps", eval_steps=3)
+    with pytest.raises(InputError, match=r"dev_pairs has 10 different .*; lower per_device_eval_batch_size"):
+        finetune(retriever, pairs, held_out, dev_pairs=few)
+    assert not (tmp_path / "run").exists()
+    finetune(retriever, few, arguments(tmp_path / "last", max_steps=1, dataloader_drop_last=False))
+    finetune(retriever, few, arguments(tmp_path / "any", max_steps=1, batch_sampler="batch_sampler"))
+
+
+def test_a_training_without_a_step_is_no_success(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
+    """There are 16 different queries and passages, and at most 2 rows that share none of them."""
+    words = pairs["query"][:16]
+    star = Dataset.from_dict({"query": [*words, *[words[0]] * 15], "passage": [*["a"] * 16, *words[:15]]})
+    with pytest.raises(InputError, match=r"No step was trained: .*; lower per_device_train_batch_size"):
+        finetune(retriever, star, arguments(tmp_path / "run"))
+    assert not (tmp_path / "run" / "model").exists()
+
+
 def test_a_bare_encoder_is_refused(pairs: Dataset, tmp_path: Path) -> None:
     encoder = write_encoder(tmp_path / "encoder")
     with pytest.raises(InputError, match="make one with hf-dense export"):
