@@ -25,7 +25,7 @@ class ListCollator(SentenceTransformerDataCollator):
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         """Token ids and masks, and `label`, the teacher's scores (B, N), where rows have them.
 
-        Of lists also what tells which passages of a batch are relevant for a query: `passage_places` (B, N) and
+        Of numbered rows also what tells which passages of a batch are relevant for a query: `passage_places` (B, N) and
         `query_relevant` (B, M), as `relevant_passages` takes them.
         """
         queries = super().__call__([{"query": row["query"]} for row in rows])

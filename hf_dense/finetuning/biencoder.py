@@ -411,7 +411,7 @@ def _rows(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -
     check_lists(arguments)
     if len(data) < size:
         raise InputError(f"There are {len(data)} lists, fewer than one batch of {size}; lower {option}.")
-    return data.dataset()
+    return data.dataset(numbered=True)
 
 
 def _longest_rows(

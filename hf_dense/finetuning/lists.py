@@ -9,6 +9,7 @@ import os
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, zip_longest
 from typing import Any, Final
 
@@ -248,13 +249,14 @@ class PassageLists:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def dataset(self) -> Dataset:
+    def dataset(self, numbered: bool = False) -> Dataset:
         """Rows with `query`, `passages` (texts, the positive first) and, where wanted, `label` (teacher's scores).
 
-        Beside them `places`, the numbers of these passages in the corpus, and `relevant`, those of all positives.
+        Args:
+            numbered: with `places`, the numbers of these passages in the corpus, and `relevant`, of all positives.
         """
         rows = Dataset.from_dict({"row": list(range(len(self)))})
-        rows.set_transform(self._read)
+        rows.set_transform(partial(self._read, numbered=numbered))
         return rows
 
     def draw(self, row: int) -> list[str]:
@@ -273,12 +275,13 @@ class PassageLists:
                 chosen.append(name)
         return chosen
 
-    def _read(self, batch: dict[str, list[int]]) -> dict[str, list[Any]]:
+    def _read(self, batch: dict[str, list[int]], numbered: bool) -> dict[str, list[Any]]:
         drawn = [self.draw(row) for row in batch["row"]]
         read: dict[str, list[Any]] = {"query": [self.entries[row].query for row in batch["row"]]}
         read["passages"] = [self.texts(names) for names in drawn]
-        read["places"] = [self._places(names) for names in drawn]
-        read["relevant"] = [self._places(self.entries[row].positives) for row in batch["row"]]
+        if numbered:
+            read["places"] = [self._places(names) for names in drawn]
+            read["relevant"] = [self._places(self.entries[row].positives) for row in batch["row"]]
         if self.scored:
             scores = [self.entries[row].scores or {} for row in batch["row"]]
             read["label"] = [[known[name] for name in names] for known, names in zip(scores, drawn, strict=True)]

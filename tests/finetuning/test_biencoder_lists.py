@@ -65,7 +65,8 @@ def loss_of(model: SentenceTransformer, batch: dict[str, Any], tmp_path: Path, *
 
 
 def batch_of(model: SentenceTransformer, made: PassageLists, rows: int = 6) -> dict[str, Any]:
-    return ListCollator(preprocess_fn=model.preprocess)([made.dataset()[row] for row in range(rows)])
+    numbered = made.dataset(numbered=True)
+    return ListCollator(preprocess_fn=model.preprocess)([numbered[row] for row in range(rows)])
 
 
 def relevant_of(made: PassageLists, rows: int) -> torch.Tensor:

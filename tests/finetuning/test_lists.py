@@ -86,8 +86,8 @@ def test_rows_hold_texts_and_scores() -> None:
     assert row["query"] == "query q"
     assert row["passages"] == [f"T text {name[1:]}" for name in names]
     assert row["label"] == [scores[name] for name in names]
-    assert row["places"] == [int(name[1:]) for name in names]
-    assert row["relevant"] == [0, 1]
+    (numbered,) = lists.dataset(numbered=True)
+    assert numbered == {**row, "places": [int(name[1:]) for name in names], "relevant": [0, 1]}
 
 
 def test_short_lists_are_made_up_from_the_corpus(caplog: pytest.LogCaptureFixture) -> None:
