@@ -44,6 +44,7 @@ from hf_dense.finetuning.training import (
     Epochs,
     SharedDefaults,
     check_evaluates,
+    check_tuning,
     evaluator_sources,
     train_model,
 )
@@ -51,7 +52,7 @@ from hf_dense.hub.dimensions import check_dimensions, dimensions_in_words
 from hf_dense.hub.hybrid import save_hybrid
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.loading import load_retriever
-from hf_dense.hub.retriever_settings import length_of, settings_of
+from hf_dense.hub.retriever_settings import ROLES, length_of, settings_of
 from hf_dense.hub.towers import parts_of, project, two_encoders, untie
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.storage.batch_size import find_batch_size, is_auto
@@ -153,6 +154,7 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
             )
         if self.chunk is not None and self.chunk < 1:
             raise InputError(f"chunk is {self.chunk}; at least one text is embedded at once.")
+        _given_prompts(self)
 
 
 def finetune(
@@ -177,7 +179,8 @@ def finetune(
             either, or a loaded model (which is then trained in place). Two encoders stay two.
         data: lists of passages, with the scores of a teacher where one is distilled; or pairs, one row per positive
             with the columns `query` and `passage`. No two rows of a batch share a query or a positive passage.
-        arguments: batch size, steps or epochs, learning rate, losses, seed, precision, ...: see the class.
+        arguments: batch size, steps or epochs, learning rate, losses, seed, precision, ...: see the class. `prompts`, a
+            text or those by `query` and `document` (or `passage`), take the place of the model's own, and are saved.
         origin: where pairs are from, for the card, such as `COLLECTION:SPLIT`; lists know it.
         dev_pairs: held-out pairs whose loss is logged when `eval_strategy` is `steps` or `epoch`.
         dev_origin: where they are from.
@@ -193,6 +196,7 @@ def finetune(
             scores that are not there, nothing to load, dimensions that do not fit, a loss that is no number, or
             something else is there.
     """
+    check_tuning(arguments)
     arguments = copy(arguments)  # some of them are set below, by the model
     lists, rows = data if isinstance(data, PassageLists) else None, _rows(data, arguments)
     held_out = None if dev_pairs is None else _held_out(dev_pairs, arguments)
@@ -201,9 +205,11 @@ def finetune(
     start = load_retriever(model).float()  # steps are smaller than numbers of 16 bits are apart
     if any(isinstance(part, StaticEmbedding) for part in parts_of(start)):
         raise InputError("Static embeddings are not fine-tuned here; Sentence-Transformers' own trainer does that.")
+    sources = {"model": retriever_source(start, model)}
     retriever = shape(start, arguments)
     check_dimensions(arguments.matryoshka or (), retriever)
-    arguments.prompts = arguments.prompts or _prompts(retriever)
+    retriever.prompts.update(_given_prompts(arguments))
+    arguments.prompts = _prompts(retriever)
     arguments.router_mapping = _TASKS
     arguments.temperature = temperature_of(arguments, retriever)
     loss = ListLoss(retriever, arguments)
@@ -218,7 +224,6 @@ def finetune(
 
     settings = {type(callback).__name__: getattr(callback, "settings", {}) for callback in callbacks}
     settings |= lists.settings() if lists else {}
-    sources = {"model": retriever_source(start, model)}
     sources |= lists.sources() if lists else {"pairs": _source(rows, origin)}
     sources |= ({"held-out pairs": _source(held_out, dev_origin)} if held_out else {}) | evaluator_sources(evaluator)
     form = "hybrid retriever" if isinstance(retriever[-1], HybridHead) else "retriever"
@@ -375,6 +380,23 @@ def temperature_of(arguments: BiencoderTrainingArguments, model: SentenceTransfo
     A softmax over cosines, which lie between -1 and 1, hardly tells passages apart at temperature 1.
     """
     return arguments.temperature or _TEMPERATURES.get(str(model.similarity_fn_name), 1.0)
+
+
+def _given_prompts(arguments: BiencoderTrainingArguments) -> dict[str, str]:
+    """The prompts of the arguments by their role, `query` or `document`, which `passage` is another name of.
+
+    Raises:
+        InputError: one is of nothing that is read here, or is no text.
+    """
+    given = arguments.prompts or {}
+    if isinstance(given, str):
+        return dict.fromkeys(ROLES, given)
+    for name, prompt in given.items():
+        if name not in (*ROLES, *_TASKS) or not isinstance(prompt, str):
+            raise InputError(f"prompts has {name!r}: {prompt!r}; give the texts before each 'query' and 'document'.")
+    if {"passage", "document"} <= given.keys():
+        raise InputError("prompts has 'passage' and 'document', which are the same; leave one of them out.")
+    return {_TASKS.get(name, name): str(prompt) for name, prompt in given.items()}
 
 
 def _prompts(model: SentenceTransformer) -> dict[str, str]:

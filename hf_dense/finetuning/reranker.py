@@ -25,6 +25,7 @@ from hf_dense.finetuning.training import (
     Epochs,
     SharedDefaults,
     check_evaluates,
+    check_tuning,
     evaluator_sources,
     train_model,
 )
@@ -104,6 +105,7 @@ def train_reranker(
 
     Source: SimLM (Wang et al. 2023, arXiv:2207.02578), section 3.3.
     """
+    check_tuning(arguments)
     arguments = copy(arguments)  # some of them are set below, by the model
     if lists.passages < 2:
         raise InputError("The lists have one passage each; a re-ranker needs the positive and at least one other.")

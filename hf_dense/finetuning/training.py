@@ -37,6 +37,12 @@ from hf_dense.storage.steady_draws import SteadyDraws
 from hf_dense.storage.training_values import PlainRefusals, check_meant
 
 _CLAIMS: Final = ("refresh-*", "eval")
+_IDLE: Final[dict[str, tuple[Any, str]]] = {  # options, unset, and why they do nothing
+    "train_sampling_strategy": ("random", "which draws by seed"),
+    "data_seed": (None, "which draws by seed"),
+    "router_mapping": ({}, "where queries and passages are told apart anyway"),
+    "multi_dataset_batch_sampler": ("proportional", "which has one data set"),
+}
 _LOADED: Final = "a loaded model"  # the name of a source that has none
 _SET_BY_USE: Final = ("csv_headers", "primary_metric", "score_functions", "score_function_names")  # of evaluators
 
@@ -102,7 +108,6 @@ def train_model(
             step is trained, or the model cannot be published.
     """
     assert isinstance(arguments, SharedDefaults)
-    check_tuning(arguments)
     if arguments.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
         raise InputError("Fine-tuning saves a model that is whole, which FSDP cuts up; start with a DDP configuration.")
     check_products(arguments.float32_matmul_precision, arguments.tf32)
@@ -144,9 +149,14 @@ def _fit(trainer: Trainer, work: Occupied, resume: str | None) -> None:
 
 def check_tuning(arguments: TrainingArguments) -> None:
     """Raise `InputError` for an option of the Trainer that would do nothing in a fine-tuning."""
-    for name, unset in (("train_sampling_strategy", "random"), ("data_seed", None)):
+    for name, (unset, why) in _IDLE.items():
         if getattr(arguments, name) != unset:
-            raise InputError(f"{name} does nothing in fine-tuning, which draws by seed; leave it out.")
+            raise InputError(f"{name} does nothing in fine-tuning, {why}; leave it out.")
+    batch_sampler: Any = vars(arguments).get("batch_sampler")
+    if batch_sampler == "group_by_label":
+        raise InputError(
+            "batch_sampler group_by_label puts rows together by labels, which these have none of; leave it out."
+        )
     check_meant(arguments)
 
 

@@ -165,6 +165,12 @@ def test_weights_that_fsdp_would_cut_up_are_refused(
         ({"ignore_data_skip": True}, "ignore_data_skip would let a run that goes on read other batches"),
         ({"train_sampling_strategy": "group_by_length"}, "train_sampling_strategy does nothing in fine-tuning"),
         ({"data_seed": 0}, "data_seed does nothing in fine-tuning, which draws by seed"),
+        ({"router_mapping": {"query": "document"}}, "router_mapping does nothing in fine-tuning"),
+        ({"multi_dataset_batch_sampler": "round_robin"}, "multi_dataset_batch_sampler does nothing in fine-tuning"),
+        ({"batch_sampler": "group_by_label"}, "batch_sampler group_by_label puts rows together by labels"),
+        ({"prompts": {"querry": "ask "}}, "prompts has 'querry': 'ask '; give the texts before each 'query' and"),
+        ({"prompts": {"query": None}}, "prompts has 'query': None"),
+        ({"prompts": {"passage": "a", "document": "b"}}, "prompts has 'passage' and 'document', which are the same"),
     ],
 )
 def test_options_of_the_trainer_that_do_nothing_here_are_refused(
@@ -308,9 +314,40 @@ def test_first_loss_is_the_softmax_over_the_batch(
     assert manifest.made_from["temperature"] == temperature
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"query": "ask ", "passage": "read "}, {"query": "ask ", "document": "read "}),
+        ({"document": "read "}, {"query": "own ", "document": "read "}),
+        ("both ", {"query": "both ", "document": "both "}),
+        ({"query": ""}, {"query": "", "document": ""}),
+    ],
+)
+def test_prompts_that_are_given_are_trained_with_and_saved(
+    given: Any, expected: dict[str, str], retriever: Path, pairs: Dataset, tmp_path: Path
+) -> None:
+    """The loss is that of the saved model, which learnt nothing."""
+    start = SentenceTransformer(str(retriever), prompts={"query": "own "})
+    start.save_pretrained(str(tmp_path / "start"))
+    batch = pairs.select(range(16))
+    options = {"max_steps": 1, "learning_rate": 0.0, "eval_strategy": "steps", "eval_steps": 1, "temperature": 2.0}
+    run = tmp_path / "run"
+    model = finetune(tmp_path / "start", batch, arguments(run, prompts=given, **options), dev_pairs=batch)
+    assert finetune(tmp_path / "start", batch, arguments(run, prompts=given, **options), dev_pairs=batch) == model
+    saved = SentenceTransformer(str(model))
+    assert saved.prompts == expected
+    queries = saved.encode_query(batch["query"][:], convert_to_tensor=True)
+    passages = saved.encode_document(batch["passage"][:], convert_to_tensor=True)
+    loss = torch.nn.functional.cross_entropy(saved.similarity(queries, passages) / 2.0, torch.arange(16)).item()
+    found = next(entry["eval_loss"] for entry in load_history(run) if "eval_loss" in entry)
+    assert found == pytest.approx(loss, rel=1e-4)
+    assert manifest_of(model).sources["model"] == str(tmp_path / "start")
+
+
 def test_the_card_quotes_no_training_text(retriever: Path, tmp_path: Path) -> None:
     words = ["secretword" + letter for letter in "abcdefghijklmnop"]
-    model = finetune(retriever, Dataset.from_dict({"query": words, "passage": words[::-1]}), arguments(tmp_path))
+    passages = [f"{word} more" for word in words]
+    model = finetune(retriever, Dataset.from_dict({"query": words, "passage": passages}), arguments(tmp_path))
     assert "secretword" not in (model / "README.md").read_text()
     assert not [name for name in weights(model) if "pooler" in name]
 
