@@ -30,7 +30,8 @@ class SweepOptions:
     out: str = field(metadata={"help": "receives sweep.md, sweep.png and sweep.json; goes on where it stopped"})
     method: str | None = field(default=None, metadata={"help": "pre-training method"})
     method_options: dict | str | None = field(  # type: ignore[type-arg]
-        default=None, metadata={"help": "more options of hf-dense pretrain, e.g. {decoders: {decoder: {layers: 1}}}"}
+        default=None,
+        metadata={"help": 'more options of hf-dense pretrain, such as \'{"decoders": {"decoder": {"layers": 1}}}\''},
     )
     part: str = field(default="decoder", metadata={"help": "masking: whose tokens, encoder or decoder"})
     model: str | None = field(
@@ -45,10 +46,11 @@ class SweepOptions:
     max_length: int = field(default=64, metadata={"help": "longest text in tokens, special tokens included"})
     similarity: str = field(default="cosine", metadata={"help": "dot or cosine"})
     pretraining: dict | str | None = field(  # type: ignore[type-arg]
-        default=None, metadata={"help": "changes to the TrainingArguments of pre-training, e.g. {max_steps: 10000}"}
+        default=None,
+        metadata={"help": "changes to the TrainingArguments of pre-training, such as '{\"max_steps\": 10000}'"},
     )
     finetuning: dict | str | None = field(  # type: ignore[type-arg]
-        default=None, metadata={"help": "changes to those of fine-tuning, e.g. {temperature: 0.02}"}
+        default=None, metadata={"help": "changes to those of fine-tuning, such as '{\"temperature\": 0.02}'"}
     )
     split: str = field(default="dev", metadata={"help": "queries that are measured"})
     metric: str = field(default="mrr@10", metadata={"help": "that is drawn and tested: ndcg@10, mrr@10 or recall@100"})

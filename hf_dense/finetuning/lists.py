@@ -193,7 +193,8 @@ class PassageLists:
         parts: the directories that the lists are of (see `list_sources`); none where they were given from Python.
 
     Raises:
-        InputError: a positive or negative is not in the corpus, or a list has no scores, or too few passages for them.
+        InputError: a positive or negative is not in the corpus, or a list has no scores, or none has as many as are
+            asked for.
     """
 
     def __init__(
@@ -226,9 +227,9 @@ class PassageLists:
                 raise InputError(f"{entry} names the passage {unknown[0]!r}, which is not in the corpus.")
             if self.scored and not entry.scores:
                 raise InputError(f"{entry} has no teacher's scores; score the lists first.")
-            if min(len(entry.negatives), self.depth) < self.passages - 1:
+            if self._is_short(entry):
                 short.append(entry)
-        if short and self.scored:
+        if short and self.scored and len(short) == len(entries):
             raise InputError(
                 f"{short[0]} has {min(len(short[0].negatives), self.depth)} scored negatives at a depth of "
                 f"{self.depth}, and {self.passages - 1} are asked for; ask for fewer passages or a greater depth, or "
@@ -236,15 +237,21 @@ class PassageLists:
             )
         if short:
             logger.warning(
-                "%d of %d lists have fewer than %d negatives at a depth of %d (the first is that of query %r); they "
-                "are made up with passages drawn from the corpus.",
+                "%d of %d lists have fewer than %d %s at a depth of %d (the first is that of query %r); they are %s.",
                 len(short),
                 len(entries),
                 self.passages - 1,
+                "scored negatives" if self.scored else "negatives",
                 self.depth,
                 short[0].id,
+                "left out" if self.scored else "made up with passages drawn from the corpus",
             )
+        if self.scored:
+            entries = [entry for entry in entries if not self._is_short(entry)]
         self.entries = list(entries)
+
+    def _is_short(self, entry: Entry) -> bool:
+        return min(len(entry.negatives), self.depth) < self.passages - 1
 
     def __len__(self) -> int:
         return len(self.entries)

@@ -23,7 +23,7 @@ class PretrainingOptions:
         default=None, metadata={"help": "encoder or pre-training checkpoint to start from; none starts from scratch"}
     )
     backbone_config: dict | str | None = field(  # type: ignore[type-arg]
-        default=None, metadata={"help": "from scratch: the encoder's configuration, e.g. {hidden_size: 128}"}
+        default=None, metadata={"help": "from scratch: the encoder's configuration, such as '{\"hidden_size\": 128}'"}
     )
     tokenizer: str | None = field(
         default=None, metadata={"help": "directory or Hub id; default the backbone's, or one trained on the corpus"}
@@ -43,10 +43,11 @@ class PretrainingOptions:
     max_length: int = field(default=128, metadata={"help": "longest text in tokens, special tokens included"})
     held_out: float = field(default=0.01, metadata={"help": "fraction of documents held out for the evaluation loss"})
     encoders: dict | str | None = field(  # type: ignore[type-arg]
-        default=None, metadata={"help": "changes to the method's encoders, e.g. {encoder: {view: {rate: 0.4}}}"}
+        default=None,
+        metadata={"help": 'changes to the method\'s encoders, such as \'{"encoder": {"view": {"rate": 0.4}}}\''},
     )
     decoders: dict | str | None = field(  # type: ignore[type-arg]
-        default=None, metadata={"help": "changes to the method's decoders, e.g. {decoder: {layers: 1}}"}
+        default=None, metadata={"help": 'changes to the method\'s decoders, such as \'{"decoder": {"layers": 1}}\''}
     )
     bottleneck: str | None = field(
         default=None, metadata={"help": "a text's vector: cls, or mean of the states; default the backbone's, or cls"}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from hf_dense.commands.options import (
     read_values,
 )
 from hf_dense.errors import InputError
+from hf_dense.experiments.sweep_options import SweepOptions
+from hf_dense.pretraining.options import PretrainingOptions, given_mapping
 
 
 @dataclass
@@ -172,3 +175,12 @@ def test_a_file_or_recipe_that_is_not_there_is_refused_with_what_is_like_it(tmp_
 def test_a_value_of_the_wrong_type_is_named(tmp_path: Path, text: str, flag: str) -> None:
     with pytest.raises(InputError, match=f"Argument {flag}"):
         parse("--config", write(tmp_path / "c.yaml", f"method: a\n{text}\n"))
+
+
+@pytest.mark.parametrize("kind", [PretrainingOptions, SweepOptions])
+def test_examples_in_the_help_are_read(kind: type[PretrainingOptions] | type[SweepOptions]) -> None:
+    said = {one.name: re.findall(r"such as '(\{.*\})'", one.metadata.get("help", "")) for one in fields(kind)}
+    examples = {name: found[0] for name, found in said.items() if found}
+    assert len(examples) >= 3
+    for name, example in examples.items():
+        assert given_mapping(example, name)

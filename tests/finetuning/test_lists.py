@@ -90,6 +90,17 @@ def test_rows_hold_texts_and_scores() -> None:
     assert numbered == {**row, "places": [int(name[1:]) for name in names], "relevant": [0, 1]}
 
 
+def test_short_lists_of_a_teacher_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    scores = dict.fromkeys(("p1", "p2", "p3", "p4"), 1.0)
+    whole = [entry(name, scores=scores) for name in ("a", "b")]
+    with caplog.at_level("WARNING"):
+        lists = PassageLists(
+            [whole[0], entry("short", negatives=("p2",), scores=scores), whole[1]], corpus(), 3, seed=0, scored=True
+        )
+    assert "1 of 3 lists have fewer than 2 scored negatives" in caplog.text
+    assert [one.id for one in lists.entries] == ["a", "b"]
+
+
 def test_short_lists_are_made_up_from_the_corpus(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         lists = PassageLists([entry(), entry("short", negatives=("p2",))], corpus(), passages=5, seed=0)
