@@ -95,6 +95,13 @@ class SingleOptions:
     dev_pairs: int = field(default=1024, metadata={"help": "how many pairs of that split, drawn at random"})
 
 
+_EXPLAINED: Final = """\
+  Explained by --help_all, with every option of the Trainer:
+  losses: --contrast --contrast_weight --temperature --distillation --lamb; what is forgotten: --keep_similarities;
+  vectors and encoders: --matryoshka --projection --untied; memory and speed: --chunk --precision
+  --float32_matmul_precision; when to stop: --patience"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `hf-dense finetune`."""
     introduce(parser, _INTRODUCTION)
@@ -102,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, BothOptions)
     add_options(parser.add_argument_group("measuring"), MeasuringOptions)
     add_options(parser.add_argument_group("stages of a configuration"), StageOptions)
-    add_options(parser.add_argument_group("one training (and every option of the Trainer)"), SingleOptions)
+    add_options(parser.add_argument_group("one training", _EXPLAINED), SingleOptions)
     add_trainer(parser, _trainer)
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from manifests import manifest_of
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from tiny_retriever import write_dataset, write_encoder, write_retriever
 
+from hf_dense.commands import finetune
 from hf_dense.commands.main import main
+from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
 
 FEW = ["--max_steps", "3", "--per_device_train_batch_size", "4", "--use_cpu", "true", "--disable_tqdm", "true"]
 
@@ -115,3 +119,13 @@ def test_an_unknown_key_of_a_pipeline_is_refused_with_what_is_like_it(
     (tmp_path / "mine.yaml").write_text("extends: own\ncolection: x\n")
     found = mistake(["--config", tmp_path / "mine.yaml", "--collection", data, "--model", "m"], capsys)
     assert "has the key 'colection', which is no option here; did you mean collection?" in found
+
+
+def test_the_help_names_every_option_of_its_own() -> None:
+    parser = argparse.ArgumentParser(prog="hf-dense finetune")
+    finetune.add_arguments(parser)
+    said = parser.format_help()
+    theirs = {one.name for one in fields(SentenceTransformerTrainingArguments)}
+    own = {one.name for one in fields(BiencoderTrainingArguments)} - theirs
+    assert {"distillation", "untied"} <= own
+    assert not [name for name in own if f"--{name}" not in said]
