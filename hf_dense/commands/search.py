@@ -149,8 +149,8 @@ def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransf
     corpus, cutting = arguments.corpus, None
     if not holds_corpus(corpus):
         cutting = cutting_in(place)
-        _check_cutting(cutting)
-        corpus, counts = load_source(corpus, place, cutting)
+        here = cutting and {**cutting, "tokenizer": _same_tokenizer(cutting, arguments.model)}
+        corpus, counts = load_source(corpus, place, here)
         print(f"{arguments.corpus}{', read and cut as the index was' if cutting else ''}: {listed(counts)}")
     output = Output(place, arguments.overwrite, command_line(arguments))
     given = {"name": arguments.model, "origin": arguments.corpus, "cutting": cutting}
@@ -163,19 +163,30 @@ def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransf
     build_index(retriever, corpus, output, weight=arguments.weight if is_new else None, **given)
 
 
-def _check_cutting(cutting: Mapping[str, Any] | None) -> None:
-    """Raise `InputError` where documents cannot be cut as those of the index were."""
+def _same_tokenizer(cutting: Mapping[str, Any], model: str) -> str | None:
+    """Where the tokenizer is that documents were cut with: beside the model, else where it was then.
+
+    Raises:
+        InputError: at neither place.
+    """
     from hf_dense.data.passages import tokenizer_source
 
-    if cutting is None:
-        return
-    try:
-        tokenizer_source(cutting["tokenizer"])
-    except InputError as error:
-        raise InputError(
-            f"Documents were cut to {cutting['length']} tokens of {cutting['tokenizer']} for this index, which is not "
-            "there now; cut them with hf-dense data passages --tokenizer, and name what it writes with --corpus."
-        ) from error
+    named, wanted, why = cutting["tokenizer"], cutting.get("fingerprint"), ""
+    if named is None:
+        return None
+    for place in (model, named) if wanted else (named,):  # an index of before has the name alone
+        try:
+            found = tokenizer_source(place)["tokenizer"].fingerprint
+        except InputError:
+            why = "which is not there now"
+            continue
+        if wanted in (None, found):
+            return str(place)
+        why = "where another tokenizer is now"
+    raise InputError(
+        f"Documents were cut to {cutting['length']} tokens of {named} for this index, {why}; cut them with hf-dense "
+        "data passages --tokenizer, and name what it writes with --corpus."
+    )
 
 
 def _show(hits: Sequence[Hit]) -> None:

@@ -150,10 +150,11 @@ def build_passage_corpus(
 
 
 def cutting_of(corpus: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """How `build_passage_corpus` read and cut the documents of a corpus: the fields of `Cutting`, `code` and `columns`.
+    """How `build_passage_corpus` read and cut the documents of a corpus.
 
     Returns:
-        None where it did not write the corpus.
+        The fields of `Cutting`, `code`, `columns` where there are some, and `fingerprint`, that of the tokenizer, where
+        there is one; None where it did not write the corpus.
     """
     manifest = Manifest.load(Path(corpus))
     names = [option.name for option in fields(Cutting) if option.name != "tokenizer"]
@@ -161,8 +162,8 @@ def cutting_of(corpus: str | os.PathLike[str]) -> dict[str, Any] | None:
         return None
     found = {name: manifest.made_from[name] for name in names}
     found |= {"tokenizer": manifest.sources.get("tokenizer"), "code": manifest.made_from.get("code", "keep")}
-    columns = manifest.made_from.get("columns")
-    return found | ({"columns": columns} if columns else {})
+    more = {"columns": manifest.made_from.get("columns"), "fingerprint": manifest.made_from.get("tokenizer")}
+    return found | {name: value for name, value in more.items() if value}
 
 
 def write_passages(

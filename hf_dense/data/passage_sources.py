@@ -64,7 +64,7 @@ def find_source(name: str, out: Path, cutting: Mapping[str, Any] | None = None) 
         check_passages(files)
         source = Source(name, fingerprint_files(files, folder))
         return PassageSource(lambda pieces, counts: lambda: _stored(files), {"corpus": source})
-    given = dict(cutting or {})
+    given = {name: value for name, value in (cutting or {}).items() if name != "fingerprint"}
     reader = DocumentReader(name, columns=given.pop("columns", None), code=given.pop("code", "keep"))
     sources = {"corpus": reader.made_from(out)["documents"]}
 

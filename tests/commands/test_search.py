@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 from manifests import manifest_of
 from pyarrow import parquet
-from tiny_retriever import write_dataset, write_retriever
+from tiny_retriever import spaced_tokenizer, write_dataset, write_retriever
 from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from hf_dense.commands import search
 from hf_dense.data.engines import Engine
 from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
+from hf_dense.data.passages import tokenizer_source
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import load_tokenizer
 from hf_dense.search import dense
@@ -134,11 +136,75 @@ def test_documents_that_changed_are_cut_as_those_of_the_index_were(
         rows = parquet.read_table(corpus / "corpus").select(["id", "title", "text"])
         assert parquet.read_table(model / "index" / "passages.parquet").equals(rows)
         before = rows.num_rows
-    assert cutting_in(model / "index") == {**asdict(cutting), "code": "drop"}
+    fingerprint = tokenizer_source(str(tokenizer))["tokenizer"].fingerprint
+    assert cutting_in(model / "index") == {**asdict(cutting), "code": "drop", "fingerprint": fingerprint}
+
+
+def write_document(folder: Path, name: str) -> None:
+    (folder / f"{name}.md").write_text(f"# {name}\n\n" + f"Some unusual {name} words are {name}. " * 40)
+
+
+def other_tokenizer() -> PreTrainedTokenizerFast:
+    return spaced_tokenizer(["abc def"], "bytes")
+
+
+def cut_and_indexed(model: Path, tmp_path: Path, by: PreTrainedTokenizerBase) -> tuple[Path, Path]:
+    """A folder of documents, and the place of the tokenizer that cut them; a model has an index of the passages."""
+    folder, tokenizer = tmp_path / "docs", tmp_path / "tokenizer"
+    folder.mkdir()
+    write_document(folder, "abc")
+    by.save_pretrained(tokenizer)
+    cutting = Cutting(length=40, tokenizer=str(tokenizer))
+    corpus = build_passage_corpus(str(folder), tmp_path / "corpus", cutting, engine=Engine(processes=1))
+    run(model, "abc", "--corpus", corpus)
+    return folder, tokenizer
+
+
+@pytest.mark.parametrize("then", ["gone", "another"])
+def test_documents_are_cut_with_the_tokenizer_of_the_model_where_that_of_the_index_is_gone_or_another(
+    then: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, tokenizer = cut_and_indexed(model, tmp_path, load_tokenizer(model))
+    before, known = indexed(model), cutting_in(model / "index")
+    shutil.rmtree(tokenizer)
+    if then == "another":
+        other_tokenizer().save_pretrained(tokenizer)
+    run(model, "abc", "--corpus", folder, "--update")
+    assert f"{len(before)} passages kept, 0 encoded, 0 removed\n" in capsys.readouterr().out
+    assert indexed(model) == before
+    write_document(folder, "def")
+    run(model, "abc", "--corpus", folder, "--update")
+    assert f"{len(before)} passages kept, {len(before)} encoded, 0 removed\n" in capsys.readouterr().out
+    assert cutting_in(model / "index") == known
+
+
+@pytest.mark.parametrize(
+    ("then", "said"), [("gone", "which is not there now"), ("another", "where another tokenizer is now")]
+)
+def test_documents_that_no_tokenizer_cuts_as_before_are_refused(
+    then: str, said: str, model: Path, tmp_path: Path
+) -> None:
+    folder, tokenizer = cut_and_indexed(model, tmp_path, other_tokenizer())
+    before = indexed(model)
+    run(model, "abc", "--corpus", folder, "--update")
+    assert indexed(model) == before
+    shutil.rmtree(tokenizer)
+    if then == "another":
+        load_tokenizer(model).save_pretrained(tokenizer)
+    with pytest.raises(InputError, match=rf"cut to 40 tokens of .*tokenizer for this index, {said}; cut"):
+        run(model, "abc", "--corpus", folder, "--update")
+    assert indexed(model) == before
+
+
+def test_an_index_of_before_knows_the_tokenizer_by_its_name(model: Path, tmp_path: Path) -> None:
+    folder, tokenizer = cut_and_indexed(model, tmp_path, load_tokenizer(model))
+    manifest, before = manifest_of(model / "index"), indexed(model)
+    del manifest.facts["cutting"]["fingerprint"]
+    manifest.save(model / "index")
+    run(model, "abc", "--corpus", folder, "--update")
+    assert indexed(model) == before
     tokenizer.rename(tmp_path / "elsewhere")
-    with pytest.raises(
-        InputError, match=r"cut to 40 tokens of .*tokenizer for this index, which is not there now; cut"
-    ):
+    with pytest.raises(InputError, match=r"cut to 40 tokens of .*tokenizer for this index, which is not there now"):
         run(model, "abc", "--corpus", folder, "--update")
 
 
