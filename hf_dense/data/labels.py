@@ -22,6 +22,7 @@ _POSITIVES: Final = ("positive", "positives", "pos", "passage", "answer")
 _NEGATIVES: Final = ("negative", "negatives", "neg", "hard_negatives")
 _GRADES: Final = ("label", "score", "relevance", "grade")
 _WHOLE: Final = re.compile(r"([-+]?[0-9]{1,4})(?:\.0+)?")
+UNANSWERED: Final = "queries without a positive passage"
 _EMPTY: Final = "empty passages"
 _REPEATED: Final = "negatives that are positives or repeated"
 _SEPARATOR: Final = " [SEP] "  # between the titles of a history
@@ -107,7 +108,7 @@ def read_pairs(path: Path) -> Labels:
     labels = read_judgements(path)
     for name in [name for name, grades in labels.grades.items() if not any(grade > 0 for grade in grades.values())]:
         del labels.queries[name], labels.grades[name], labels.negatives[name]
-        labels.dropped["queries without a positive passage"] += 1
+        labels.dropped[UNANSWERED] += 1
     labels.drop_repeated()
     return labels
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -123,6 +124,8 @@ def use_ids(labels: Mapping[str, Labels], found: Found, corpus: str) -> dict[str
     return used
 
 
+UNFOUND: Final = "queries without a relevant passage in the corpus"
+DIVIDED: Final = "queries left out, of documents in several splits"
 _LOST = "relevant passages that the corpus lacks"
 _IN_PART = "relevant passages found in part, cut otherwise in the corpus"
 _PARTS = "passages of the corpus that hold those found in part"
@@ -141,7 +144,7 @@ def _use_ids(labels: Labels, found: Found) -> Labels:
         for known, grade in graded.items():
             kept |= {name: max(grade, kept.get(name, grade)) for name in found.ids.get(known, ())}
         if lost and not any(grade > 0 for grade in kept.values()):
-            used.dropped["queries without a relevant passage in the corpus"] += 1
+            used.dropped[UNFOUND] += 1
             continue
         negatives = labels.negatives.get(query, [])
         used.dropped["negatives that the corpus lacks"] += sum(name not in found.ids for name in negatives)
@@ -177,7 +180,7 @@ def divide(labels: Labels, found: Found, shares: Shares, seed: int) -> dict[str,
     for query, text in labels.queries.items():
         split = common_split(asked[query], splits)
         if split is None:
-            several["queries left out, of documents in several splits"] += 1
+            several[DIVIDED] += 1
             continue
         part = divided[split]
         part.queries[query], part.grades[query] = text, labels.grades.get(query, {})

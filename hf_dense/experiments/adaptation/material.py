@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import random
 import sys
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,8 @@ import pyarrow as pa
 
 from hf_dense.data.collections import content_hash, judged_splits, load_corpus, load_qrels, load_queries
 from hf_dense.data.corpus import table_files
-from hf_dense.data.labels import Labels, read_pairs
+from hf_dense.data.labels import UNANSWERED, Labels, read_pairs
+from hf_dense.data.matching import DIVIDED, UNFOUND
 from hf_dense.data.passage_corpus import Cutting, build_passage_corpus, listed
 from hf_dense.data.queries.collection import build_queries
 from hf_dense.data.schemas import SPLITS
@@ -45,12 +47,16 @@ class Material:
             collection; else the same directory.
         made: the splits whose queries were made of the passages.
         counts: of passages, and of the queries of each split.
+        given: queries of the file of labelled ones.
+        left_out: how many of these are not used, by reason.
     """
 
     collection: Path
     passages: Path
     made: tuple[str, ...]
     counts: Mapping[str, int]
+    given: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 def prepare(
@@ -81,12 +87,12 @@ def prepare(
     corpus = docs
     if not table_files(Path(docs)):
         corpus = str(build_passage_corpus(docs, out.at("passages"), Cutting(length, tokenizer)))
-        if cut := Manifest.load(corpus):
-            print(f"{docs}: {listed(cut.facts['counts'])}", file=sys.stderr, flush=True)
-    passages = corpus
+        _say_counts(docs, corpus)
+    passages, read = corpus, Counter[str]()
     labels = _in_splits(_judged(docs, given)) if given else {}
     if queries:
         labelled = _label(queries, corpus, out.at("labelled"), seed)
+        read = _say_counts(queries, labelled)
         labels = {split: _labels(labelled, split) for split in judged_splits(labelled)}
     made: tuple[str, ...] = ()
     few = bool(queries) and sum(len(found.queries) for found in labels.values()) < _FEW  # some were not found
@@ -96,7 +102,18 @@ def prepare(
         corpus = str(build_queries(corpus, out.at("made"), MADE_FROM, split=_SHARES, seed=seed))
         made = tuple(split for split in SPLITS if split in judged_splits(corpus) and split not in labels)
         labels = {split: _labels(corpus, split) for split in made} | labels
-    return replace(_write(corpus, _three(labels, corpus, seed), made, out.at("collection")), passages=Path(passages))
+    found = _write(corpus, _three(labels, corpus, seed), made, out.at("collection"))
+    left_out = {reason: read[reason] for reason in (UNFOUND, UNANSWERED, DIVIDED) if read[reason]}
+    number = sum(read[f"queries of {split}"] for split in SPLITS) + sum(left_out.values())
+    return replace(found, passages=Path(passages), given=number, left_out=left_out)
+
+
+def _say_counts(source: str, made: str | os.PathLike[str]) -> Counter[str]:
+    """What was read of a source and left out, which is shown, by what was made of it."""
+    manifest = Manifest.load(made)
+    counts = Counter[str](manifest.facts["counts"] if manifest else {})
+    print(f"{source}: {listed(counts)}", file=sys.stderr, flush=True)
+    return counts
 
 
 def _label(queries: str, corpus: str, out: Output, seed: int) -> Path:

@@ -14,6 +14,8 @@ from typing import Any, Final
 from matplotlib.figure import Figure
 
 from hf_dense.data.collections import content_hash
+from hf_dense.data.labels import UNANSWERED
+from hf_dense.data.matching import DIVIDED, UNFOUND
 from hf_dense.errors import InputError
 from hf_dense.evaluation.cases import Texts, cases, load_run
 from hf_dense.evaluation.measures import METRICS, title
@@ -38,6 +40,11 @@ from hf_dense.storage.provenance import provenance
 PAGE, TWIN, FACTS = "report.html", "report.md", "results.json"
 REPORT_FILES: Final = (PAGE, TWIN, FACTS)
 RETRIEVER: Final = "retriever"  # the directory of the one to use
+_LEFT_OUT: Final = {
+    UNFOUND: "have no answer in the documents",
+    UNANSWERED: "have no positive passage",
+    DIVIDED: "ask for documents of several splits",
+}
 _CURVES: Final = (  # of a pre-training: the caption, a sentence, the axis, and endings with names; "" = what is before
     (
         "Probes of every pre-training",
@@ -138,13 +145,17 @@ def write_report(
     facts = {
         "verdict": asdict(verdict),
         "arms": [_row(arm, arms) for arm in arms],
-        "queries": {"made": list(material.made), **material.counts, "measured": measured},
+        "queries": {
+            **{"made": list(material.made), **material.counts, "measured": measured},
+            **{"given": material.given, "left out": dict(material.left_out)},
+        },
         "plan": asdict(plan),
         **provenance(seed, str(pool), content_hash(pool)),
     }
     write_text(out.path / FACTS, json.dumps(facts, indent=1))
     blocks = [
         *verdict.sentences,
+        *_left_out(material),
         *_use(best, out.path, material.passages),
         *_arms(facts["arms"], facts["queries"]),
         *_training(arms, out.path),
@@ -213,6 +224,13 @@ def _arms(rows: Sequence[Mapping[str, Any]], queries: Mapping[str, Any]) -> list
         _arms_table(rows),
         Picture(as_png(draw_metrics(shown)), "Metrics of every arm"),
     ]
+
+
+def _left_out(material: Material) -> list[Block]:
+    """How many of the labelled queries are not used, and why."""
+    said = [f"{number:,} {_LEFT_OUT[reason]}" for reason, number in material.left_out.items()]
+    number = sum(material.left_out.values())
+    return [f"Of your {material.given:,} labelled queries {number:,} are left out: {', '.join(said)}."] if said else []
 
 
 def _use(best: Arm, place: Path, passages: Path) -> list[Block]:

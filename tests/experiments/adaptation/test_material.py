@@ -9,7 +9,8 @@ import pytest
 from tiny_retriever import random_words, write_dataset
 
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
-from hf_dense.data.labels import Labels
+from hf_dense.data.labels import UNANSWERED, Labels
+from hf_dense.data.matching import UNFOUND
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation import material
 from hf_dense.experiments.adaptation.material import prepare
@@ -62,6 +63,28 @@ def test_few_labelled_queries_are_reported_on_and_none_is_trained_on(tmp_path: P
     assert not {asked[query] for query in load_qrels(found.collection, "train")} & {row["query"] for row in rows}
     assert load_corpus(found.collection)["id"] == load_corpus(passages)["id"]
     assert load_corpus(found.passages)["text"][:count] == texts, "as they were before sentences became queries"
+
+
+@pytest.mark.parametrize("form", ["few", "many"])
+def test_labelled_queries_that_are_left_out_are_counted(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if form == "many":
+        monkeypatch.setattr(material, "_FEW", 30)
+    docs, pairs = write_documents(tmp_path / "docs"), tmp_path / "judged.jsonl"
+    prepare(str(docs), None, 128, 0, Output(tmp_path / "first"))
+    texts = load_corpus(tmp_path / "first" / "passages")["text"][:60]
+    rows = [{"query": f"what is number {number}?", "positive": text} for number, text in enumerate(texts)]
+    elsewhere = " ".join(random_words(12, seed=9))
+    rows += [{"query": f"what is {number} elsewhere?", "positive": f"{elsewhere} {number}"} for number in range(30)]
+    rows += [{"query": "what is nowhere?", "positive": texts[0], "label": 0}]
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    capsys.readouterr()
+    found = prepare(str(docs), str(pairs), 128, 0, Output(tmp_path / "out"))
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{pairs}: ")]
+    assert "30 queries without a relevant passage in the corpus" in said
+    assert "1 queries without a positive passage" in said
+    assert (found.given, found.left_out) == (91, {UNFOUND: 30, UNANSWERED: 1})
 
 
 def test_what_a_collection_lacks_comes_from_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
