@@ -30,6 +30,7 @@ from hf_dense.experiments.arms import format_test
 from hf_dense.experiments.asked import METRIC
 from hf_dense.pretraining.gap import SUFFIX as GAP
 from hf_dense.pretraining.probe import PLAIN, WHITENED
+from hf_dense.search.index_building import index_in
 from hf_dense.storage.checkpoints import load_history
 from hf_dense.storage.files import write_text
 from hf_dense.storage.manifest import seconds_of
@@ -243,11 +244,10 @@ def _use(best: Arm, place: Path, passages: Path) -> list[Block]:
         return [Heading("To use it"), said, Code(shlex.join(search))]
     index = f"SearchIndex.load({str(retriever / 'index')!r})"
     python = f"from hf_dense.search.index import SearchIndex\nhits = {index}.search('your question')"
+    weight = index_in(retriever / "index").made_from["weight"]  # another than the arm's where it was updated since
     parts = {0.0: "asked by words alone (BM25)", 1.0: "asked by meaning alone"}
-    how = parts.get(
-        best.weight, f"asked by meaning and by words (BM25), which have weights {best.weight:g} and {1 - best.weight:g}"
-    )
-    words = " A search with --weight 0 asks BM25 alone." if best.weight else ""
+    how = parts.get(weight, f"asked by meaning and by words (BM25), which have weights {weight:g} and {1 - weight:g}")
+    words = " A search with --weight 0 asks BM25 alone." if weight else ""
     return [
         Heading("To use it"),
         f"The retriever is in {retriever}, its index inside; that is {how}.{words}",

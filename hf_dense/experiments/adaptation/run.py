@@ -36,9 +36,10 @@ from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.fingerprints import model_source, retriever_source
 from hf_dense.search.first_stage import BM25
 from hf_dense.search.index import build_index
+from hf_dense.search.index_building import index_in
 from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_path
-from hf_dense.storage.manifest import missing_file
+from hf_dense.storage.manifest import COMPLETE, Manifest, missing_file
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 
@@ -241,13 +242,23 @@ def _deliver(
     output: Output,
     say: Progress,
 ) -> None:
-    """Write the retriever to use and, where that fits or was begun, its index of all passages."""
+    """Write the retriever to use and, where that fits or was begun, its index of all passages.
+
+    An index that is there stays: by now it may have been brought up to date with other documents, or another weight.
+    """
     place, index = output.at(RETRIEVER), output.at(RETRIEVER, "index")
     begun = index.path.exists()
     if begun and missing_file(place.path):  # both are made again
         place = replace(place, overwrite=True)
     retriever = export_sentence_transformer(best.model, place, results=results)
-    if fits or begun:
+    if (fits or begun) and (output.overwrite or not _has_index(retriever, index.path)):
         say("The index of all passages")
         given: dict[str, Any] = {"weight": best.weight, "precision": precision, "like": best.index}
         build_index(retriever, material.passages, index, **given)
+
+
+def _has_index(retriever: Path, index: Path) -> bool:
+    """Whether an index that a retriever made is there, whole, of whatever passages."""
+    made = Manifest.load(index)
+    whole = made is not None and made.state == COMPLETE and not missing_file(index)
+    return whole and index_in(index).made_from["model"] == retriever_source(str(retriever)).fingerprint

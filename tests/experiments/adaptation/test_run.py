@@ -10,18 +10,22 @@ import pytest
 import torch
 from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
-from tiny_retriever import write_cross_encoder, write_dataset, write_embedder
+from tiny_retriever import write_cross_encoder, write_dataset, write_embedder, write_retriever
 
 from hf_dense.errors import InputError
-from hf_dense.experiments.adaptation import run
+from hf_dense.evaluation.result import RetrievalResult
+from hf_dense.experiments.adaptation import report, run
+from hf_dense.experiments.adaptation.arms import Arm
 from hf_dense.experiments.adaptation.learning import Learning
+from hf_dense.experiments.adaptation.material import Material
 from hf_dense.experiments.adaptation.options import AdaptOptions
 from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.experiments.adaptation.report import Adaptation
-from hf_dense.experiments.adaptation.run import adapt
+from hf_dense.experiments.adaptation.run import Progress, adapt
 from hf_dense.experiments.keeping import open_kept
 from hf_dense.pretraining import gap
-from hf_dense.search.index import SearchIndex
+from hf_dense.search.index import SearchIndex, build_index, update_index
+from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
 
@@ -83,7 +87,34 @@ def test_what_was_deleted_is_made_again(collection: Path, tmp_path: Path, monkey
         assert (tmp_path / "out" / gone).is_file()
         assert again.verdict == found.verdict
     assert (found.retriever / "model.safetensors").read_bytes() == weights
-    assert len(SearchIndex.load(found.retriever / "index")) == 60
+    index = found.retriever / "index"
+    assert len(SearchIndex.load(index)) == 60
+    update_index(found.retriever, write_dataset(tmp_path / "fewer", passages=30), index, weight=0.7)
+    (tmp_path / "out" / "report.md").unlink()
+    assert adapt(options).verdict == found.verdict
+    assert len(SearchIndex.load(index)) == 30
+    assert "weights 0.7 and 0.3" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_an_index_that_was_updated_since_stays(collection: Path, tmp_path: Path) -> None:
+    model, output = write_retriever(tmp_path / "model"), Output(tmp_path / "out")
+    scored = RetrievalResult("best", "test", {}, {}, 0.0)
+    best = Arm("best", model, build_index(model, collection, tmp_path / "arm"), tmp_path, 1.0, scored, scored, None, 0)
+    material = Material(collection, collection, (), {"passages": 60})
+
+    def deliver(output: Output = output) -> Manifest:
+        run._deliver(best, [], material, True, "fp32", output, Progress())
+        return manifest_of(tmp_path / "out" / "retriever" / "index")
+
+    assert deliver().made_from["weight"] == 1
+    index, fewer = tmp_path / "out" / "retriever" / "index", write_dataset(tmp_path / "fewer", passages=30)
+    update_index(tmp_path / "out" / "retriever", fewer, index, weight=0.7)
+    assert deliver().made_from["weight"] == 0.7
+    assert len(SearchIndex.load(index)) == 30
+    assert "weights 0.7 and 0.3" in str(report._use(best, tmp_path / "out", collection))
+    (index / "passages.parquet").unlink()
+    assert deliver(replace(output, overwrite=True)).made_from["weight"] == 1
+    assert len(SearchIndex.load(index)) == 60
 
 
 @pytest.mark.slow
