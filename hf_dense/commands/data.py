@@ -85,10 +85,10 @@ def _add_passages(parser: argparse.ArgumentParser) -> None:
         help="folder of documents (.md, .html, .rst, .pdf, .docx, ...), table of them (.jsonl, .parquet, .csv, .tsv), "
         "collection or Hub dataset",
     )
-    parser.add_argument("--length", type=int, default=128, help="greatest number of tokens (default: 128)")
+    parser.add_argument("--length", type=int, help="greatest number of tokens (default: 128)")
     parser.add_argument("--whole", action="store_true", help="every document is one passage, whatever its length")
     parser.add_argument("--tokenizer", help="whose tokens are counted (default: words and punctuation marks)")
-    parser.add_argument("--short", type=read_number, default=0.0, help="chance of closing a passage early (default: 0)")
+    parser.add_argument("--short", type=read_number, help="chance of closing a passage early (default: 0)")
     parser.add_argument(
         "--titles", choices=("column", "text"), default="column", help="also at the head of the text (default: column)"
     )
@@ -106,7 +106,7 @@ def _add_passages(parser: argparse.ArgumentParser) -> None:
     )
     for role in ("id", "title", "text"):
         parser.add_argument(f"--{role}_column", metavar="NAME", help=f"column that holds the {role}")
-    parser.add_argument("--split", default="train", help="split of a Hub dataset (default: train)")
+    parser.add_argument("--split", help="split of a Hub dataset (default: train)")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where documents are cut")
     parser.add_argument("--processes", type=int, help="how many cut side by side (default: one for each core)")
     parser.add_argument("--address", help="of the Ray cluster (default: one is started here)")
@@ -116,13 +116,18 @@ def _add_passages(parser: argparse.ArgumentParser) -> None:
 def _passages(arguments: argparse.Namespace) -> None:
     from hf_dense.data.engines import Engine
     from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
+    from hf_dense.errors import InputError
 
     columns = {role: getattr(arguments, f"{role}_column") for role in ("id", "title", "text")}
-    length = None if arguments.whole else arguments.length
+    cut = _named(arguments, "length", "tokenizer", "short")
+    if arguments.whole and cut:
+        raise InputError(
+            f"--{next(iter(cut))} says how documents are cut, and --whole cuts none; leave one of them out."
+        )
     build_passage_corpus(
         arguments.sources,
         output_of(arguments),
-        Cutting(length, **_given(arguments, "tokenizer", "short", "titles", "repeats")),
+        Cutting(**{"length": None} if arguments.whole else cut, **_given(arguments, "titles", "repeats")),
         columns={role: name for role, name in columns.items() if name},
         split=arguments.split,
         code=arguments.code,
@@ -256,7 +261,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--template", default="{text}", help="prompt with {text}, and perhaps {title} (default: {text})"
     )
-    parser.add_argument("--candidates", type=int, default=5, help="queries of a passage (default: 5)")
+    parser.add_argument("--candidates", type=int, help="queries of a passage (default: 5)")
     parser.add_argument("--deduplicate", action="store_true", help="keep equal queries of a passage once")
     parser.add_argument("--top_k", type=int, default=25, help="tokens drawn from (default: 25)")
     parser.add_argument("--top_p", type=read_number, default=0.95, help="probability drawn from (default: 0.95)")
@@ -273,9 +278,13 @@ def _generate(arguments: argparse.Namespace) -> None:
 
     from hf_dense.data.corpus import load_passages
     from hf_dense.data.generation import TextGenerationConfig, generate
+    from hf_dense.errors import InputError
     from hf_dense.storage.process_group import process_state
 
-    config = TextGenerationConfig(**_given(arguments, *(field.name for field in fields(TextGenerationConfig))))
+    several = [name for name in ("candidates", "deduplicate") if getattr(arguments, name)]
+    if arguments.kind == "continuation" and several:
+        raise InputError(f"--{several[0]} says nothing of continuations, one of each passage; leave it out.")
+    config = TextGenerationConfig(**_named(arguments, *(field.name for field in fields(TextGenerationConfig))))
     with process_state().main_process_first():
         corpus = load_passages(arguments.corpus)
     generate(corpus, output_of(arguments), config, source=arguments.corpus, batch_size=arguments.batch_size)

@@ -99,6 +99,8 @@ class DocumentReader:
             (not JSON, a broken PDF, ...), `no text where one belongs` (an object, say), `duplicate id`; files and
             folders skipped, by name.
         pages: whether there are files of text among the sources, not only rows of tables.
+        rows: whether there are tables, or datasets of the Hub.
+        published: whether there are datasets of the Hub.
 
     Raises:
         InputError: there is nothing at a source, it has no column of texts, or what reads it is not installed.
@@ -119,7 +121,7 @@ class DocumentReader:
         self.code = code
         self.counts: Counter[str] = Counter()
         self._left_out: dict[str, list[str]] = {}  # the names of the first documents, by reason
-        self.pages = False
+        self.pages = self.rows = self.published = False
         self._names: set[str] = set()  # of files
         self.opened = [self._open(source) for source in sources]
 
@@ -200,6 +202,7 @@ class DocumentReader:
         self._names |= names
         pages = any(_kind(file) in KINDS for file in files)
         self.pages |= pages
+        self.rows |= any(_kind(file) in TABLES for file in files)
 
         def read() -> Iterator[TextDocument]:
             for file in files:
@@ -221,6 +224,7 @@ class DocumentReader:
 
         named, _, configuration = source.partition(":")
         name, revision = divided(named)
+        self.rows = self.published = True
         try:
             builder = load_dataset_builder(name, configuration or None, revision=revision)
             rows = builder.as_streaming_dataset(split=self.split)

@@ -119,27 +119,30 @@ def build_passage_corpus(
     cutting: Cutting | None = None,
     *,
     columns: Mapping[str, str] | None = None,
-    split: str = "train",
+    split: str | None = None,
     code: CodeOption = "keep",
     engine: Engine | None = None,
 ) -> Path:
     """Write the passages of the documents of a source, or of several, to the directory `out`.
 
     Args:
-        source: see `DocumentReader`, as for `columns`, `split` and `code`.
+        source: see `DocumentReader`, as for `columns` and `code`.
         out: holds `corpus/*.parquet` (columns `id`, `title`, `text`, `document`, `position`, and `section` where there
             are headings) and a card.
+        split: of a Hub dataset; `train` when absent.
         engine: where documents are cut; all cores of this machine when absent.
 
     Returns:
         The directory.
 
     Raises:
-        InputError: the source cannot be read, nothing of it is left, `out` lies inside it, or see `Output.stage`.
+        InputError: the source cannot be read, nothing of it is left, it has no table for `columns`, or is none of the
+            Hub for `split`, `out` lies inside it, or see `Output.stage`.
     """
     cutting, output = cutting or Cutting(), Output.of(out)
     sources = [source] if isinstance(source, str) else source
-    reader = DocumentReader(*sources, columns=columns, split=split, code=code)
+    reader = DocumentReader(*sources, columns=columns, split=split or "train", code=code)
+    _check_read(reader, split)
     made_from = reader.made_from(output.path) | tokenizer_source(cutting.tokenizer)
     settings = {**asdict(cutting), "columns": reader.columns, **({"code": code} if code != "keep" else {})}
     del settings["tokenizer"]  # a name
@@ -147,6 +150,16 @@ def build_passage_corpus(
         if not work.done:
             _write_corpus(work, reader, cutting, engine or Engine())
     return output.path
+
+
+def _check_read(reader: DocumentReader, split: str | None) -> None:
+    """Raise `InputError` where columns or a split are named that no source has."""
+    named = ", ".join(reader.sources)
+    if reader.columns and not reader.rows:
+        column = next(iter(reader.columns.values()))
+        raise InputError(f"The column {column} is of a table, and {named} holds files of text alone; leave it out.")
+    if split is not None and not reader.published:
+        raise InputError(f"The split {split} is of a dataset of the Hub, and {named} is none; leave it out.")
 
 
 def cutting_of(corpus: str | os.PathLike[str]) -> dict[str, Any] | None:
@@ -339,7 +352,7 @@ def _describe(cutting: Cutting) -> str:
     else:
         unit = token_unit(cutting.tokenizer)
         how = f"A passage holds consecutive sentences of a document, at most {cutting.length} {unit}."
-    if cutting.short:
+    if cutting.short and cutting.length is not None:
         how += f" With probability {cutting.short:g} a passage is closed earlier, at a random length."
     if cutting.titles == "text":
         how += " The title also stands at the head of the document's text."

@@ -210,6 +210,20 @@ def test_every_verb_is_tested() -> None:
             )
         ),
         (["passages", "./nowhere", "--address", "x:1", "--out", "out"], "The address x:1 is of a Ray cluster; name"),
+        *(
+            (
+                ["passages", "./nowhere", "--whole", *given, "--out", "out"],
+                f"{given[0]} says how documents are cut, and",
+            )
+            for given in (("--length", "128"), ("--short", "0"), ("--tokenizer", "t"))
+        ),
+        *(
+            (
+                ["generate", "./nowhere", "--model", "m", "--kind", "continuation", *given, "--out", "out"],
+                f"{given[0]} says nothing of continuations",
+            )
+            for given in (("--candidates", "5"), ("--deduplicate",))
+        ),
         (["generate", "./nowhere", "--model", "m", "--out", "out"], "The corpus ./nowhere does not exist"),
         (["train-generator", "./nowhere", "--out", "out"], "is not a directory"),
         (["filter", "./nowhere", "--out", "out"], "Say what queries must do"),

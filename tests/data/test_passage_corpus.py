@@ -236,6 +236,30 @@ def test_an_output_inside_a_folder_that_is_read_whole_is_refused(tmp_path: Path)
     assert build_passage_corpus(str(collection), collection / "passages") == collection / "passages"
 
 
+def test_columns_and_splits_that_no_source_has_are_refused(tmp_path: Path) -> None:
+    folder, table = tmp_path / "docs", write_documents(tmp_path / "docs.jsonl")
+    folder.mkdir()
+    (folder / "a.md").write_text("# Heading\n\nWords that stand in the file.")
+    for given, sentence in (
+        ({"columns": {"text": "body"}}, r"The column body is of a table, and .*docs holds files of text alone; leave"),
+        ({"split": "train"}, r"The split train is of a dataset of the Hub, and .*docs is none; leave it out"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            build_passage_corpus(str(folder), tmp_path / "out", **given)
+    with pytest.raises(InputError, match=r"The split test is of a dataset of the Hub, and .*docs\.jsonl is none"):
+        build_passage_corpus(str(table), tmp_path / "out", split="test")
+    assert not (tmp_path / "out").exists()
+    both = [str(folder), str(table)]
+    build_passage_corpus(both, tmp_path / "out", columns={"text": "text"}, engine=Engine(processes=1))
+
+
+def test_the_card_says_nothing_of_cutting_where_documents_stay_whole(tmp_path: Path) -> None:
+    build(tmp_path, length=None, short=0.9)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "Every document is one passage." in card
+    assert "closed earlier" not in card
+
+
 def test_a_tokenizer_is_what_it_holds(tmp_path: Path) -> None:
     source = write_documents(tmp_path / "docs.jsonl")
     for name in ("a", "b", "c"):
