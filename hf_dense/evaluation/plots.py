@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hf_dense.errors import InputError
+from hf_dense.evaluation.measures import by_depth
 from hf_dense.storage.files import replaced_file
 
 _COLOURS: Final = 10  # that matplotlib has before they begin anew
@@ -69,7 +70,7 @@ def legend_above(figure: Figure) -> None:
 
 
 def draw_metrics(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Grouped bars: one group per metric, one bar per retriever, its value written above.
+    """Grouped bars: one group per metric, one bar per retriever, its value written above; depths of a measure in order.
 
     More retrievers than there are colours to tell apart have a panel per metric, and their names beside their bars.
 
@@ -79,7 +80,7 @@ def draw_metrics(rows: Sequence[Mapping[str, Any]]) -> Figure:
     Raises:
         InputError: no rows, or rows that do not share their metrics.
     """
-    metrics = [key for key in rows[0] if key != "name"] if rows else []
+    metrics = by_depth([key for key in rows[0] if key != "name"]) if rows else []
     if not metrics or any(set(row) != {"name", *metrics} for row in rows):
         raise InputError("A metric plot needs at least one row, and a name and the same metrics in every row.")
     if len(rows) > _COLOURS:

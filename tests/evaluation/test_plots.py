@@ -56,6 +56,17 @@ def test_many_retrievers_have_their_names_beside_their_bars() -> None:
     assert len(few.axes) == 1
 
 
+@pytest.mark.parametrize("number", [2, 11])
+def test_depths_of_a_measure_are_drawn_in_order(number: int) -> None:
+    values = {"ndcg@10": 0.1, "recall@100": 0.3, "recall@50": 0.2, "recall@1000": 0.4}
+    figure = draw_metrics([{"name": f"model {one}", **values} for one in range(number)])
+    axes = figure.axes[0]
+    drawn = [one.get_text() for one in axes.get_xticklabels()] if number == 2 else [a.get_xlabel() for a in figure.axes]
+    assert drawn == ["ndcg@10", "recall@50", "recall@100", "recall@1000"]
+    if number == 2:
+        assert [bar.get_height() for bar in axes.patches][:4] == [0.1, 0.2, 0.3, 0.4]
+
+
 def test_every_name_is_shown_as_it_is() -> None:
     figure = draw_metrics([{"name": name, "ndcg@10": 0.5} for name in ("_base", "a$b$")])
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [" _base", r"a\$b\$"]
