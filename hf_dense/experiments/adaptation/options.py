@@ -12,6 +12,8 @@ from hf_dense.methods import METHODS
 
 AUTO: Final = "auto"
 TRIED: Final = ("retromae", "dupmae")  # by `auto`
+WRITTEN: Final = ("master", "query_cocondenser", "query_cotmae")  # read what a language model wrote about passages
+PLAIN: Final = tuple(name for name in METHODS if name not in WRITTEN)  # read passages alone
 NOTHING_KEPT: Final = "none"
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600}
 
@@ -29,7 +31,10 @@ class AdaptOptions:
         default=None, metadata={"help": ".jsonl or .csv with query and positive; without it queries are made"}
     )
     budget: str = field(default="30m", metadata={"help": "time for all of it, such as 10m, 2h or 1h30m"})
-    method: str = field(default="retromae", metadata={"help": f"of pre-training; {AUTO} tries {' and '.join(TRIED)}"})
+    method: str = field(
+        default="retromae",
+        metadata={"help": f"of pre-training: {', '.join(PLAIN)}; or {AUTO}, which tries {' and '.join(TRIED)}"},
+    )
     teacher: str = field(
         default="bm25", metadata={"help": "that the better model is distilled from: a cross-encoder, or bm25"}
     )

@@ -14,11 +14,12 @@ from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.collections import content_hash, judged_splits, load_corpus
 from hf_dense.data.passage_sources import find_source
+from hf_dense.data.schemas import SPLITS
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.arms import Arm, Workshop
 from hf_dense.experiments.adaptation.learning import DEPTH, Learning
 from hf_dense.experiments.adaptation.material import TRAIN, Material, prepare
-from hf_dense.experiments.adaptation.options import NOTHING_KEPT, AdaptOptions
+from hf_dense.experiments.adaptation.options import AUTO, NOTHING_KEPT, PLAIN, WRITTEN, AdaptOptions
 from hf_dense.experiments.adaptation.plan import TUNED_ARMS, Plan, Task, describe, fit_batch, index_seconds, make_plan
 from hf_dense.experiments.adaptation.pool import count_asked, draw_pool
 from hf_dense.experiments.adaptation.rates import measure_rates
@@ -64,6 +65,7 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
         InputError: something given cannot work, mostly found before anything long; or the budget is too short.
     """
     say = Progress()
+    _check_method(options)
     out = Path(options.out)
     planned = (out / _PLANNING).exists()  # before, nothing long is done: what was refused may be given otherwise
     output = Output(out, options.overwrite or not planned, command, options.license)
@@ -122,6 +124,16 @@ class Progress:
     def seconds(self) -> float:
         """Since the beginning."""
         return time.perf_counter() - self.started
+
+
+def _check_method(options: AdaptOptions) -> None:
+    """Raise `InputError` where passages will lack what a method reads: of a whole collection alone all columns stay."""
+    splits = judged_splits(options.docs) if Path(options.docs).is_dir() else ()
+    if options.method in WRITTEN and not set(SPLITS) <= set(splits):
+        raise InputError(
+            f"The method {options.method} reads queries or continuations that a language model wrote, and passages of "
+            f"{options.docs} come without; choose one of: {AUTO}, {', '.join(PLAIN)}."
+        )
 
 
 def _sources(options: AdaptOptions, output: Output, kept: Kept | None) -> dict[str, Source]:

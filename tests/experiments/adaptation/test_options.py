@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hf_dense.errors import InputError
-from hf_dense.experiments.adaptation.options import AdaptOptions
+from hf_dense.experiments.adaptation.options import PLAIN, TRIED, AdaptOptions
+from hf_dense.methods import METHODS
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,9 @@ def test_what_cannot_be_is_said_before_anything_is_loaded(given: dict[str, Any],
 def test_auto_tries_several() -> None:
     assert AdaptOptions("docs", "out", method="auto").methods == ("retromae", "dupmae")
     assert AdaptOptions("docs", "out", method="cotmae").methods == ("cotmae",)
+
+
+def test_plain_methods_read_passages_and_their_neighbours_alone() -> None:
+    reading = {name for name, method in METHODS.items() if set(method.config().sources) <= {"text", "neighbour"}}
+    assert set(PLAIN) == reading
+    assert set(TRIED) <= reading

@@ -170,12 +170,17 @@ def test_auto_tries_several_methods_and_a_teacher_is_distilled(
 
 def test_what_cannot_work_is_said_before_anything_is_written(collection: Path, tmp_path: Path) -> None:
     base, out = write_embedder(tmp_path / "base"), tmp_path / "out"
+    (tmp_path / "passages.jsonl").write_text('{"id": "1", "text": "Words of a passage that stands alone."}\n')
     given = {"docs": str(collection), "out": str(out), "base": str(base), "keep": "none"}
     for changed, sentence in (
         ({"docs": "nowhere"}, "nowhere"),
         ({"teacher": str(base)}, "is an encoder without a head that scores pairs|cross-encoder"),
         ({"queries": "nowhere.jsonl"}, "There is no file nowhere.jsonl of queries"),
         ({"base": "nowhere/at/all"}, "nowhere/at/all"),
+        (
+            {"docs": str(tmp_path / "passages.jsonl"), "method": "query_cotmae"},
+            "query_cotmae reads queries or continuations .*; choose one of: auto, condenser, .*retromae",
+        ),
     ):
         with pytest.raises(InputError, match=sentence):
             adapt(AdaptOptions(**{**given, **changed}))
