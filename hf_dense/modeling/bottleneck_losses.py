@@ -86,7 +86,7 @@ class _TokenLoss(torch.autograd.Function):
         dtype = projection_dtype(features)
         single = single_dtype(dtype)
         of_features = torch.empty_like(features) if read else None
-        of_words: Tensor | None = None
+        of_words = torch.zeros_like(words, dtype=single) if by_words else None
         of_bias = torch.zeros_like(words[:, 0], dtype=single) if by_bias else None
         projected, matrix = features.to(dtype), words.to(dtype)
         rows = _ROWS.get(features.device.type, _ROWS_OF_A_GPU) * single.itemsize // dtype.itemsize
@@ -102,14 +102,10 @@ class _TokenLoss(torch.autograd.Function):
                 total += _loss_and_gradient(some, ids, bias, of_bias, trained=any((read, by_words, by_bias)))
             if of_features is not None:
                 of_features[at : at + rows] = torch.mm(scores, matrix)
-            if by_words and of_words is None:
-                of_words = torch.mm(scores.T, part).to(single)
-            elif of_words is not None and dtype == single:
+            if of_words is not None and dtype == single:
                 of_words.addmm_(scores.T, part)
             elif of_words is not None:
                 of_words += torch.mm(scores.T, part)
-        if by_words and of_words is None:  # nothing was scored
-            of_words = torch.zeros_like(words, dtype=single)
         ctx.save_for_backward(of_features, of_words, of_bias)
         ctx.dtypes = features.dtype, words.dtype, words.dtype if bias is None else bias.dtype
         return total
