@@ -145,7 +145,7 @@ def write_document(folder: Path, name: str) -> None:
 
 
 def other_tokenizer() -> PreTrainedTokenizerFast:
-    return spaced_tokenizer(["abc def"], "bytes")
+    return spaced_tokenizer(["Some unusual abc words are abc."], "bytes")
 
 
 def cut_and_indexed(model: Path, tmp_path: Path, by: PreTrainedTokenizerBase) -> tuple[Path, Path]:
