@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from hf_dense.commands import search
+from hf_dense.data import passage_corpus
 from hf_dense.data.engines import Engine
 from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
 from hf_dense.data.passages import tokenizer_source
@@ -169,6 +170,7 @@ def test_documents_are_cut_with_the_tokenizer_of_the_model_where_that_of_the_ind
     shutil.rmtree(tokenizer)
     if then == "another":
         other_tokenizer().save_pretrained(tokenizer)
+    passage_corpus._counter.cache_clear()  # as in another process
     run(model, "abc", "--corpus", folder, "--update")
     assert f"{len(before)} passages kept, 0 encoded, 0 removed\n" in capsys.readouterr().out
     assert indexed(model) == before
