@@ -6,10 +6,10 @@ import argparse
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from enum import Enum
-from functools import wraps
+from functools import partial, wraps
 from numbers import Number
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -24,6 +24,7 @@ R = TypeVar("R")
 Place = str | os.PathLike[str]  # a path, a result that is at one, or a Hub id
 
 _SWITCHES: Final = ("no_bm25", "overwrite", "private", "whole")  # flags that take no value
+_PARTS: Final = ("backbone_config", "encoders", "decoders", "generator")  # of a method, given as dicts
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -64,8 +65,8 @@ def read_call(
         InputError: a value that the flag does not take.
     """
     first, *others = verb.split()
-    words = [*others, *(os.fspath(one) for one in positional)]
-    words += [f"--config={os.fspath(one)}" for one in as_list(config)]
+    words = [*others, *map(as_path, positional)]
+    words += [f"--config={as_path(one)}" for one in as_list(config)]
     for name, value in options.items():
         words += _words(name, value)
     parser = Parser(prog=f"hf-dense {first}", allow_abbrev=False)
@@ -76,8 +77,21 @@ def read_call(
 
 
 def as_list(given: Place | Sequence[Place]) -> list[Place]:
-    """One, or several."""
-    return [given] if isinstance(given, str | os.PathLike) else list(given)
+    """One, or several; what is neither, such as a loaded model, which can be looped over too, is one."""
+    if isinstance(given, str | os.PathLike) or not isinstance(given, Collection | Iterator):
+        return [given]
+    return list(given)
+
+
+def as_path(given: Place) -> str:
+    """As the command line has it.
+
+    Raises:
+        InputError: it is at no place, as a loaded model or a Dataset.
+    """
+    if not isinstance(given, str | os.PathLike):
+        raise InputError(f"A path is wanted, not an object of the type {type(given).__name__}; {_advice(given)}.")
+    return os.fspath(given)
 
 
 def _words(name: str, value: Any) -> list[str]:
@@ -96,10 +110,28 @@ def _words(name: str, value: Any) -> list[str]:
 
 
 def _word(name: str, value: Any) -> str:
-    if isinstance(value, bool | dict):
-        return json.dumps(value, default=asdict)  # of an `Encoder` or a `Decoder`
+    if isinstance(value, bool | Mapping):
+        return json.dumps(value, default=partial(_plain, name))
     if isinstance(value, Enum):
         return str(value.value)
     if not isinstance(value, str | os.PathLike | Number):
-        raise InputError(f"{name} is a {type(value).__name__}; save it, and give its path, or a name on the Hub.")
+        advice = "give a dict" if name in _PARTS else _advice(value)
+        raise InputError(f"{name} is of the type {type(value).__name__}; {advice}.")
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A part of a dict as JSON has it: an `Encoder` or a `Decoder` by its fields."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise InputError(
+        f"{name} holds an object of the type {type(value).__name__}; give numbers, texts, lists and dicts."
+    )
+
+
+def _advice(value: Any) -> str:
+    """What is done with something that is at no place; a table is known without an import of `datasets`."""
+    how = "write it with to_parquet" if hasattr(value, "to_parquet") else "save it"
+    return f"{how}, and give its path, or a name on the Hub"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hf_dense.api.calls import Place, as_list, checked, read_call
+from hf_dense.api.calls import Place, as_list, as_path, checked, read_call
 from hf_dense.api.results import Evaluation, Result
 from hf_dense.errors import InputError
 
@@ -59,7 +58,7 @@ def evaluate(
     from hf_dense.commands.output import encoding_of
     from hf_dense.evaluation.benchmark import FACTS_FILE
 
-    named = {"tasks": [os.fspath(task) for task in as_list(tasks)], "rerank": _named(rerank)}
+    named = {"tasks": [*map(as_path, as_list(tasks))], "rerank": _named(rerank)}
     arguments = read_call("evaluate", _named(models), {**named, **options})
     with encoding_of(arguments):
         table = measure(arguments)
@@ -156,12 +155,5 @@ def _named(models: Models) -> list[str]:
     if isinstance(models, Mapping):
         if strange := [name for name in models if not isinstance(name, str) or not name or "=" in name or "/" in name]:
             raise InputError(f"A model is called {strange[0]!r}; name it without = and /.")
-        return [f"{name}={_place(model)}" for name, model in models.items()]
-    return [_place(model) for model in as_list(models)]
-
-
-def _place(model: Place) -> str:
-    """Where a model is; raise `InputError` for one that is at no place."""
-    if not isinstance(model, str | os.PathLike):
-        raise InputError(f"A {type(model).__name__} is no path of a model; save it, and give that path, or a Hub name.")
-    return os.fspath(model)
+        return [f"{name}={as_path(model)}" for name, model in models.items()]
+    return [*map(as_path, as_list(models))]

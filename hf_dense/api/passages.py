@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, overload
 
-from hf_dense.api.calls import Place, as_list, checked, read_call
+from hf_dense.api.calls import Place, as_list, as_path, checked, read_call
 from hf_dense.api.results import Result, caption, html_table
 
 _SHOWN: Final = 5  # rows
@@ -26,7 +26,7 @@ class Corpus:
     def __init__(self, path: Place) -> None:
         from hf_dense.data.collections import load_corpus
 
-        self.path = Path(path)
+        self.path = Path(as_path(path))
         self.rows = load_corpus(self.path)
 
     @classmethod

@@ -12,12 +12,15 @@ from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from datasets import Dataset
 from huggingface_hub import HfApi
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import LETTERS, tiny_tokenizer, write_dataset, write_embedder, write_retriever
+from torch.nn import Identity, Sequential
 
 import hf_dense
 from hf_dense.api.calls import read_call
@@ -194,11 +197,41 @@ WRONG = {
     ),
     "a model": (
         lambda out: hf_dense.evaluate({"mine": Namespace()}, "data", out=out),  # type: ignore[dict-item]
-        "A Namespace is no path of a model; save it",
+        "not an object of the type Namespace; save it",
+    ),
+    "models that are none": (
+        lambda out: hf_dense.evaluate(None, "data", out=out),
+        "not an object of the type NoneType",
+    ),  # type: ignore[arg-type]
+    "a loaded model": (
+        lambda out: hf_dense.evaluate(Sequential(Identity()), "data", out=out),  # type: ignore[arg-type]
+        "not an object of the type Sequential; save it",
+    ),
+    "a task": (
+        lambda out: hf_dense.evaluate("bm25", Dataset.from_dict({}), out=out),  # type: ignore[arg-type]
+        "not an object of the type Dataset; write it with to_parquet, and give its path",
+    ),
+    "a recipe": (lambda out: hf_dense.finetune(config=5, out=out), "not an object of the type int"),  # type: ignore[arg-type]
+    "a corpus": (
+        lambda out: hf_dense.pretrain(method="retromae", corpus=Dataset.from_dict({}), out=out),  # type: ignore[arg-type]
+        "corpus is of the type Dataset; write it with to_parquet, and give its path",
+    ),
+    "documents": (
+        lambda out: hf_dense.Corpus.from_documents(Dataset.from_dict({}), out=out),  # type: ignore[arg-type]
+        "not an object of the type Dataset; write it with to_parquet",
+    ),
+    "passages": (lambda out: hf_dense.Corpus(Dataset.from_dict({})), "not an object of the type Dataset"),  # type: ignore[arg-type]
+    "a declaration": (
+        lambda out: hf_dense.pretrain(encoders=hf_dense.Encoder(), out=out),  # type: ignore[arg-type]
+        "encoders is of the type Encoder; give a dict",
+    ),
+    "a part of one": (
+        lambda out: hf_dense.pretrain(encoders={"encoder": Namespace()}, out=out),
+        "encoders holds an object of the type Namespace; give numbers, texts, lists and dicts",
     ),
     "a model to tune": (
         lambda out: hf_dense.finetune(model=Namespace(), collection="data", out=out),  # type: ignore[arg-type]
-        "model is a Namespace; save it, and give its path",
+        "model is of the type Namespace; save it, and give its path",
     ),
     "budget": (lambda out: hf_dense.adapt("docs", out=out, budget="soon"), "The budget is 'soon'"),
 }
@@ -209,6 +242,13 @@ def test_a_wrong_value_is_an_input_error(call: Callable[[Path], Any], sentence: 
     with pytest.raises(InputError, match=sentence):
         call(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_declarations_may_be_objects_and_any_mapping() -> None:
+    given = {"encoders": MappingProxyType({"encoder": hf_dense.Encoder(weight=0.5)}), "decoders": {"decoder": {}}}
+    arguments = read_call("pretrain", [], {"method": "retromae", **given})
+    words = [word for word in arguments.words if word.startswith("--encoders")]
+    assert json.loads(words[0].partition("=")[2])["encoder"]["weight"] == 0.5
 
 
 def test_the_functions_load_nothing_heavy_before_they_are_called() -> None:
