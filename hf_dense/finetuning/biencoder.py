@@ -486,6 +486,8 @@ def _held_out(pairs: Dataset, arguments: BiencoderTrainingArguments) -> Dataset:
 
 def _check_pairs(pairs: Dataset, name: str, arguments: BiencoderTrainingArguments, size: int, option: str) -> Dataset:
     """The two columns of pairs, when they fill a batch, which `no_duplicates` fills with different texts."""
+    if not isinstance(pairs, Dataset):
+        raise InputError(f"{name} is of the type {type(pairs).__name__}; give a Dataset, as from Dataset.from_list.")
     missing = [column for column in _COLUMNS if column not in pairs.column_names]
     if missing:
         raise InputError(f"{name} has no column {missing[0]!r}; its columns are {', '.join(pairs.column_names)}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,10 +88,15 @@ def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransform
 
     Raises:
         InputError: nothing there, no tokenizer, or a bare encoder, which Sentence-Transformers would give mean pooling
-            in silence.
+            in silence; or neither a place nor such a model.
     """
     if isinstance(model, SentenceTransformer):
         retriever = model
+    elif not isinstance(model, str | os.PathLike):
+        raise InputError(
+            f"A retriever is a path, a name on the Hub or a SentenceTransformer, not an object of the type "
+            f"{type(model).__name__}."
+        )
     elif is_checkpoint(model):
         from hf_dense.hub.retrievers import build_retriever  # which needs this module
 

@@ -221,7 +221,7 @@ class ViewCollator:
 
     def _pad(self, sides: list[list[Text]]) -> _Padded:
         """[CLS] text [SEP] padding, the sides of each row one after the other."""
-        texts = [text for sided in zip(*sides, strict=True) for text in sided]
+        texts = [np.asarray(text, np.int32) for sided in zip(*sides, strict=True) for text in sided]  # [] is of floats
         lengths = np.array([len(text) for text in texts])
         width = int(lengths.max()) + 2
         first, end = np.array([self.vocabulary.first]), np.full(width, self.vocabulary.pad)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -121,8 +122,7 @@ def encode_corpus(
         InputError: the model's similarity is neither dot nor cosine, or a batch holds no text.
     """
     _check_similarity(retriever)
-    if batch_size < 1:
-        raise InputError(f"batch_size is {batch_size}; at least one text is encoded at once.")
+    check_batch_size(batch_size)
     files = [folder / f"vectors-{start // BLOCK:05d}.npy" for start in range(0, len(texts), BLOCK)]
     new = len(texts) if known is None else int((known.rows < 0).sum())
     new = 0 if all(file.exists() for file in files) else new
@@ -142,6 +142,12 @@ def encode_corpus(
                     np.save(unfinished, _make_block(retriever, encode, block, bar, of_block))
                     check_array(unfinished)
     return Vectors(tuple(files))
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raise `InputError` where no text would be encoded at once."""
+    if not isinstance(batch_size, Integral) or batch_size < 1:
+        raise InputError(f"batch_size is {batch_size!r}; at least one text is encoded at once, a whole number.")
 
 
 def devices_for(retriever: SentenceTransformer, texts: int) -> list[str]:

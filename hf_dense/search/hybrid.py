@@ -20,7 +20,7 @@ from hf_dense.errors import InputError
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.search.cluster import is_on_cluster
-from hf_dense.search.dense import Floats, Indices, Known
+from hf_dense.search.dense import Floats, Indices, Known, check_batch_size
 from hf_dense.storage.files import write_text
 
 _BLOCK: Final = 20_000  # passages compared at once
@@ -68,8 +68,9 @@ def write_hybrid_vectors(
         known: vectors that are copied; only the other texts are encoded.
 
     Raises:
-        InputError: a cluster is to encode them.
+        InputError: a cluster is to encode them, or a batch holds no text.
     """
+    check_batch_size(batch_size)
     if is_on_cluster():
         raise InputError("Hybrid vectors are encoded on one machine; leave the Ray cluster out.")
     head = hybrid_head(model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +22,7 @@ from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import Reading
 from hf_dense.search.approximate import CandidateIndex
 from hf_dense.search.bm25 import LexicalIndex
-from hf_dense.search.dense import Floats, Indices, Vectors, encode_queries, search
+from hf_dense.search.dense import Floats, Indices, Vectors, check_batch_size, encode_queries, search
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.search.first_stage import HYBRID, hybrid_searcher
 from hf_dense.search.fusion import fuse
@@ -133,7 +133,7 @@ class SearchIndex:
         return self.search_many([query], top_k, weight)[0]
 
     def search_many(
-        self, queries: Sequence[str], top_k: int = 5, weight: float | None = None, batch_size: int = 64
+        self, queries: Iterable[str], top_k: int = 5, weight: float | None = None, batch_size: int = 64
     ) -> list[list[Hit]]:
         """Find the passages that answer each of many questions.
 
@@ -149,21 +149,22 @@ class SearchIndex:
             For each question its hits, best first; fewer than `top_k` where no more were found.
 
         Raises:
-            InputError: a text in place of a list of them, an empty question, no whole `top_k` above 0, a weight that
-                is not from 0 to 1, or the index was replaced since it was opened.
+            InputError: a text or a dict in place of a list of them, an empty question, no whole `top_k` or `batch_size`
+                above 0, a weight that is not from 0 to 1, or the index was replaced since it was opened.
         """
-        if isinstance(queries, str):
-            raise InputError("search_many takes a list of questions; ask a single one with search.")
-        weight = self.weight if weight is None else weight
-        check_questions(queries, top_k, weight)
-        if not queries:
+        if isinstance(queries, str | Mapping) or not isinstance(queries, Iterable):
+            raise InputError("search_many takes a list of questions (of a dict its values); search takes one.")
+        asked, weight = list(queries), self.weight if weight is None else weight
+        check_questions(asked, top_k, weight)
+        check_batch_size(batch_size)
+        if not asked:
             return []
         top_k = min(top_k, len(self.passages))
         depth, words = max(top_k, DEPTH) if weight < 1 else top_k, DEPTH if weight else top_k
-        nothing: list[dict[str, float]] = [{}] * len(queries)
+        nothing: list[dict[str, float]] = [{}] * len(asked)
         with self._unreplaced():
-            dense = self._nearest(queries, depth, batch_size) if weight else nothing
-            lexical = _scores(*self._words.search(list(queries), words), least=0) if weight < 1 else nothing
+            dense = self._nearest(asked, depth, batch_size) if weight else nothing
+            lexical = _scores(*self._words.search(asked, words), least=0) if weight < 1 else nothing
         both = [_fused(*scores, weight) for scores in zip(dense, lexical, strict=True)] if weight < 1 else dense
         return self._hits([dict(islice(scores.items(), top_k)) for scores in both])
 

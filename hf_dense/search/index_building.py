@@ -197,7 +197,7 @@ def _plan(
     """What an index will be made from, checked."""
     settings = _settings(path, wanted)
     check_weight(settings["weight"])
-    passages = plain_passages(corpus if isinstance(corpus, Dataset) else load_corpus(corpus))
+    passages = plain_passages(load_corpus(corpus) if isinstance(corpus, str | os.PathLike) else corpus)
     check_index_kind(settings["kind"], len(passages))
     retriever = load_retriever(model)
     check_hybrid_kind(retriever, settings["kind"])
@@ -222,7 +222,9 @@ def plain_passages(corpus: Dataset) -> Dataset:
             has none.
     """
     if not isinstance(corpus, Dataset):
-        raise InputError("Passages are given as a Dataset; make one of a list of rows by Dataset.from_list.")
+        raise InputError(
+            "Passages are given as a Dataset; make one by Dataset.from_list, of a DataFrame by from_pandas."
+        )
     missing = [column for column in COLUMNS if column not in corpus.column_names]
     if missing:
         raise InputError(f"The corpus has no column {missing[0]!r}; it has {', '.join(corpus.column_names)}.")

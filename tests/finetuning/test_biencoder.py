@@ -369,6 +369,16 @@ def test_bad_input_is_one_sentence(
     assert not (tmp_path / "run").exists()
 
 
+def test_pairs_are_a_dataset(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
+    held_out = arguments(tmp_path / "run", eval_strategy="steps", eval_steps=3)
+    for strange in (pairs.to_iterable_dataset(), pairs.to_dict(), pairs.to_list()):
+        kind: Any = strange
+        with pytest.raises(InputError, match=f"^pairs is of the type {type(kind).__name__}; give a Dataset"):
+            finetune(retriever, kind, arguments(tmp_path / "run"))
+        with pytest.raises(InputError, match=f"^dev_pairs is of the type {type(kind).__name__}; give a Dataset"):
+            finetune(retriever, pairs, held_out, dev_pairs=kind)
+
+
 @pytest.mark.parametrize(
     ("queries", "passages", "sentence"),
     [

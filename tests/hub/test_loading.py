@@ -85,6 +85,12 @@ def test_a_tokenizer_that_stops_at_what_it_does_not_know(tmp_path: Path) -> None
             load(retriever)
 
 
+def test_what_is_no_place_and_no_model_is_no_retriever() -> None:
+    for strange in (None, 5):
+        with pytest.raises(InputError, match=f"not an object of the type {type(strange).__name__}"):
+            load_retriever(strange)  # type: ignore[arg-type]
+
+
 def test_a_cross_encoder_is_no_retriever(tmp_path: Path) -> None:
     """Sentence-Transformers would take either for an encoder with mean pooling."""
     write_cross_encoder(tmp_path / "plain")

@@ -83,6 +83,12 @@ def test_a_passage_that_is_one_word_hides_tokens_up_to_the_budget() -> None:
     assert original(view, 0) == text.tolist()
 
 
+def test_a_text_without_tokens_is_read_though_its_array_is_of_floats() -> None:
+    rows = [{"text": np.array([10, 11], np.int32)}, {"text": np.array([])}]
+    view = make_collator("retromae")(rows)["views"]["decoder"]
+    assert view["input_ids"].tolist() == [[CLS, 10, 11, SEP], [CLS, SEP, PAD, PAD]]
+
+
 def test_a_text_without_a_title_is_read_alone() -> None:
     titled = {"view": {"sources": ["titled"]}}
     collate = make_collator("retromae", encoders={"encoder": titled}, decoders={"decoder": titled})

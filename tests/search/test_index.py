@@ -71,6 +71,9 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(corpus: Dataset, tmp_path:
     for bad, message in (
         (corpus.remove_columns("text"), "no column 'text'"),
         (corpus.select([]), "no passages"),
+        (corpus.to_iterable_dataset(), "Passages are given as a Dataset"),
+        (corpus.to_list(), "Passages are given as a Dataset"),
+        (corpus.to_pandas(), "Passages are given as a Dataset; .* of a DataFrame by from_pandas"),
         (concatenate_datasets([corpus, corpus.select([3])]), "The id 'p3' is that of more than one passage"),
         (corpus.map(lambda row: {"id": None if row["id"] == "p3" else row["id"]}), "A passage has no id"),
     ):
@@ -292,6 +295,9 @@ def test_many_questions_are_answered_as_each_of_them(weight: float, corpus: Data
         assert [hit.id for hit in hits] == [hit.id for hit in alone]
         assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in alone], abs=1e-4)
     assert index.search_many([]) == []
+    once = index.search_many((question for question in questions), 4, weight)
+    assert [[hit.id for hit in hits] for hits in once] == [[hit.id for hit in hits] for hits in many]
+    assert [len(hits) for hits in index.search_many(np.array(questions), 4, weight)] == [len(hits) for hits in many]
 
 
 def test_passages_without_a_word_are_found_by_their_vectors(tmp_path: Path) -> None:
@@ -400,8 +406,12 @@ def test_a_text_is_no_list_of_ids_or_of_questions(corpus: Dataset, tmp_path: Pat
     index = SearchIndex.load(build_index(model, numbered, tmp_path / "index"), model)
     with pytest.raises(InputError, match=r"give \['12'\] for a single one"):
         index.remove("12")  # not those called 1 and 2
-    with pytest.raises(InputError, match="takes a list of questions"):
-        index.search_many("abc")
+    for strange in ("abc", {"q1": "abc"}, None):
+        with pytest.raises(InputError, match="takes a list of questions"):
+            index.search_many(strange)  # type: ignore[arg-type]
+    for size in (0, "8"):
+        with pytest.raises(InputError, match=f"batch_size is {size!r}; at least one text"):
+            index.search_many(["abc"], batch_size=size)  # type: ignore[arg-type]
     assert len(SearchIndex.load(tmp_path / "index", model)) == 20
 
 
@@ -425,7 +435,7 @@ def test_ids_that_are_numbers_become_texts(corpus: Dataset, tmp_path: Path) -> N
     with pytest.raises(InputError, match="no passage with the id 2"):
         index.remove([2])  # type: ignore[list-item]
     assert len(index.remove(["2"])) == 3
-    with pytest.raises(InputError, match=r"make one of a list of rows by Dataset\.from_list"):
+    with pytest.raises(InputError, match=r"make one by Dataset\.from_list"):
         index.add(rows)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"The column 'text' holds list"):
         index.add(Dataset.from_dict({"id": ["9"], "title": [""], "text": [["a", "b"]]}))

@@ -70,6 +70,7 @@ def test_what_cannot_be_searched_for() -> None:
         (["caf\udce9"], 5, 1.0, "is not UTF-8"),
         (["who", ""], 5, 1.0, "One of the questions is empty"),
         (["who"], 0, 1.0, "top_k is 0"),
+        (["who"], True, 1.0, "top_k is True"),
         (["who"], 5, 1.5, "weight is 1.5; it must be from 0"),
         (["who"], 5, float("nan"), "weight is nan"),
     ):
