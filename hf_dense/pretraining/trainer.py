@@ -79,7 +79,7 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
         **kwargs: Any,
     ) -> None:
         check_arguments(model, args, chunk, isinstance(train_dataset, PassageStream))
-        _check_rows(train_dataset)
+        _check_rows(train_dataset, model)
         if unread := [name for name in _UNREAD if kwargs.get(name) is not None]:
             raise InputError(
                 f"{unread[0]} does nothing here: the loss is the model's own, and there are no predictions."
@@ -435,15 +435,21 @@ def check_arguments(
         _check_streaming(model, args)
 
 
-def _check_rows(rows: Any) -> None:
-    """Raise `InputError` unless what is trained on is rows of token ids with their lengths, or a stream."""
+def _check_rows(rows: Any, model: BottleneckForPreTraining) -> None:
+    """Raise `InputError` unless what is trained on is rows with all columns that are read, or a stream."""
     if isinstance(rows, PassageStream):
         return
-    if not isinstance(rows, Dataset) or "length" not in rows.column_names:
-        found = f"no column 'length' in {rows.column_names}" if isinstance(rows, Dataset) else type(rows).__name__
-        raise InputError(
-            f"train_dataset is to be what `tokenize` of hf_dense.pretraining.corpus makes, or a PassageStream: {found}."
-        )
+    if not isinstance(rows, Dataset):
+        found = f"it is of the type {type(rows).__name__}"
+    else:
+        read = [*model.config.sources, "length", *(["document"] if model.config.siblings else [])]
+        missing = [column for column in read if column not in rows.column_names]
+        if not missing:
+            return
+        found = f"it has no column {missing[0]!r}, but {', '.join(rows.column_names)}"
+    raise InputError(
+        f"train_dataset is to be what `tokenize` of hf_dense.pretraining.corpus makes, or a PassageStream: {found}."
+    )
 
 
 def _check_streaming(model: BottleneckForPreTraining, args: TrainingArguments) -> None:

@@ -146,6 +146,15 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
         load_passages(str(tmp_path / "corpus.jsonl"))
 
 
+def test_what_save_to_disk_wrote_is_to_be_written_anew(tmp_path: Path) -> None:
+    rows = Dataset.from_dict({"text": TEXTS})
+    rows.save_to_disk(tmp_path / "one")
+    DatasetDict({"train": rows}).save_to_disk(tmp_path / "several")
+    for name in ("one", "several", "several/train"):
+        with pytest.raises(InputError, match="what save_to_disk wrote is written anew by to_parquet"):
+            load_passages(str(tmp_path / name))
+
+
 def test_a_file_of_another_kind_and_a_directory_without_corpus_are_refused(tmp_path: Path) -> None:
     (tmp_path / "corpus.doc").write_text("abc")
     with pytest.raises(InputError, match="of no known kind"):

@@ -89,9 +89,23 @@ def test_what_the_trainer_would_never_call_is_refused(name: str, tmp_path: Path)
     collator = ViewCollator(model.config, VOCABULARY, 32, 0)
     with pytest.raises(InputError, match=f"{name} does nothing here"):
         PreTrainer(model, training, collator, make_rows(4), **{name: print})
-    for rows in ([1], make_rows(4).remove_columns("length")):
-        with pytest.raises(InputError, match="is to be what `tokenize`"):
-            PreTrainer(model, training, collator, rows)
+
+
+@pytest.mark.parametrize(
+    ("method", "rows", "said"),
+    [
+        ("retromae", [1], "it is of the type list"),
+        ("retromae", make_rows(4).to_iterable_dataset(), "it is of the type IterableDataset"),
+        ("retromae", make_rows(4).remove_columns("length"), "it has no column 'length', but text, "),
+        ("retromae", make_rows(4).remove_columns("text"), "it has no column 'text', but neighbour, "),
+        ("cocondenser", make_rows(4).remove_columns("document"), "it has no column 'document', but text, "),
+    ],
+)
+def test_rows_without_what_is_read_are_refused(method: str, rows: Any, said: str, tmp_path: Path) -> None:
+    model, training = make_model(method), tiny_arguments(tmp_path)
+    training.remove_unused_columns = False
+    with pytest.raises(InputError, match=f"is to be what `tokenize` .*: {said}"):
+        PreTrainer(model, training, ViewCollator(model.config, VOCABULARY, 32, 0), rows)
 
 
 @pytest.mark.parametrize("method", METHODS)

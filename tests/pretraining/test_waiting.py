@@ -76,7 +76,7 @@ def step(directory: Path, model: BottleneckForPreTraining, chunk: int | None = N
     training = tiny_arguments(directory)
     training.remove_unused_columns = False
     collator = ViewCollator(model.config, VOCABULARY, 32, 0, tiny_keywords())
-    rows = Dataset.from_list([{"length": 1}])
+    rows = Dataset.from_list([{**dict.fromkeys(model.config.sources), "length": 1, "document": 0}])
     trainer = PreTrainer(model=model, args=training, collator=collator, train_dataset=rows, chunk=chunk)
     batch = collator(token_rows(8))
     if not planned:

@@ -74,6 +74,8 @@ def test_what_is_stored_takes_the_bytes_that_are_stated(model: SentenceTransform
 def test_bad_input_is_one_sentence(model: SentenceTransformer, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no index of hybrid vectors"):
         HybridIndex.load(tmp_path / "index")
+    with pytest.raises(InputError, match="batch_size is 0; at least one text"):
+        write_hybrid_vectors(model, TEXTS[:3], tmp_path, batch_size=0)
     index = written(model, TEXTS[:3], tmp_path / "index")
     with pytest.raises(InputError, match="k is 0"):
         index.search(model.encode_query(QUERIES), 0)
