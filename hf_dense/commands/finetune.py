@@ -35,6 +35,11 @@ are measured on another collection too: what is lost there was forgotten.
 
 Stages that are done are not done again; one that was killed goes on.
 """
+_EXPLAINED: Final = """\
+  Explained by --help_all, with every option of the Trainer:
+  losses: --contrast --contrast_weight --temperature --distillation --lamb; what is forgotten: --keep_similarities;
+  vectors and encoders: --matryoshka --projection --untied; memory and speed: --chunk --precision
+  --float32_matmul_precision; when to stop: --patience"""
 
 
 @dataclass(frozen=True)
@@ -93,13 +98,6 @@ class SingleOptions:
     depth: int = field(default=200, metadata={"help": "negatives of a list that are drawn from"})
     dev_split: str = field(default="dev", metadata={"help": "split whose loss is logged when eval_strategy is set"})
     dev_pairs: int = field(default=1024, metadata={"help": "how many pairs of that split, drawn at random"})
-
-
-_EXPLAINED: Final = """\
-  Explained by --help_all, with every option of the Trainer:
-  losses: --contrast --contrast_weight --temperature --distillation --lamb; what is forgotten: --keep_similarities;
-  vectors and encoders: --matryoshka --projection --untied; memory and speed: --chunk --precision
-  --float32_matmul_precision; when to stop: --patience"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
