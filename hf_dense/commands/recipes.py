@@ -134,8 +134,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             keys = [key.value for key, _ in node.value if key.tag == "tag:yaml.org,2002:str"]
             if twice := [key for key, count in Counter(keys).items() if count > 1]:
-                raise InputError(
-                    f"{path} has {twice[0]} twice in one place, of which one would be lost; write one of them."
+                raise ValueError(
+                    f"it has {twice[0]} twice in one place, of which one would be lost; write one of them."
                 )
             return super().construct_mapping(node, deep)
 
