@@ -50,21 +50,6 @@ def mean_metrics(per_query: Mapping[str, Mapping[str, float]]) -> dict[str, floa
     return {metric: sum(values.values()) / len(values) for metric, values in per_query.items()}
 
 
-def by_depth(metrics: Sequence[str]) -> list[str]:
-    """Metrics as they stand beside each other: those of one measure together, from its least depth on.
-
-    >>> by_depth(["ndcg@10", "recall@100", "recall@50", "recall@1000", "auc"])
-    ['ndcg@10', 'recall@50', 'recall@100', 'recall@1000', 'auc']
-    """
-    measures = [metric.partition("@")[0] for metric in metrics]
-
-    def place(metric: str) -> tuple[int, int]:
-        measure, _, depth = metric.partition("@")
-        return measures.index(measure), int(depth) if depth.isdecimal() else 0
-
-    return sorted(metrics, key=place)
-
-
 def title(metric: str) -> str:
     """The name of a metric in tables and plots.
 

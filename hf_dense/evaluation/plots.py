@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hf_dense.errors import InputError
-from hf_dense.evaluation.measures import by_depth
 from hf_dense.storage.files import replaced_file
 
 _COLOURS: Final = 10  # that matplotlib has before they begin anew
@@ -80,7 +79,7 @@ def draw_metrics(rows: Sequence[Mapping[str, Any]]) -> Figure:
     Raises:
         InputError: no rows, or rows that do not share their metrics.
     """
-    metrics = by_depth([key for key in rows[0] if key != "name"]) if rows else []
+    metrics = _by_depth([key for key in rows[0] if key != "name"]) if rows else []
     if not metrics or any(set(row) != {"name", *metrics} for row in rows):
         raise InputError("A metric plot needs at least one row, and a name and the same metrics in every row.")
     if len(rows) > _COLOURS:
@@ -148,3 +147,18 @@ def loss_series(history: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[in
             if (key == "loss" or key.endswith("_loss")) and key != "train_loss" and "step" in entry:
                 series.setdefault(key, []).append((int(entry["step"]), float(value)))
     return series
+
+
+def _by_depth(metrics: Sequence[str]) -> list[str]:
+    """Metrics as they stand beside each other: those of one measure together, from its least depth on.
+
+    >>> _by_depth(["ndcg@10", "recall@100", "recall@50", "recall@1000", "auc"])
+    ['ndcg@10', 'recall@50', 'recall@100', 'recall@1000', 'auc']
+    """
+    measures = [metric.partition("@")[0] for metric in metrics]
+
+    def place(metric: str) -> tuple[int, int]:
+        measure, _, depth = metric.partition("@")
+        return measures.index(measure), int(depth) if depth.isdecimal() else 0
+
+    return sorted(metrics, key=place)

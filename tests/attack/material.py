@@ -137,7 +137,8 @@ def _write_settings(folder: Path) -> None:
     }
     sizes = {"method": "retromae", "max_length": 24, "backbone_config": TINY, "save_steps": 1, "save_total_limit": 2}
     (folder / "pretrain.yaml").write_text(yaml.safe_dump({**sizes, **training}))
-    (folder / "finetune.yaml").write_text(yaml.safe_dump({**training}))
+    fits = {"per_device_train_batch_size": 2}  # the pairs, also on two processes
+    (folder / "finetune.yaml").write_text(yaml.safe_dump({**training, **fits}))
     few = {**training, "max_steps": 1, "per_device_train_batch_size": 2}
     stages = {"bm25": {"depth": 4}, "retriever1": {**few, "passages": 2}, "mined": {"depth": 4}}
     reranker = {"base": str(folder / "reranker"), "passages": 2, "kept": 2, "max_length": 24}
