@@ -6,7 +6,7 @@ import argparse
 from typing import Final
 
 from hf_dense.commands.options import add_options, build_options, given_flags, introduce
-from hf_dense.commands.output import command_line
+from hf_dense.commands.output import command_line, losses_aside
 from hf_dense.experiments.adaptation.options import AdaptOptions
 
 SUMMARY: Final = "Find out whether pre-training on your documents pays, and get the best retriever."
@@ -35,5 +35,6 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_dense.experiments.adaptation.run import adapt
 
     disable_progress_bar()  # of loading weights, which takes no time here
-    found = adapt(options, command_line(arguments))
+    with losses_aside():
+        found = adapt(options, command_line(arguments))
     print(f"{found}\n\nReport: {found.path}/report.html\nRetriever: {found.retriever}")

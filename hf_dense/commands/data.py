@@ -13,6 +13,7 @@ from hf_dense.commands.output import (
     add_encoding_arguments,
     add_output_arguments,
     check_publishing,
+    losses_aside,
     output_of,
     publish_output,
 )
@@ -46,7 +47,8 @@ def run(arguments: argparse.Namespace) -> None:
     before, repo = Manifest.load(arguments.out), getattr(arguments, "push_to_hub", None)
     if repo and is_main_process():
         check_publishing(repo, "dataset")
-    DATA_VERBS[arguments.data].run(arguments)
+    with losses_aside():  # of a generator that is trained
+        DATA_VERBS[arguments.data].run(arguments)
     if not is_main_process():
         return
     manifest = Manifest.load(arguments.out)

@@ -18,7 +18,7 @@ from hf_dense.commands.options import (
     given_flags,
     introduce,
 )
-from hf_dense.commands.output import command_line
+from hf_dense.commands.output import command_line, losses_aside
 from hf_dense.commands.recipes import STAGES, read_configs
 from hf_dense.errors import InputError
 
@@ -128,8 +128,10 @@ class Tuned:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the stages of the configuration, or one training where it has none, and say what came out."""
-    if said := train(arguments).said:
-        print(said)
+    with losses_aside():
+        tuned = train(arguments)
+    if tuned.said:
+        print(tuned.said)
 
 
 def train(arguments: argparse.Namespace) -> Tuned:

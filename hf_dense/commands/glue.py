@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from hf_dense.commands.options import read_number
-from hf_dense.commands.output import add_output_arguments, output_of
+from hf_dense.commands.output import add_output_arguments, losses_aside, output_of
 
 SUMMARY = "Fine-tune and measure an encoder on GLUE."
 
@@ -38,14 +38,15 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_dense.evaluation.glue import TASKS, evaluate_glue
     from hf_dense.evaluation.tables import format_glue
 
-    result = evaluate_glue(
-        arguments.model,
-        arguments.tasks or list(TASKS),
-        name=Path(arguments.model).name,
-        out=output_of(arguments),
-        data_dir=arguments.data_dir,
-        max_length=arguments.max_length,
-        learning_rates=arguments.learning_rates,
-        seeds=arguments.seeds,
-    )
+    with losses_aside():
+        result = evaluate_glue(
+            arguments.model,
+            arguments.tasks or list(TASKS),
+            name=Path(arguments.model).name,
+            out=output_of(arguments),
+            data_dir=arguments.data_dir,
+            max_length=arguments.max_length,
+            learning_rates=arguments.learning_rates,
+            seeds=arguments.seeds,
+        )
     print(format_glue(result))

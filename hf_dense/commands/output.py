@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,11 @@ def encoding_of(arguments: argparse.Namespace) -> AbstractContextManager[None]:
     from hf_dense.search.cluster import encoding_on
 
     return encoding_on(arguments.ray)
+
+
+def losses_aside() -> AbstractContextManager[Any]:
+    """While a verb trains: the losses that the Trainer prints go to standard error, so the result stands alone."""
+    return redirect_stdout(sys.stderr)
 
 
 def positive(word: str) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hf_dense.commands.options import add_config, add_options, add_trainer, given_flags, introduce, read_options
-from hf_dense.commands.output import command_line
+from hf_dense.commands.output import command_line, losses_aside
 from hf_dense.commands.recipes import set_aside
 from hf_dense.pretraining.options import PretrainingOptions
 
@@ -40,7 +40,8 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_dense.pretraining.pretrain import pretrain
     from hf_dense.storage.process_group import is_main_process
 
-    result = pretrain(options, training, command_line(arguments))
+    with losses_aside():
+        result = pretrain(options, training, command_line(arguments))
     if is_main_process():
         saved = f"Saved {options.method} to {result.path}"
         print(f"It is there already, in {result.path}" if result.done else saved)

@@ -25,16 +25,16 @@ class ListCollator(SentenceTransformerDataCollator):
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         """Token ids and masks, and `label`, the teacher's scores (B, N), where rows have them.
 
-        Of numbered rows also what tells which passages of a batch are relevant for a query: `passage_places` (B, N) and
-        `query_relevant` (B, M), as `relevant_passages` takes them.
+        Of numbered rows also what tells which passages of a batch are relevant for a query, as `relevant_passages`
+        takes it: `passage_numbers` (B, N) and `query_relevant` (B, M).
         """
         queries = super().__call__([{"query": row["query"]} for row in rows])
         passages = super().__call__(
             [{"passage": text} for row in rows for text in row.get("passages") or [row["passage"]]]
         )
         labels = {"label": torch.tensor([row["label"] for row in rows])} if "label" in rows[0] else {}
-        if "places" in rows[0]:
-            passages["passage_places"] = torch.tensor([row["places"] for row in rows])
+        if "numbers" in rows[0]:
+            passages["passage_numbers"] = torch.tensor([row["numbers"] for row in rows])
             relevant = [torch.tensor(row["relevant"]) for row in rows]
             queries["query_relevant"] = pad_sequence(relevant, batch_first=True, padding_value=-1)
         return {**queries, **passages, **labels}

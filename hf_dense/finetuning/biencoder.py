@@ -62,7 +62,7 @@ from hf_dense.storage.places import Source
 
 _COLUMNS = ["query", "passage"]
 _TASKS: Any = {"query": "query", "passage": "document"}  # of the columns
-_JUDGED = ("places", "relevant")  # of a batch, beside its texts
+_JUDGED = ("numbers", "relevant")  # of a batch, beside its texts
 _WITHOUT_DUPLICATES = ("no_duplicates", "no_duplicates_hashed")  # batch samplers of pairs
 _LONG = 512  # tokens of a text, where a model takes any length
 _TEMPERATURES = {SimilarityFunction.COSINE.value: 0.05, SimilarityFunction.DOT_PRODUCT.value: 1.0}
@@ -318,7 +318,7 @@ class ListLoss(nn.Module):
 
         Args:
             features: token ids and masks of B queries, and of B x N passages, those of a query together and its
-                positive first; of lists beside them `relevant` and `places` (see `relevant_passages`).
+                positive first; of lists beside them `relevant` and `numbers` (see `relevant_passages`).
             teacher: (B, N) scores, where a teacher is distilled.
 
         Returns:
@@ -326,8 +326,8 @@ class ListLoss(nn.Module):
         """
         queries, passages = self._embed_both(self.model, features)
         before = self._embed_before(features, queries.device) if self.keeping else None
-        places = features[1].get("places")
-        relevant = None if places is None else relevant_passages(places, features[0]["relevant"])
+        numbers = features[1].get("numbers")
+        relevant = None if numbers is None else relevant_passages(numbers, features[0]["relevant"])
         cut = partial(cut_vectors, unit=self.cosine)
         found = [
             self._losses(cut(queries, kept), cut(passages, kept), teacher, before, relevant) for kept in self.dimensions

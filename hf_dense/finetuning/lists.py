@@ -18,6 +18,7 @@ from datasets import Dataset
 from pyarrow import ArrowException, parquet
 
 from hf_dense.data.collections import content_hash, folder_of, holds_corpus, load_corpus, training_pairs
+from hf_dense.data.duplicates import exact_hashes
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
@@ -260,7 +261,8 @@ class PassageLists:
         """Rows with `query`, `passages` (texts, the positive first) and, where wanted, `label` (teacher's scores).
 
         Args:
-            numbered: with `places`, the numbers of these passages in the corpus, and `relevant`, of all positives.
+            numbered: with `numbers`, one for each of these texts, the same for copies, and `relevant`, those of all
+                positives.
         """
         rows = Dataset.from_dict({"row": list(range(len(self)))})
         rows.set_transform(partial(self._read, numbered=numbered))
@@ -287,8 +289,8 @@ class PassageLists:
         read: dict[str, list[Any]] = {"query": [self.entries[row].query for row in batch["row"]]}
         read["passages"] = [self.texts(names) for names in drawn]
         if numbered:
-            read["places"] = [self._places(names) for names in drawn]
-            read["relevant"] = [self._places(self.entries[row].positives) for row in batch["row"]]
+            read["numbers"] = [_numbers(texts) for texts in read["passages"]]
+            read["relevant"] = [_numbers(self.texts(self.entries[row].positives)) for row in batch["row"]]
         if self.scored:
             scores = [self.entries[row].scores or {} for row in batch["row"]]
             read["label"] = [[known[name] for name in names] for known, names in zip(scores, drawn, strict=True)]
@@ -296,10 +298,7 @@ class PassageLists:
 
     def texts(self, names: Sequence[str]) -> list[str]:
         """Title and text of passages."""
-        return PassageTexts(self.corpus)[self._places(names)]
-
-    def _places(self, names: Sequence[str]) -> list[int]:
-        return [self.indices[name] for name in names]
+        return PassageTexts(self.corpus)[[self.indices[name] for name in names]]
 
     def settings(self) -> dict[str, Any]:
         """What decides on the draws beside the sources, as JSON has it."""
@@ -311,6 +310,11 @@ class PassageLists:
         lists = self.parts or list_sources({GIVEN: self.entries})
         fingerprint = fingerprint_rows(self.corpus, self.corpus.column_names)
         return {**lists, "collection": Source(self.origin, fingerprint)}
+
+
+def _numbers(texts: Sequence[str]) -> list[int]:
+    """A number for each text, on all machines the same: by ids two copies of a passage would count as different."""
+    return [*map(int, exact_hashes(texts).view(np.int64))]
 
 
 def load_lists(

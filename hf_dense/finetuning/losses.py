@@ -97,11 +97,11 @@ def in_batch_loss(
     return functional.cross_entropy(scale * torch.cat(logits, dim=1), target)
 
 
-def relevant_passages(places: Tensor, relevant: Tensor) -> Tensor:
+def relevant_passages(numbers: Tensor, relevant: Tensor) -> Tensor:
     """Which passages of all processes are relevant for each query of this one.
 
     Args:
-        places: (B, N) numbers of the passages, the same on all processes.
+        numbers: (B, N) of the passages, the same for copies and on all processes.
         relevant: (B, M) numbers of those that are relevant for a query; -1 where it has fewer.
 
     Returns:
@@ -110,8 +110,8 @@ def relevant_passages(places: Tensor, relevant: Tensor) -> Tensor:
     >>> relevant_passages(torch.tensor([[4, 7], [7, 5]]), torch.tensor([[4, -1], [7, 4]])).int().tolist()
     [[1, 0, 0, 0], [1, 1, 1, 0]]
     """
-    everything = gather_rows(places)[0].flatten()
-    found = torch.zeros(len(relevant), len(everything), dtype=torch.bool, device=places.device)
+    everything = gather_rows(numbers)[0].flatten()
+    found = torch.zeros(len(relevant), len(everything), dtype=torch.bool, device=numbers.device)
     for known in relevant.T:  # one comparison with all is M times as large
         found |= everything == known[:, None]
     return found

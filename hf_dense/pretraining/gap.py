@@ -139,6 +139,6 @@ def describe_idle(idle: Mapping[str, tuple[float, float]]) -> str:
     """The sentences that say so, and what to do."""
     parts = [f"{name} loses {gap:.3f} of {loss:.2f} nats" for name, (gap, loss) in idle.items()]
     return (
-        f"The bottleneck carries nothing yet: with another text's bottleneck {', '.join(parts)}. Raise max_steps, "
+        f"The bottleneck carries nothing yet: with another text's bottleneck {', '.join(parts)}. Train for more steps, "
         "or take another method; docs/evidence.md has when the bottlenecks of some were filled."
     )

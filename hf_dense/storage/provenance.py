@@ -80,7 +80,8 @@ def hardware_in_words(hardware: object) -> str | None:
     if not isinstance(hardware, Mapping) or not hardware:
         return None
     cores, processor, memory = (hardware.get(name, "?") for name in ("cores", "cpu", "memory_gib"))
-    return f"{cores} cores of {processor}, {memory} GiB, {hardware.get('cuda') or 'no GPU'}"
+    named = "core" if cores == 1 else "cores"
+    return f"{cores} {named} of {processor}, {memory} GiB, {hardware.get('cuda') or 'no GPU'}"
 
 
 def describe_hardware() -> dict[str, Any]:

@@ -40,6 +40,14 @@ def test_one_training_takes_the_trainers_flags(data: Path, tmp_path: Path, capsy
     assert SentenceTransformer(str(model)).similarity_fn_name == "dot"
 
 
+def test_losses_are_no_part_of_what_came_out(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--model", str(write_retriever(tmp_path / "retriever")), "--collection", str(data)]
+    main(["finetune", *given, "--out", str(tmp_path / "out"), *FEW[:-2], "--logging_steps", "1"])
+    found = capsys.readouterr()
+    assert len(found.out.splitlines()) == 1
+    assert "'loss'" in found.err
+
+
 def test_a_card_names_the_collection_and_the_splits_of_pairs(data: Path, tmp_path: Path) -> None:
     given = ["--model", str(write_retriever(tmp_path / "retriever")), "--collection", str(data)]
     held_out = ["--eval_strategy", "steps", "--dev_split", "test", "--per_device_eval_batch_size", "4"]

@@ -87,7 +87,16 @@ def test_rows_hold_texts_and_scores() -> None:
     assert row["passages"] == [f"T text {name[1:]}" for name in names]
     assert row["label"] == [scores[name] for name in names]
     (numbered,) = lists.dataset(numbered=True)
-    assert numbered == {**row, "places": [int(name[1:]) for name in names], "relevant": [0, 1]}
+    assert {name: numbered[name] for name in row} == row
+    assert [number in numbered["relevant"] for number in numbered["numbers"]] == [True, False, False]
+    assert len({*numbered["numbers"], *numbered["relevant"]}) == 4
+
+
+def test_copies_of_a_passage_have_one_number() -> None:
+    texts = ["a stop", "a wait", "a stop.", "a stop"]
+    copies = Dataset.from_dict({"id": ["p0", "p1", "p2", "p3"], "title": ["", "", "", "T"], "text": texts})
+    (row,) = PassageLists([entry(negatives=("p2", "p3"))], copies, passages=3, seed=1).dataset(numbered=True)
+    assert sorted(number in row["relevant"] for number in row["numbers"]) == [False, True, True]
 
 
 def test_short_lists_of_a_teacher_are_left_out(caplog: pytest.LogCaptureFixture) -> None:

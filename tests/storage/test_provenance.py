@@ -13,7 +13,7 @@ from tiny_retriever import write_dataset
 
 import hf_dense.storage.provenance
 from hf_dense.data.collections import content_hash
-from hf_dense.storage.provenance import _own_commit, describe_commit, describe_run, provenance
+from hf_dense.storage.provenance import _own_commit, describe_commit, describe_run, hardware_in_words, provenance
 
 
 def test_provenance_names_seed_data_versions_and_day(tmp_path: Path) -> None:
@@ -31,6 +31,12 @@ def test_provenance_names_seed_data_versions_and_day(tmp_path: Path) -> None:
     with (data / "corpus.jsonl").open("a") as corpus:
         corpus.write('{"_id": "new", "title": "a", "text": "b"}\n')
     assert provenance(7, data, content_hash(data))["data"]["content_hash"] != unchanged
+
+
+@pytest.mark.parametrize(("cores", "said"), [(1, "1 core of a CPU"), (2, "2 cores of a CPU")])
+def test_hardware_in_words(cores: int, said: str) -> None:
+    record = {"cores": cores, "cpu": "a CPU", "memory_gib": 8, "cuda": None}
+    assert hardware_in_words(record) == f"{said}, 8 GiB, no GPU"
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

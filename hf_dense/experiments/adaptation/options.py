@@ -57,7 +57,7 @@ class AdaptOptions:
     license: str = field(default="other", metadata={"help": "of the weights, for the card"})
 
     def __post_init__(self) -> None:
-        parse_budget(self.budget)
+        self.budget = write_budget(parse_budget(self.budget))
         if self.method != AUTO and self.method not in METHODS:
             raise InputError(f"The method is {self.method!r}; allowed: {AUTO}, {', '.join(METHODS)}.")
         if self.precision not in (AUTO, FP32, BF16):
@@ -91,3 +91,14 @@ def parse_budget(text: str) -> float:
     if seconds < 60:
         raise InputError(f"The budget is {text}; no model learns anything in less than a minute.")
     return float(seconds)
+
+
+def write_budget(seconds: float) -> str:
+    """The one way that a time is kept in, however it was written.
+
+    >>> write_budget(120), write_budget(5400), write_budget(90.5)
+    ('2m', '1h30m', '1m30.5s')
+    """
+    minutes, rest = divmod(seconds, _UNITS["m"])
+    hours, minutes = divmod(minutes, _UNITS["h"] // _UNITS["m"])
+    return "".join(f"{number:.15g}{unit}" for number, unit in ((hours, "h"), (minutes, "m"), (rest, "s")) if number)

@@ -26,6 +26,12 @@ def test_what_cannot_be_is_said_before_anything_is_loaded(given: dict[str, Any],
         AdaptOptions("docs", "out", **given)
 
 
+def test_a_budget_is_one_however_it_is_written() -> None:
+    kept = {AdaptOptions("docs", "out", budget=budget).budget for budget in ("2m", "120s", "1m60s", "2.0m")}
+    assert kept == {"2m"}
+    assert AdaptOptions("docs", "out", budget="1000000.5h").seconds == 3_600_001_800
+
+
 def test_auto_tries_several() -> None:
     assert AdaptOptions("docs", "out", method="auto").methods == ("retromae", "dupmae")
     assert AdaptOptions("docs", "out", method="cotmae").methods == ("cotmae",)
