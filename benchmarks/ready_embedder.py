@@ -235,7 +235,8 @@ def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> No
     write_text(folder / "results.md", "\n".join(lines))
     for title, figures in facts["figures"].items():
         shown = [
-            {"name": arm, **{part: found[part]["mean"] for part in ("own", "kept")}} for arm, found in figures.items()
+            {"name": arm, **{f"nDCG@10, {part} queries": found[part]["mean"] for part in ("own", "kept")}}
+            for arm, found in figures.items()
         ]
         save_figure(draw_metrics(shown), folder / f"{re.sub(r'[^a-z0-9.-]+', '-', title)}.png")
     print((folder / "results.md").read_text(encoding="utf-8"))

@@ -44,7 +44,8 @@ def run(arguments: argparse.Namespace) -> None:
     page = build_page(arguments.directory, arguments.against, arguments.judgements)
     judgements = arguments.judgements or judgements_of(arguments.directory)
     address = {"server_name": arguments.host, "server_port": port}
-    page.launch(**address, quiet=True, footer_links=[], ssr_mode=False, prevent_thread_lock=True)
+    none = 1  # byte of a file that is sent here, as no part of the page asks for one
+    page.launch(**address, quiet=True, footer_links=[], ssr_mode=False, prevent_thread_lock=True, max_file_size=none)
     print(f"{page.local_url} is ready, judgements go to {judgements}; Ctrl-C ends it.", flush=True)
     page.block_thread()
 

@@ -7,11 +7,14 @@ import json
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
+import httpx
 import pytest
 from browser import CHROMIUM, Browser
 
@@ -135,23 +138,36 @@ def test_without_gradio(retriever: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         run(retriever)
 
 
+@contextmanager
+def serving(directory: Path, working: Path) -> Iterator[str]:
+    """The address of the page of a directory, while it is served."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "hf_dense.commands.main", "serve", str(directory), "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=working) as server:
+        try:
+            assert server.stdout is not None
+            yield server.stdout.readline().split()[0]
+        finally:
+            server.terminate()
+
+
 ASKED = "document.querySelectorAll('article').length"
 THUMB = 'document.querySelector(\'button[data-side="1"][data-good="1"]\')'
 
 
 @pytest.mark.slow
+def test_files_that_are_sent_are_not_kept(retriever: Path, tmp_path: Path) -> None:
+    with serving(retriever, tmp_path) as address:
+        answer = httpx.post(f"{address}gradio_api/upload", files={"files": ("large.txt", b"x" * 1000)}, timeout=60)
+    assert answer.status_code == 413
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not CHROMIUM, reason="NOT TESTED IN A BROWSER: no chromium here; apt-get install chromium")
 def test_in_a_browser(retriever: Path, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "hf_dense.commands.main", "serve", str(retriever), "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as server:
-        try:
-            assert server.stdout is not None
-            address = server.stdout.readline().split()[0]
-            look(address, tmp_path)
-        finally:
-            server.terminate()
+    with serving(retriever, tmp_path) as address:
+        look(address, tmp_path)
     (row,) = map(json.loads, (tmp_path / "retriever-judgements.jsonl").read_text().splitlines())
     assert row["query"] == "threads"
     assert "<script>" in row["positive"] or "locks" in row["positive"]
