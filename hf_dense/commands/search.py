@@ -7,13 +7,13 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.commands.options import read_number
-from hf_dense.commands.output import add_encoding_arguments, command_line
+from hf_dense.commands.output import add_encoding_arguments, command_line, positive
 from hf_dense.errors import InputError
 from hf_dense.search.questions import check_questions, read_questions
 from hf_dense.storage.files import plain_errors, replaced_file
@@ -21,13 +21,15 @@ from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import CrossEncoder, SentenceTransformer
 
     from hf_dense.search.index import Hit, SearchIndex
 
 SUMMARY = "Find the passages that answer questions."
 KINDS: Final = ("exact", "hnsw", "ivfpq", "int8", "binary")
+RERANK_DEPTH: Final = 100  # as evaluate has it
 _TOGETHER: Final = 1_000  # questions of a file that are searched for at once
+_RERANKED: Final = 10  # likewise, where their passages are ordered anew
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the model's similarity beside BM25's score, from 0 (words alone) to 1 (default: as the index was "
         "built with, else 1)",
     )
+    parser.add_argument(
+        "--rerank", metavar="MODEL", help="cross-encoder, directory or Hub id, that orders the first passages anew"
+    )
+    parser.add_argument("--rerank_depth", type=positive, metavar="N", help=f"how many (default: {RERANK_DEPTH})")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--update", action="store_true", help="encode what is new in CORPUS, drop what is gone")
     instead.add_argument("--overwrite", action="store_true", help="replace an index of another model or corpus")
@@ -83,18 +89,44 @@ def run(arguments: argparse.Namespace) -> None:
     place = arguments.index or _beside(arguments.model)
     _check(arguments, place)
     questions = None if arguments.queries is None else read_questions(arguments.queries)
-    index = _open(arguments, place)
-    ready = time.perf_counter() - started
+    finder = _open(arguments, place)
+    ready, index = time.perf_counter() - started, finder.index
     if questions is not None:
-        _answer_all(index, arguments, questions)
+        _answer_all(finder, arguments.hits, questions)
     elif arguments.question is None:
-        _prompt(index, arguments)
+        _prompt(finder)
     else:
         started = time.perf_counter()
-        hits = index.search(arguments.question, arguments.top_k, arguments.weight)
+        [hits] = finder.find([arguments.question])
         seconds = time.perf_counter() - started
         _show(hits)
         print(f"\n{len(index):,} passages ready in {ready:.2f} s, searched in {seconds:.3f} s")
+
+
+@dataclass(frozen=True)
+class _Finder:
+    """Finds the passages of questions, as the arguments say.
+
+    Args:
+        index: that is searched.
+        reranker: that orders the first passages anew; None for none.
+        arguments: `top_k`, `weight`, `rerank_depth` and `batch_size`.
+    """
+
+    index: SearchIndex
+    reranker: CrossEncoder | None
+    arguments: argparse.Namespace
+
+    def find(self, questions: Sequence[str]) -> list[list[Hit]]:
+        """The passages of each, best first."""
+        asked = self.arguments
+        if self.reranker is None:
+            return self.index.search_many(questions, asked.top_k, asked.weight, asked.batch_size)
+        from hf_dense.search.reranking import rerank_hits
+
+        depth = asked.rerank_depth or RERANK_DEPTH
+        found = self.index.search_many(questions, max(asked.top_k, depth), asked.weight, asked.batch_size)
+        return [hits[: asked.top_k] for hits in rerank_hits(self.reranker, questions, found, depth, asked.batch_size)]
 
 
 def _beside(model: str) -> Path:
@@ -117,6 +149,8 @@ def _check(arguments: argparse.Namespace, place: Path) -> None:
         raise InputError(f"There is no index in {place} to update; leave --update out to build one.")
     if (arguments.queries is None) != (arguments.hits is None):
         raise InputError("Many questions need both --queries FILE, where they are, and --hits FILE, which is written.")
+    if arguments.rerank is None and arguments.rerank_depth is not None:
+        raise InputError("--rerank_depth is of a re-ranker; name it with --rerank MODEL.")
     if arguments.queries is not None and asked:
         raise InputError("Give one question, or many with --queries FILE, but not both.")
     if arguments.hits is not None and arguments.hits.exists():
@@ -125,18 +159,23 @@ def _check(arguments: argparse.Namespace, place: Path) -> None:
         raise InputError(f"There is no directory {arguments.hits.parent} for the hits; make it, or name another.")
 
 
-def _open(arguments: argparse.Namespace, place: Path) -> SearchIndex:
-    """The index, built or updated first where a corpus is named."""
+def _open(arguments: argparse.Namespace, place: Path) -> _Finder:
+    """The index, built or updated first where a corpus is named, and the re-ranker."""
     from transformers.utils.logging import disable_progress_bar
 
     from hf_dense.hub.loading import load_retriever
     from hf_dense.search.index import SearchIndex
 
     disable_progress_bar()
-    retriever = load_retriever(arguments.model)
+    retriever, reranker = load_retriever(arguments.model), None
+    if arguments.rerank is not None:
+        from hf_dense.hub.precision import FP32, Reading
+        from hf_dense.search.cross_encoder import load_reranker
+
+        reranker = Reading(arguments.precision or FP32).apply(load_reranker(arguments.rerank))
     if arguments.corpus is not None:
         _build(arguments, place, retriever)
-    return SearchIndex.load(place, retriever, arguments.precision)
+    return _Finder(SearchIndex.load(place, retriever, arguments.precision), reranker, arguments)
 
 
 def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransformer) -> None:
@@ -197,13 +236,13 @@ def _show(hits: Sequence[Hit]) -> None:
         print("No passage was found.")
 
 
-def _prompt(index: SearchIndex, arguments: argparse.Namespace) -> None:
+def _prompt(finder: _Finder) -> None:
     """Answer the lines of standard input, until an empty one."""
     asking = sys.stdin.isatty()
     if asking:
-        print(f"{len(index):,} passages; ask a question per line, an empty line ends.")
+        print(f"{len(finder.index):,} passages; ask a question per line, an empty line ends.")
     while question := _next_line("? " if asking else ""):
-        _show(index.search(question, arguments.top_k, arguments.weight))
+        _show(finder.find([question])[0])
         print(flush=True)
 
 
@@ -216,23 +255,24 @@ def _next_line(prompt: str) -> str:
         return ""
 
 
-def _answer_all(index: SearchIndex, arguments: argparse.Namespace, questions: dict[str, str]) -> None:
+def _answer_all(finder: _Finder, out: Path, questions: dict[str, str]) -> None:
     """Write the hits of many questions, a line of JSON for each."""
     from tqdm.auto import tqdm
 
     started, rows = time.perf_counter(), list(questions.items())
+    together = _TOGETHER if finder.reranker is None else _RERANKED
     with (
-        plain_errors(arguments.hits),
-        replaced_file(arguments.hits) as partial,
+        plain_errors(out),
+        replaced_file(out) as partial,
         partial.open("w", encoding="utf-8") as file,
         tqdm(total=len(rows), desc="Searching", unit=" questions") as bar,
     ):
-        for start in range(0, len(rows), _TOGETHER):
-            part = rows[start : start + _TOGETHER]
-            found = index.search_many([text for _, text in part], arguments.top_k, arguments.weight)
+        for start in range(0, len(rows), together):
+            part = rows[start : start + together]
+            found = finder.find([text for _, text in part])
             for (name, text), hits in zip(part, found, strict=True):
                 row = {"id": name, "text": text, "hits": [asdict(hit) for hit in hits]}
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
             bar.update(len(part))
     seconds = time.perf_counter() - started
-    print(f"{len(rows):,} questions searched for in {len(index):,} passages in {seconds:.2f} s: {arguments.hits}")
+    print(f"{len(rows):,} questions searched for in {len(finder.index):,} passages in {seconds:.2f} s: {out}")

@@ -17,7 +17,7 @@ from hf_dense.evaluation.dimensions import cut_row, is_cut_of, plot_dimensions
 from hf_dense.evaluation.documents import Documents
 from hf_dense.evaluation.measures import title as in_words
 from hf_dense.evaluation.plots import draw_metrics, save_figure
-from hf_dense.evaluation.reranking import RERANK_DEPTH, FirstPassages
+from hf_dense.evaluation.reranking import FirstPassages
 from hf_dense.evaluation.result import RANKINGS_FILE, RANKS_KEPT, RESULT_FILE, RetrievalResult
 from hf_dense.evaluation.retrieval import IDENTICAL_IDS, Passages
 from hf_dense.evaluation.runner import AS_IT_IS, KIND, Protocol, run_protocol
@@ -28,6 +28,7 @@ from hf_dense.hub.precision import Reading
 from hf_dense.search.candidates import load_ranker
 from hf_dense.search.fingerprints import model_source
 from hf_dense.search.first_stage import BM25
+from hf_dense.search.reranking import RERANK_DEPTH
 from hf_dense.storage.files import write_text
 from hf_dense.storage.fingerprints import fingerprint_path
 from hf_dense.storage.manifest import MANIFEST, Manifest

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -18,12 +17,11 @@ from hf_dense.evaluation.result import RANKINGS_FILE, RetrievalResult, load_rank
 from hf_dense.evaluation.retrieval import IDENTICAL_IDS, Passages
 from hf_dense.evaluation.runner import Found, Protocol, Rankings, run_protocol
 from hf_dense.search.candidates import candidate_texts, rank_candidates
+from hf_dense.search.reranking import RERANK_DEPTH, order_anew
 from hf_dense.storage.fingerprints import fingerprint_path
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
-
-RERANK_DEPTH: Final = 100
 
 
 class FirstPassages(Protocol):
@@ -79,9 +77,7 @@ class FirstPassages(Protocol):
         found: dict[str, dict[str, float]] = {}
         for query, names in self.first.items():
             best = {name: max(scored[query][one] for one in parts[name]) for name in names}
-            found[query] = dict(sorted(best.items(), key=lambda item: -item[1]))
-            least = math.floor(min(best.values(), default=0.0))
-            found[query] |= {name: float(least - below) for below, name in enumerate(self.rest[query], start=1)}
+            found[query] = order_anew(best, self.rest[query])
         return Found(found)
 
     def score(self, rankings: Rankings) -> dict[str, dict[str, float]]:

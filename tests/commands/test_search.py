@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from manifests import manifest_of
 from pyarrow import parquet
-from tiny_retriever import spaced_tokenizer, write_dataset, write_retriever
+from tiny_retriever import spaced_tokenizer, write_cross_encoder, write_dataset, write_retriever
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -27,7 +27,10 @@ from hf_dense.errors import InputError
 from hf_dense.hub.loading import load_tokenizer
 from hf_dense.search import dense
 from hf_dense.search.approximate import KINDS
+from hf_dense.search.cross_encoder import load_reranker
+from hf_dense.search.index import SearchIndex
 from hf_dense.search.index_building import cutting_in
+from hf_dense.search.reranking import rerank_hits
 
 
 @pytest.fixture
@@ -82,6 +85,38 @@ def test_an_index_of_another_corpus_or_model_is_refused_and_rebuilt_when_asked(
     capsys.readouterr()
     run(other_model, *given)
     assert "30 passages" in capsys.readouterr().out
+
+
+def test_the_first_passages_are_ordered_anew(
+    model: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reranker = write_cross_encoder(tmp_path / "reranker")
+    run(model, "abc def", "--corpus", corpus)
+    given = ("--rerank", reranker, "--rerank_depth", 20, "--top_k", 6)
+    index, ranker = SearchIndex.load(model / "index"), load_reranker(reranker)
+    wanted = [hits[:6] for hits in rerank_hits(ranker, ["abc def", "ghi"], index.search_many(["abc def", "ghi"], 20))]
+    assert wanted[0] != index.search("abc def", 6)
+    capsys.readouterr()
+    run(model, "abc def", *given)
+    shown = capsys.readouterr().out
+    assert [line.split("  ")[1] for line in shown.splitlines() if ". " in line[:4]] == [
+        hit.title or hit.id for hit in wanted[0]
+    ]
+    (tmp_path / "questions.txt").write_text("abc def\nghi\n")
+    run(model, *given, "--queries", tmp_path / "questions.txt", "--hits", tmp_path / "hits.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "hits.jsonl").read_text().splitlines()]
+    assert [[hit["id"] for hit in row["hits"]] for row in rows] == [[hit.id for hit in hits] for hits in wanted]
+
+
+def test_what_is_no_reranker_is_said_before_anything_is_encoded(model: Path, corpus: Path) -> None:
+    for words, message in (
+        (("--rerank", model), "without a head that scores pairs"),
+        (("--rerank", corpus / "nowhere"), "nowhere"),
+        (("--rerank_depth", 5), "name it with --rerank MODEL"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run(model, "abc", "--corpus", corpus, *words)
+    assert not (model / "index").exists()
 
 
 def test_what_cannot_be_searched(model: Path, corpus: Path, tmp_path: Path) -> None:
