@@ -23,7 +23,7 @@ from hf_dense.data.passages import (
     token_unit,
     tokenizer_source,
 )
-from hf_dense.data.sentences import split_sentences
+from hf_dense.data.sentences import join_sentences, split_sentences
 from hf_dense.data.shards import ShardWriter
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_rows
@@ -188,16 +188,16 @@ def _overlap(
     drawn = generator.randint(1, max(1, len(own) // 2))
     shared = _within(own[:drawn] if last else own[-drawn:], length // 2, count_tokens, ending=not last)
     more = _within(beside, length - count_tokens([shared])[0], count_tokens, ending=last)
-    return f"{more} {shared}" if last else f"{shared} {more}"
+    return join_sentences((more, shared) if last else (shared, more))
 
 
 def _within(sentences: Sequence[str], most: int, count_tokens: CountTokens, ending: bool) -> str:
     """The first sentences, or the last, that have at most so many tokens; words or characters of one that has more."""
     nearest = -1 if ending else 0
     words = sentences[nearest].split()
-    for parts, space in ((sentences, " "), (words, " "), (words[nearest], "")):
+    for parts, join in ((sentences, join_sentences), (words, " ".join), (words[nearest], "".join)):
         ordered = parts[::-1] if ending else parts
         kept = bisect_right([*accumulate(count_tokens([*ordered]))], most)
         if kept:
-            return space.join(parts[-kept:] if ending else parts[:kept])
+            return join(parts[-kept:] if ending else parts[:kept])
     return ""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from hf_dense.data.hub_names import model_folder
-from hf_dense.data.sentences import split_sentences
+from hf_dense.data.sentences import join_sentences, split_sentences
 from hf_dense.errors import InputError, as_sentence, first_line
 from hf_dense.storage.fingerprints import fingerprint_tokenizer
 from hf_dense.storage.places import Source
@@ -232,7 +232,7 @@ def _pack(pieces: Iterable[tuple[str, int]], targets: Iterator[int]) -> list[str
             used, target = 0, next(targets)
         packed[-1].append(text)
         used += size
-    return [" ".join(texts) for texts in packed]
+    return [join_sentences(texts) for texts in packed]
 
 
 def _cut(sentence: str, length: int, count_tokens: CountTokens) -> list[tuple[str, int]]:

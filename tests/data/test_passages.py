@@ -31,6 +31,11 @@ def test_no_passage_exceeds_the_length_and_no_word_is_lost() -> None:
             assert "".join("".join(passages).split()) == "".join("".join(document).split())
 
 
+def test_chinese_is_cut_between_its_sentences_and_stays_as_it_is_written() -> None:
+    document = ["退货需要发票。请先联系客服。三天之内免费。"]
+    assert build_passages([document], 16, pretoken_counter()) == [["退货需要发票。请先联系客服。", "三天之内免费。"]]
+
+
 def test_documents_stay_apart_and_empty_ones_have_no_passage() -> None:
     assert build_passages([["One."], [], ["Two."]], 10, count_spaces) == [["One."], [], ["Two."]]
 

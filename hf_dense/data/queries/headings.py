@@ -11,7 +11,7 @@ from hf_dense.data.passages import MIN_WORDS, count_words
 from hf_dense.data.python_docs.prose import letter_share
 from hf_dense.data.queries.passages import Document, Passages, Query
 from hf_dense.data.readers.page import PATH_MARK
-from hf_dense.data.sentences import split_sentences
+from hf_dense.data.sentences import join_sentences, split_sentences
 
 _NUMBER: Final = re.compile(
     r"^(?:(?:appendix|chapter|part|section|step)\s+)?(?:\d+(?:\.\d+)+[.):]?|\d+[.):])\s+", re.IGNORECASE
@@ -132,7 +132,7 @@ def without(text: str, *headings: str) -> str:
     if not any(key in text.casefold() for key in keys):
         return text
     sentences = split_sentences(beheaded(text, *headings))
-    return " ".join(sentence for sentence in sentences if not any(key in sentence.casefold() for key in keys))
+    return join_sentences(sentence for sentence in sentences if not any(key in sentence.casefold() for key in keys))
 
 
 def _numbered(sections: Iterable[str]) -> set[int]:

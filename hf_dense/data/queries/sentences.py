@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from hf_dense.data.passages import MIN_WORDS, count_words
 from hf_dense.data.python_docs.prose import letter_share
 from hf_dense.data.queries.passages import Document, Query
-from hf_dense.data.sentences import split_sentences
+from hf_dense.data.sentences import join_sentences, split_sentences
 
 _WORD: Final = re.compile(r"[^\W\d_]{3,}")
 _LETTERS: Final = 0.75  # share of letters, below which a sentence is code or a row of a table
@@ -89,7 +89,7 @@ class SentenceQueries:
         order = list(range(len(sentences)))
         random.Random(f"{self.seed}:{document.ids[at]}").shuffle(order)
         for place in order:
-            rest = " ".join([*sentences[:place], *sentences[place + 1 :]])
+            rest = join_sentences([*sentences[:place], *sentences[place + 1 :]])
             alone = sum(sentences[place] in text for text in document.texts) == 1
             if (
                 alone

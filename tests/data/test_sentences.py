@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+
+from hf_dense.data.sentences import join_sentences, split_sentences
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["如果需要退货,请联系客服。", "几天之内可以退？", "三天！"],  # noqa: RUF001
+        ["「はい。」と言った。", "半角｡", "次へ"],
+    ],
+)
+def test_stops_without_a_space_behind_them_end_sentences(sentences: list[str]) -> None:
+    assert split_sentences("".join(sentences)) == sentences
+    assert join_sentences(sentences) == "".join(sentences)
+
+
+@pytest.mark.parametrize("sentences", [["यह है।", "क्या है?", "ठीक।"], ["هل يمكن؟", "نعم.", "لا۔"]])  # noqa: RUF001
+def test_stops_of_other_scripts_end_sentences(sentences: list[str]) -> None:
+    assert split_sentences(" ".join(sentences)) == sentences
+    assert join_sentences(sentences) == " ".join(sentences)
