@@ -33,10 +33,27 @@ _WORD: Final = regex.compile(
     rf"[\p{{L}}&&[{UNSPACED}]]|[[\p{{L}}\p{{M}}\p{{No}}\p{{Nl}}]--[{UNSPACED}]]{{2,}}", regex.VERSION1
 )
 
+_UNSPACED_RUN: Final = regex.compile(rf"[{UNSPACED}][{UNSPACED}\p{{M}}]*")
+_UNSPACED_PAIR: Final = regex.compile(r"(?:.\p{M}*){1,2}")
+
 
 def count_words(text: str) -> int:
     """Number of words: runs of at least two letters; in scripts without spaces between words, every letter is one."""
     return len(_WORD.findall(text))
+
+
+def words_as_typed(text: str) -> list[str]:
+    """What spaces divide; of scripts that put none between words, pairs of letters, about as long as words are.
+
+    >>> words_as_typed("Using the C API"), words_as_typed("退货政策 (iPhone)")
+    (['Using', 'the', 'C', 'API'], ['退货', '政策', '(iPhone)'])
+    """
+    spaced: str = _UNSPACED_RUN.sub(_pairs, text)
+    return spaced.split()
+
+
+def _pairs(run: regex.Match[str]) -> str:
+    return f" {' '.join(_UNSPACED_PAIR.findall(run.group()))} "
 
 
 def pretoken_counter() -> CountTokens:

@@ -14,10 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import regex  # type: ignore[import-untyped]
+
 from hf_dense.data.sentences import split_sentences
 
 MIN_LETTERS: Final = 0.5  # share of letters in the visible characters of a line that is prose
 
+_MARK = regex.compile(r"\p{M}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FENCE = re.compile(r"(```|~~~)(?!.*\1)")
 _PROMPT = re.compile(r">>>|In \[\d+\]:|\$ ")
@@ -98,8 +101,11 @@ def read_prose(docstring: str) -> Prose:
 
 
 def letter_share(text: str) -> float:
-    """Share of letters among the visible characters of `text`; 0.0 for blank text."""
-    visible = len(text) - sum(map(str.isspace, text))
+    """Share of letters among the visible characters of `text`, whose marks (vowels of Hindi) are part of their letters.
+
+    0.0 for blank text.
+    """
+    visible = len(text) - sum(map(str.isspace, text)) - len(_MARK.findall(text))
     return sum(map(str.isalpha, text)) / visible if visible else 0.0
 
 

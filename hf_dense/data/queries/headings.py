@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
-from hf_dense.data.passages import MIN_WORDS, count_words
+from hf_dense.data.passages import MIN_WORDS, count_words, words_as_typed
 from hf_dense.data.python_docs.prose import letter_share
 from hf_dense.data.queries.passages import Document, Passages, Query
 from hf_dense.data.readers.page import PATH_MARK
@@ -71,14 +71,14 @@ class HeadingQueries:
 
     def _query(self, heading: str, title: str) -> str:
         """A heading, behind the title where it does not ask for its section alone; "" where both do not."""
-        if self._is_alone(heading) and (len(heading.split()) >= _ALONE or not title):
+        if self._is_alone(heading) and (len(words_as_typed(heading)) >= _ALONE or not title):
             return heading
         alone = title and (self._is_alone(heading) or self._is_alone(title))
         return f"{title}: {heading}" if alone else ""
 
     def _make(self, document: Document, text: str, heading: str, written: str, under: Sequence[int]) -> Query | None:
         """The query for passages under a heading, what repeats it taken out of them; None where too much repeats it."""
-        if len(text.split()) < _FEWEST:
+        if len(words_as_typed(text)) < _FEWEST:
             return None
         known = (text.removesuffix(heading) + written, text)
         left = [without(beheaded(document.texts[at], written, heading), *known) for at in under]

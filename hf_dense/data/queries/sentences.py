@@ -15,12 +15,13 @@ import regex  # type: ignore[import-untyped]
 from datasets import Dataset
 from tqdm.auto import tqdm
 
-from hf_dense.data.passages import MIN_WORDS, count_words
+from hf_dense.data.passages import MIN_WORDS, UNSPACED, count_words, words_as_typed
 from hf_dense.data.python_docs.prose import letter_share
 from hf_dense.data.queries.passages import Document, Query
 from hf_dense.data.sentences import join_sentences, split_sentences
 
-_WORD: Final = re.compile(r"[^\W\d_]{3,}")
+_WORD: Final = regex.compile(rf"[[\p{{L}}\p{{M}}]--[{UNSPACED}]]{{3,}}", regex.VERSION1)
+_PAIR: Final = regex.compile(rf"[\p{{L}}&&[{UNSPACED}]]\p{{M}}*[\p{{L}}&&[{UNSPACED}]]", regex.VERSION1)
 _LETTERS: Final = 0.75  # share of letters, below which a sentence is code or a row of a table
 _FEWEST, _MOST = 5, 32  # words of a query
 _RARE: Final = 0.001  # share of the passages that a rare word stands in at most
@@ -47,7 +48,7 @@ class Counted:
 
     Args:
         passages: how many there are.
-        words: in how many each word of three letters and more stands, whatever its case.
+        words: in how many each word of three letters and more stands, whatever its case (see `_words`).
         repeated: hashes of the sentences that stand in several.
     """
 
@@ -80,7 +81,7 @@ class SentenceQueries:
             if document.chosen[at] and (found := self._sentence(document, at)):
                 sentence, rest = found
                 document.texts[at] = rest
-                made.append(Query("sentences", sentence.rstrip("."), at, {at: 1}))
+                made.append(Query("sentences", sentence.rstrip(".。।"), at, {at: 1}))
         return made
 
     def _sentence(self, document: Document, at: int) -> tuple[str, str] | None:
@@ -102,13 +103,12 @@ class SentenceQueries:
         return None
 
     def _asks(self, sentence: str) -> bool:
-        words = {word.casefold() for word in _WORD.findall(sentence)}
         return (
-            _FEWEST <= len(sentence.split()) <= _MOST
+            _FEWEST <= len(words_as_typed(sentence)) <= _MOST
             and letter_share(sentence) >= _LETTERS
             and bool(_ENDED.search(sentence))
             and not _DEPENDENT.search(sentence)
-            and any(_TWICE <= self.counted.words.get(word, 0) <= self.most for word in words)
+            and any(_TWICE <= self.counted.words.get(word, 0) <= self.most for word in _words(sentence))
         )
 
 
@@ -119,8 +119,13 @@ def count_corpus(corpus: Dataset) -> Counted:
     with tqdm(total=len(corpus), desc="Counting words", unit=" passages") as bar:
         for batch in texts.iter(1_000):
             for text in batch["text"]:
-                words.update({word.casefold() for word in _WORD.findall(text or "")})
+                words.update(_words(text or ""))
                 hashes.extend({hash(sentence) for sentence in split_sentences(" ".join((text or "").split()))})
             bar.update(len(batch["text"]))
     found, counts = np.unique(np.frombuffer(hashes, dtype=np.int64), return_counts=True)
     return Counted(len(corpus), words, frozenset(found[counts > 1].tolist()))
+
+
+def _words(text: str) -> set[str]:
+    """The words of three letters and more; of scripts without spaces between words, all pairs of letters."""
+    return {word.casefold() for word in (*_WORD.findall(text), *_PAIR.findall(text, overlapped=True))}

@@ -143,3 +143,4 @@ def test_dotted_names_do_not_end_a_sentence() -> None:
 def test_letter_share() -> None:
     assert letter_share("ab 12") == 0.5
     assert letter_share("  ") == 0.0
+    assert letter_share("हिन्दी में") == letter_share("e\u0301te\u0301") == 1.0, "signs of vowels belong to their letters"

@@ -52,6 +52,13 @@ def test_a_title_and_a_heading_ask_for_what_stands_under_them(tmp_path: Path) ->
     assert one.untitled
 
 
+def test_headings_without_spaces_ask_for_what_stands_under_them(tmp_path: Path) -> None:
+    filler = "这里没有任何一句话会重复标题。"
+    one = document([f"{number}{filler}" for number in "甲乙丙"], ["", "如何申请退货", "运费"], "网上商店指南")
+    (made,) = headings(tmp_path, one)
+    assert [query.text for query in made] == ["网上商店指南", "如何申请退货", "网上商店指南: 运费"]
+
+
 def test_headings_that_many_documents_have_make_no_queries(tmp_path: Path) -> None:
     documents = [
         document([FILLER, f"{FILLER} {at}"], ["Why we do it", f"Section of its own {at}x"], "Release notes", f"d{at}")
@@ -179,6 +186,28 @@ def test_a_sentence_with_a_rare_word_leaves_its_passage() -> None:
     made, one = sentences([f"{FILLER} In the evening zebras come to the water. {FILLER}"])
     assert made == [Query("sentences", "In the evening zebras come to the water", 0, {0: 1})]
     assert one.texts == [f"{FILLER} {FILLER}"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "rest", "rare"),
+    [
+        ("周末斑马会到河边喝水和休息", "这里没有别的话要说。所以再说一遍。", "斑马"),
+        ("週末に縞馬は川へ来て水を飲みます", "ここには何もありません。何もないです。", "縞馬"),
+        ("शाम को ज़ेब्रा नदी के पास पानी पीते हैं", "यहाँ कुछ और कहना ज़रूरी नहीं है।", "ज़ेब्रा"),
+        ("Le soir les ze\u0300bres boivent au fleuve", "Ici rien de plus ne se dit.", "ze\u0300bres"),
+    ],
+)
+def test_a_sentence_of_another_script_asks_too(asked: str, rest: str, rare: str) -> None:
+    stop = {"周": "。", "週": "。", "श": "।"}.get(asked[0], ".")
+    made, one = sentences([f"{asked}{stop} {rest}"], [rare])
+    assert made == [Query("sentences", asked, 0, {0: 1})]
+    assert one.texts == [rest]
+
+
+def test_words_of_scripts_without_spaces_are_counted_in_pairs_of_letters(tmp_path: Path) -> None:
+    documents = [document(["斑马在河边。"], name="a"), document(["斑马喝水 now。"], name="b")]
+    counted = count_corpus(passages(tmp_path / "corpus.jsonl", documents).rows)
+    assert (counted.words["斑马"], counted.words["喝水"], counted.words["now"]) == (2, 1, 1)
 
 
 @pytest.mark.parametrize(
