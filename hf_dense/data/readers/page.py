@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import regex  # type: ignore[import-untyped]
+
 CodeOption = Literal["keep", "drop", "fence"]  # its words as a paragraph, nothing, or the paragraph between ```
 
 PATH_MARK: Final = " > "  # between the headings of a path
@@ -15,8 +17,9 @@ RAISED: Final = "\4"  # while a text is put together: before what is written abo
 _WORD_ABOVE: Final = re.compile(rf"(?<=[\w)\]]){RAISED}(?=[^\W\d_]{{2}})")
 _ABOVE: Final = re.compile(rf"(?<=[\w)\]]){RAISED}(?=[-+−(]?\w)")  # noqa: RUF001
 _LONGEST_HEADING: Final = 200  # characters; what is longer is a paragraph in bold
-_ENDS: Final = (".", "!", "?", "…", "。", "！", "？")  # noqa: RUF001
-_GOES_ON: Final = (":", ";", ",", "：", "；", "，", "、")  # noqa: RUF001
+_ENDED: Final = regex.compile(r"[\p{SB=ST}\p{SB=AT}…]$")
+_GOES_ON: Final = (":", ";", ",", "：", "；", "，", "、", "،", "؛")  # noqa: RUF001
+_TRAILING: Final = " ".join(("", *_GOES_ON))  # of a heading
 
 
 class UnreadableError(Exception):
@@ -100,7 +103,7 @@ def as_sentence(text: str) -> str:
     >>> as_sentence("Install:"), as_sentence("Why?")
     ('Install.', 'Why?')
     """
-    return text if text.endswith(_ENDS) else f"{text.rstrip(' :;,')}."
+    return text if _ENDED.search(text) else f"{text.rstrip(_TRAILING)}."
 
 
 def spell_raised(text: str) -> str:
@@ -119,7 +122,7 @@ def as_item(text: str) -> str:
     ('unpack it.', 'either:', '')
     """
     text = text.rstrip()
-    return text if not text or text.endswith((*_ENDS, *_GOES_ON)) else f"{text}."
+    return text if not text or _ENDED.search(text) or text.endswith(_GOES_ON) else f"{text}."
 
 
 def row_sentence(header: Sequence[str], row: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from hf_dense.data.readers import asciidoc
 from hf_dense.data.readers.html import read_html
 from hf_dense.data.readers.kinds import KINDS, read_page
 from hf_dense.data.readers.markdown import read_markdown
-from hf_dense.data.readers.page import Heading, UnreadableError, build_page
+from hf_dense.data.readers.page import Heading, UnreadableError, as_item, as_sentence, build_page
 from hf_dense.data.readers.rst import read_rst
 
 MARKDOWN = """\
@@ -594,3 +594,13 @@ def test_a_page_in_another_encoding_than_it_declares_is_broken(tmp_path: Path, d
 def test_a_text_in_utf_16_is_read_by_its_mark(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("Größe\r\n42".encode("utf-16"))
     assert read_page(tmp_path / "a.txt").sections[0].text == "Größe\n42"
+
+
+@pytest.mark.parametrize("text", ["यह है।", "نعم؟", "ہاں۔", "ဟုတ်။", "可以｡", "够了……", "So!"])  # noqa: RUF001
+def test_stops_of_every_script_get_no_second_one(text: str) -> None:
+    assert as_sentence(text) == as_item(text) == text
+
+
+def test_marks_that_go_on_are_those_of_other_scripts_too() -> None:
+    assert as_sentence("步骤：") == "步骤."  # noqa: RUF001
+    assert as_item("أولا،") == "أولا،"
