@@ -12,6 +12,7 @@ import pyarrow as pa
 import regex  # type: ignore[import-untyped]
 from datasets import Dataset
 from numpy.typing import NDArray
+from tokenizers import Regex as TokenizerRegex
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from hf_dense.data.hub_names import model_folder
@@ -33,6 +34,7 @@ _WORD: Final = regex.compile(
     rf"[\p{{L}}&&[{UNSPACED}]]|[[\p{{L}}\p{{M}}\p{{No}}\p{{Nl}}]--[{UNSPACED}]]{{2,}}", regex.VERSION1
 )
 
+_UNSPACED_LETTER: Final = rf"[{UNSPACED}&&\p{{L}}]\p{{M}}*"
 _UNSPACED_RUN: Final = regex.compile(rf"[{UNSPACED}][{UNSPACED}\p{{M}}]*")
 _UNSPACED_PAIR: Final = regex.compile(r"(?:.\p{M}*){1,2}")
 
@@ -57,10 +59,14 @@ def _pairs(run: regex.Match[str]) -> str:
 
 
 def pretoken_counter() -> CountTokens:
-    """Counts BERT pre-tokens: the words and punctuation marks that WordPiece starts from, whatever its vocabulary."""
+    """Counts BERT pre-tokens: the words and punctuation marks that WordPiece starts from, whatever its vocabulary.
+
+    Of scripts without spaces between words each letter is one, as BERT has it of Chinese: a line of Thai is no word.
+    """
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    letters = pre_tokenizers.Split(TokenizerRegex(_UNSPACED_LETTER), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([letters, pre_tokenizers.BertPreTokenizer()])
     return lambda texts: [len(encoding.ids) for encoding in tokenizer.encode_batch_fast(texts)]
 
 

@@ -61,6 +61,19 @@ def test_pretokens_are_those_of_bert() -> None:
     assert pretoken_counter()([]) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "letters"), [("การคืนสินค้า ABC", 10), ("返品は無料です。", 8), ("မြန်မာ", 3), ("ខ្មែរ", 3)]
+)
+def test_letters_of_scripts_without_spaces_are_counted(text: str, letters: int) -> None:
+    assert pretoken_counter()([text]) == [letters]
+
+
+def test_thai_is_cut_to_the_length_that_is_asked_for() -> None:
+    (passages,) = build_passages([["การคืนสินค้าต้องมีใบเสร็จรับเงินและบรรจุภัณฑ์เดิม" * 3]], 30, pretoken_counter())
+    assert len(passages) > 3
+    assert max(pretoken_counter()(passages)) <= 30
+
+
 def test_words_have_two_letters() -> None:
     assert count_words("An x_value of 3.5, a b") == 3
 
