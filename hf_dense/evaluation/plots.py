@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hf_dense.errors import InputError
+from hf_dense.evaluation.fonts import readable_letters
 from hf_dense.storage.files import replaced_file
 
 _COLOURS: Final = 10  # that matplotlib has before they begin anew
@@ -123,7 +124,8 @@ def plain(name: str) -> str:
 def as_png(figure: Figure) -> bytes:
     """A picture as the bytes of its file."""
     stream = BytesIO()
-    figure.savefig(stream, dpi=_DPI, format="png")
+    with readable_letters(figure):
+        figure.savefig(stream, dpi=_DPI, format="png")
     return stream.getvalue()
 
 
