@@ -6,8 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from string import punctuation
-from unicodedata import category
+from unicodedata import category, normalize
 
+import regex  # type: ignore[import-untyped]
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
@@ -20,6 +21,10 @@ from hf_dense.errors import InputError
 _ENDLESS = re.compile(r"(\w{1000})(?=\w)")  # for which the trainer would take a time that grows by the square
 _MOST = 1_000_000  # tokens
 _LETTERS = 1000  # characters kept; rarer ones become [UNK]
+_SIGNED = regex.compile(  # a sign that makes another letter of one: vowels of Hindi or Thai, the voice of Japanese
+    r"[\p{Mn}--[\p{Zinh}\p{Arabic}\p{Hebrew}\p{Greek}\p{Cyrillic}]]|[\p{Hiragana}\p{Katakana}]\p{Mn}", regex.VERSION1
+)
+_FEW = 0.01  # share of the characters
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
@@ -30,6 +35,8 @@ def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
 
 def train_tokenizer(texts: Sequence[str], size: int, max_length: int) -> PreTrainedTokenizerBase:
     """Train a lower-casing BERT WordPiece tokenizer on a corpus.
+
+    It takes accents off, as BERT's does, but not where they are vowels of Hindi or Thai, or tell が from か.
 
     Args:
         texts: the texts.
@@ -44,8 +51,12 @@ def train_tokenizer(texts: Sequence[str], size: int, max_length: int) -> PreTrai
     """
     if not 0 < size <= _MOST:
         raise InputError(f"The vocabulary is to have {size} tokens (vocab_size); a tokenizer has from 1 to {_MOST:,}.")
-    normalizer = BertNormalizer(lowercase=True)
-    whole, inner = _alphabet(texts, normalizer)
+    raw: Counter[str] = Counter()
+    for text in texts:
+        raw.update(text)
+    strip_accents = False if _has_signs(raw) else None  # None: as BERT's, which lower case brings along
+    normalizer = BertNormalizer(lowercase=True, strip_accents=strip_accents)
+    whole, inner = _alphabet(raw, normalizer)
     # The trainer numbers letters in the order of a hash map, which differs from run to run and decides ties between
     # merges. Reserving every letter, at the start and inside of words, leaves it nothing to number.
     trainer = WordPieceTrainer(
@@ -60,14 +71,17 @@ def train_tokenizer(texts: Sequence[str], size: int, max_length: int) -> PreTrai
     tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.train_from_iterator((_ENDLESS.sub(r"\1 ", text) for text in texts), trainer)
     vocabulary = tokenizer.get_vocab()
-    return BertTokenizer(vocab=vocabulary, do_lower_case=True, model_max_length=max_length)
+    return BertTokenizer(vocab=vocabulary, do_lower_case=True, strip_accents=strip_accents, model_max_length=max_length)
 
 
-def _alphabet(texts: Sequence[str], normalizer: BertNormalizer) -> tuple[list[str], list[str]]:
-    """The most frequent characters of normalised texts, and those of them that can continue a word."""
-    raw: Counter[str] = Counter()
-    for text in texts:
-        raw.update(text)
+def _has_signs(raw: Counter[str]) -> bool:
+    """Whether signs that make other letters are more than a few of the characters of texts."""
+    signs = sum(count for character, count in raw.items() if _SIGNED.search(normalize("NFD", character)))
+    return signs > _FEW * raw.total()
+
+
+def _alphabet(raw: Counter[str], normalizer: BertNormalizer) -> tuple[list[str], list[str]]:
+    """The most frequent characters of texts, normalised, and those of them that can continue a word."""
     counts: Counter[str] = Counter()
     alone: set[str] = set()  # characters that the normaliser sets off by spaces (Chinese)
     for character, count in raw.items():

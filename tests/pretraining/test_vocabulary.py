@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tiny_pretraining import random_text
@@ -127,3 +128,22 @@ def test_every_process_trains_the_same_tokenizer() -> None:
     command = [sys.executable, "-c", TRAIN, json.dumps(texts)]
     done = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.splitlines()[-1]) == train_tokenizer(texts, 150, 32).get_vocab()
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("में मैं", ["में", "मैं"]),
+        ("ガ カ", ["ガ", "カ"]),
+        ("น้ำ นำ", ["น้ำ", "นำ"]),
+        ("Über été", ["uber", "ete"]),
+        ("كَتَبَ كتب", ["كتب", "كتب"]),
+    ],
+)
+def test_signs_stay_where_they_make_other_letters(text: str, tokens: list[str], tmp_path: Path) -> None:
+    train_tokenizer([text] * 5, 150, 32).save_pretrained(tmp_path)
+    assert BertTokenizer.from_pretrained(tmp_path).tokenize(text) == tokens
+
+
+def test_a_word_of_hindi_changes_nothing_in_english() -> None:
+    assert train_tokenizer([f"café {'word ' * 300} में"], 150, 32).tokenize("café") == ["cafe"]
