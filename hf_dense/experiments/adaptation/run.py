@@ -17,6 +17,7 @@ from hf_dense.data.passage_sources import find_source
 from hf_dense.data.schemas import SPLITS
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.arms import Arm, Workshop
+from hf_dense.experiments.adaptation.base import check_base
 from hf_dense.experiments.adaptation.learning import DEPTH, Learning
 from hf_dense.experiments.adaptation.material import TRAIN, Material, prepare
 from hf_dense.experiments.adaptation.options import AUTO, NOTHING_KEPT, PLAIN, WRITTEN, AdaptOptions
@@ -143,7 +144,9 @@ def _sources(options: AdaptOptions, output: Output, kept: Kept | None) -> dict[s
     else:
         found = {"documents": find_source(options.docs, output.path).sources["corpus"]}
     if options.base is not None:
-        found["base"] = retriever_source(_open_base(options), options.base)
+        base = _open_base(options)
+        check_base(base, options.base)
+        found["base"] = retriever_source(base, options.base)
     if options.queries is not None:
         if not Path(options.queries).is_file():
             raise InputError(f"There is no file {options.queries} of queries.")
