@@ -20,6 +20,7 @@ from hf_dense.storage.places import Source
 _CASES: Final = 5
 _DEPTH: Final = 100  # ranks that are told of
 _LONGEST: Final = 400  # characters of a text that are shown
+_GOES_ON: Final = " ..."
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,12 @@ class Texts:
 
     def query(self, name: str) -> str:
         """The text of a query, shortened."""
-        return shorten(self._queries[name], _LONGEST, placeholder=" ...")
+        return shortened(self._queries[name])
 
     def passage(self, name: str) -> str:
         """Id, title and text of a passage, shortened."""
         row = self._corpus[self._indices[name][0]]
-        return shorten(f"{name}: {passage_text(row['title'], row['text'])}", _LONGEST, placeholder=" ...")
+        return shortened(f"{name}: {passage_text(row['title'], row['text'])}")
 
     def relevant(self, query: str) -> dict[str, int]:
         """Passages that were judged relevant, with their grades."""
@@ -140,3 +141,16 @@ def _case(query: str, change: float, first: Run, run: Run, texts: Texts) -> Tabl
         right = top is not None and texts.is_relevant(query, top)
         rows.append((f"first of {side.name}{', relevant' if right else ''}", shown))
     return Table((f"{change:+.4f}", f"{query}: {texts.query(query)}"), rows)
+
+
+def shortened(text: str) -> str:
+    """A text with single spaces, cut behind a word where it is too long, or inside one that is most of it (Chinese).
+
+    >>> shortened("退货" * 400) == "退货" * 198 + " ..."
+    True
+    """
+    whole = " ".join(text.split())
+    cut = shorten(whole, _LONGEST, placeholder=_GOES_ON)
+    if min(len(whole), _LONGEST // 2) <= len(cut):
+        return cut
+    return whole[: _LONGEST - len(_GOES_ON)] + _GOES_ON

@@ -18,9 +18,10 @@ h3 { font-size: 1rem; margin-top: 1.6rem; }
 pre { background: #f4f4f4; padding: 0.6rem 0.8rem; overflow-x: auto; }
 .wide { overflow-x: auto; } img { max-width: 100%; }
 table { border-collapse: collapse; margin: 0.8rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.25rem 0.7rem; text-align: left; vertical-align: top; border-bottom: 1px solid #e4e4e4;
+th, td { padding: 0.25rem 0.7rem; text-align: start; vertical-align: top; border-bottom: 1px solid #e4e4e4;
   overflow-wrap: break-word; }
 th { background: #f4f4f4; } td:first-child { white-space: nowrap; }
+p, th, td, h1, h2, h3 { unicode-bidi: plaintext; }
 """
 
 

@@ -12,6 +12,7 @@ def test_html_runs_nothing_and_shows_all() -> None:
     assert "<script>" not in page
     assert "<pre>search &#x27;&lt;x&gt;&#x27; &amp;&amp; *y*\nnext</pre>" in page
     assert "<td>&lt;i&gt;</td>" in page
+    assert "td, h1, h2, h3 { unicode-bidi: plaintext; }" in page, "what is Arabic runs from right to left"
 
 
 def test_a_picture_is_shown_on_the_page_and_named_in_markdown() -> None:
