@@ -18,7 +18,7 @@ from hf_dense.data.passages import UNSPACED
 from hf_dense.search.dense import Floats, Indices
 from hf_dense.storage.arrays import check_array
 
-_RUN: Final = regex.compile(rf"[{UNSPACED}\u30fc]+")  # with the mark of long vowels
+RUN: Final = regex.compile(rf"[{UNSPACED}\u30fc]+")  # of letters, with the mark of long vowels
 _MARK: Final = regex.compile(r"\p{M}")
 WORD: Final = regex.compile(r"[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*")  # with the signs of vowels in it
 
@@ -99,7 +99,7 @@ def parted(text: str) -> str:
     >>> parted("u\u0308ber 退货政策"), parted("iPhone手机")
     ('über  退货 货政 政策 ', 'iPhone 手机 ')
     """
-    return spelt(_RUN.sub(_pairs, composed(text)))
+    return spelt(RUN.sub(_pairs, composed(text)))
 
 
 def _pairs(run: regex.Match[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -15,7 +16,7 @@ import Stemmer
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.arms import BASE, WORDS
 from hf_dense.experiments.adaptation.report import FACTS, Adaptation
-from hf_dense.search.bm25 import WORD, composed, spelt, words_of
+from hf_dense.search.bm25 import RUN, WORD, composed, spelt, words_of
 from hf_dense.search.index import Hit, SearchIndex
 from hf_dense.search.index_building import index_in
 from hf_dense.serving.passages import WholePassages
@@ -166,14 +167,34 @@ def _thumb(side: int, place: int, good: bool, verdict: bool | None) -> str:
 
 
 def mark(text: str, words: frozenset[str]) -> str:
-    """A text as HTML, its words with one of these stems marked.
+    """A text as HTML, its words with one of these stems marked; where no spaces are, its pairs of letters.
 
     >>> mark("Threads & <b>threading</b>", frozenset({"thread"}))
     '<mark>Threads</mark> &amp; &lt;b&gt;<mark>threading</mark>&lt;/b&gt;'
+    >>> mark("办理退货政策", frozenset({"退货", "货政", "政策"}))
+    '办理<mark>退货政策</mark>'
     """
+    parts = regex.split(f"({RUN.pattern})", composed(text))  # letters of scripts without spaces at odd places
+    return "".join(_mark_pairs(part, words) if at % 2 else _mark_words(part, words) for at, part in enumerate(parts))
+
+
+def _mark_words(text: str, words: frozenset[str]) -> str:
     stem = Stemmer.Stemmer("english").stemWord
-    parts = regex.split(f"({WORD.pattern})", composed(text))  # words at odd places
+    parts = regex.split(f"({WORD.pattern})", text)  # words at odd places
     return "".join(
         f"<mark>{html.escape(part)}</mark>" if at % 2 and stem(spelt(part.lower())) in words else html.escape(part)
         for at, part in enumerate(parts)
     )
+
+
+def _mark_pairs(run: str, words: frozenset[str]) -> str:
+    """The letters of a run, with the signs behind them, marked where two in succession are a word."""
+    letters = [at for at, sign in enumerate(run) if sign.isalpha()]
+    ends = [*letters[1:], len(run)]
+    found = set[int]()
+    for first, (second, end) in zip(letters, [*zip(letters, ends, strict=True)][1:], strict=False):
+        if run[first] + run[second] in words:
+            found.update(range(first, end))
+    pieces = groupby(range(len(run)), found.__contains__)
+    shown = [(marked, html.escape("".join(run[at] for at in places))) for marked, places in pieces]
+    return "".join(f"<mark>{piece}</mark>" if marked else piece for marked, piece in shown)

@@ -10,6 +10,7 @@ import pytest
 from datasets import Dataset
 
 from hf_dense.errors import InputError
+from hf_dense.search.bm25 import words_of
 from hf_dense.search.index import Hit, SearchIndex, build_index, update_index
 from hf_dense.serving.answers import Answers, ServedArm, mark, served_arms, show_hits
 from hf_dense.storage.output import Output
@@ -66,6 +67,19 @@ def test_words_of_the_question_are_marked_and_all_else_is_text() -> None:
         "<mark>Sorted</mark>, <mark>sorting</mark>; assorted &lt;<mark>sort</mark>&gt;"
     )
     assert mark("a&b\"'", frozenset()) == "a&amp;b&quot;&#x27;"
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "marked"),
+    [
+        ("退货政策", "看退货政策<b>，政府 iPhone手机", "看<mark>退货政策</mark>&lt;b&gt;，政府 iPhone手机"),  # noqa: RUF001
+        ("รหัสผ่าน", "ขอรหัสผ่านได้", "ขอ<mark>รหัสผ่าน</mark>ได้"),
+        ("iPhone手机", "新iPhone的手机", "新<mark>iPhone</mark>的<mark>手机</mark>"),
+    ],
+)
+def test_what_was_asked_for_is_marked_where_no_spaces_are(question: str, text: str, marked: str) -> None:
+    (words,) = words_of([question])
+    assert mark(text, frozenset(words)) == marked
 
 
 def test_words_are_marked_whose_accents_stand_apart_from_their_letters() -> None:
