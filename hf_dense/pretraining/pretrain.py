@@ -27,6 +27,7 @@ from hf_dense.hub.lineage import lineage_of
 from hf_dense.hub.loading import check_dropout
 from hf_dense.hub.precision import check_products, choose_precision, float32_products
 from hf_dense.hub.publish import Publication
+from hf_dense.hub.towers import check_one_encoder
 from hf_dense.methods import Method, get_method
 from hf_dense.modeling.bottleneck_backbones import family_of
 from hf_dense.modeling.configuration_bottleneck import BottleneckConfig, check_keys
@@ -371,6 +372,7 @@ def _tokenized(start: _Start) -> _Start:
 def _tokenizer(options: PretrainingOptions, corpus: Dataset | IterableDataset) -> PreTrainedTokenizerBase:
     """The tokenizer that is named, the backbone's, or one trained on the corpus."""
     if name := options.tokenizer or options.backbone:
+        check_one_encoder(name)
         tokenizer = load_tokenizer(name)
         tokenizer.model_max_length = options.max_length
         return tokenizer

@@ -28,7 +28,7 @@ from tiny_pretraining import (
     weights,
     write_corpus,
 )
-from tiny_retriever import spaced_tokenizer, tiny_config, tiny_tokenizer
+from tiny_retriever import spaced_tokenizer, tiny_config, tiny_tokenizer, write_two_encoders
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertForMaskedLM
 
 from hf_dense.errors import InputError
@@ -599,6 +599,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "vocab_size is of a tokenizer that is trained on the corpus, but that of .*tokenizer is used",
     ),
     ({"backbone": "{tmp}/plain", "tokenizer": None, "vocab_size": 100}, "but that of .*plain is used; leave it out"),
+    (
+        {"backbone": "{tmp}/two", "tokenizer": None},
+        "two encoders, and one is wanted here; name one of them, .*two/",
+    ),
     ({"backbone": "{tmp}/plain", "bottleneck": "max"}, "bottleneck is 'max'; allowed: cls, mean"),
     ({"probe": "{tmp}/nowhere"}, "There is no collection .*nowhere to probe with"),
     ({"probe": "{tmp}/nowhere:dev"}, "There is no collection .*nowhere to probe with"),
@@ -630,6 +634,8 @@ def test_bad_input_is_refused_before_anything_is_written(
         (tmp_path / "queries.jsonl").write_text('{"_id": "q", "text": "a"}\n')
     if "{tmp}/plain" in changes.values():
         BertForMaskedLM(tiny_config()).save_pretrained(tmp_path / "plain")
+    if "{tmp}/two" in changes.values():
+        write_two_encoders(tmp_path / "two")
     if "{tmp}/small" in changes.values():
         BertForMaskedLM(tiny_config(vocab_size=20)).save_pretrained(tmp_path / "small")
     given = {
