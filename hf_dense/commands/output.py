@@ -98,7 +98,7 @@ def check_publishing(repo: str, kind: str = "model") -> None:
     """
     from hf_dense.hub.repositories import Repository
 
-    Repository(repo, kind).check()
+    Repository(repo, kind).check_room()
 
 
 def publish_output(path: Path, repo: str, **more: Any) -> None:

@@ -115,7 +115,7 @@ def train_model(
     arguments.output_dir = str(output.path)
     start = next(iter(sources.values())).name
     model = output.at("model")
-    publication = Publication.of(arguments, output.path.name)
+    publication = Publication.of(arguments, output.path.name, form)
     recorded = recorded_setting("precision", output.path, arguments.resume_from_checkpoint, kind)
     arguments.precision = choose_precision(arguments, trained, arguments.precision, recorded)
     with occupy_training(output, kind, settings, sources, arguments, _CLAIMS, model.path, fit) as work:

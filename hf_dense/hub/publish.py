@@ -89,16 +89,17 @@ class Publication:
     revision: str | None
 
     @classmethod
-    def of(cls, arguments: TrainingArguments, default: str) -> Publication | None:
+    def of(cls, arguments: TrainingArguments, default: str, kind: str) -> Publication | None:
         """What a Trainer's arguments say of it; the Trainer, which would make an empty repository, is kept from it.
 
         Args:
             arguments: `push_to_hub`, which is false afterwards, `hub_model_id`, `hub_token`, `hub_private_repo` and
                 `hub_revision`.
             default: name of the repository where none is given.
+            kind: of the output that is published, as its manifest names it.
 
         Raises:
-            InputError: it cannot be published, or checkpoints are to be.
+            InputError: it cannot be published, as far as that is known before it is made, or checkpoints are to be.
         """
         if not arguments.push_to_hub:
             return None
@@ -107,9 +108,12 @@ class Publication:
                 "A training is published when it is complete, its checkpoints are not; leave hub_strategy."
             )
         arguments.push_to_hub = False
-        name, token = arguments.hub_model_id or default, arguments.hub_token
-        decide_together(Repository(name, token=token).check)
-        return cls(name, token, arguments.hub_private_repo, arguments.hub_revision)
+        own = cls(
+            arguments.hub_model_id or default, arguments.hub_token, arguments.hub_private_repo, arguments.hub_revision
+        )
+        repository = Repository(own.repo, "model", own.token, own.private, own.revision)
+        decide_together(lambda: repository.check_room(kind))
+        return own
 
     def publish(self, directory: Path) -> None:
         """Publish the result, and say where; see `publish`."""

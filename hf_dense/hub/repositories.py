@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 _CARD: Final = "README.md"
 _OF_THE_HUB: Final = {".gitattributes", _CARD}  # in a repository that a person has just made
 _BUSY: Final = (429, 500, 502, 503, 504)  # statuses of a Hub that may soon be well again
+# Names that Git takes for a branch, and nothing takes for a commit or another reference.
+_BRANCH: Final = re.compile(r"(?!refs/|[0-9a-f]{40}$|.*\.\.)\w[\w.+-]*(/\w[\w.+-]*)*(?<!\.)(?<!\.lock)")
 _PAUSES: Final = (1, 4, 8)  # seconds between two tries; of what only reads, the client makes more
 # What the client raises where no answer comes: errors of its HTTP library, and of the system.
 _UNREACHABLE: Final[tuple[type[Exception], ...]] = HfHubHTTPError.__bases__
@@ -60,8 +64,10 @@ class Repository:
         """The full name, when the name is one and the token's account may have it.
 
         Raises:
-            InputError: it is none, there is no token, or none that may write there, or the Hub is not reached.
+            InputError: it is none, nor is the branch's, there is no token, none that may write there, or no Hub.
         """
+        if self.revision is not None and not _BRANCH.fullmatch(self.revision):
+            raise InputError(f"{self.revision!r} is no name of a branch; write to one such as 'main' or 'v2'.")
         api = HfApi(token=self.token)
         with self._sentences():
             _patiently(lambda: api.repo_exists(self.name, repo_type=self.kind))  # raises where it is no name
@@ -72,6 +78,19 @@ class Repository:
         if role == "read" or (role == "write" and name.partition("/")[0] not in owners):
             raise InputError(self._not_allowed(name))
         return name
+
+    def check_room(self, kind: str | None = None) -> None:
+        """Pass when an output may be written there, as far as that is known before it is made.
+
+        Args:
+            kind: of the output, as its manifest names it; None where that is not known yet.
+
+        Raises:
+            InputError: as `write`, for all but the card and files of ours that were edited there.
+        """
+        place: dict[str, Any] = {"repo_type": self.kind, "repo_id": self.check()}
+        with self._sentences():
+            _patiently(lambda: self._room(HfApi(token=self.token), place, kind))
 
     def manifest(self) -> Manifest | None:
         """Of what we published there before; None where nothing is there that we did.
@@ -123,11 +142,6 @@ class Repository:
     def _write(self, place: dict[str, Any], manifest: Manifest, files: Mapping[str, Path | bytes], message: str) -> str:
         """See `write`; done twice, it is as done once."""
         api = HfApi(token=self.token)
-        if self.private and self._is_public(api, place):
-            raise InputError(
-                f"The repository {place['repo_id']} is public, and so would be what is written there; make it private "
-                "on the Hub, or name another one."
-            )
         stale = self._ours(api, place, manifest, files) - files.keys()
         address = api.create_repo(**place, private=self.private, exist_ok=True)
         if self.revision is not None:
@@ -146,20 +160,56 @@ class Repository:
         except RepositoryNotFoundError:
             return False
 
-    def _ours(
-        self, api: HfApi, place: dict[str, Any], manifest: Manifest, files: Mapping[str, Path | bytes]
-    ) -> set[str]:
-        """The files there that we published, by their manifests; raises where one that is not ours would go."""
+    def _room(
+        self, api: HfApi, place: dict[str, Any], kind: str | None
+    ) -> tuple[dict[str, RepoFile], Callable[[str], Path]]:
+        """The files that lie where an output would go, and what fetches them; raises where it may not go there."""
+        if self.private and self._is_public(api, place):
+            raise InputError(
+                f"The repository {place['repo_id']} is public, and so would be what is written there; make it private "
+                "on the Hub, or name another one."
+            )
+        if self.revision is not None and self._is_tag(api, place):
+            raise InputError(
+                f"{self.revision!r} is a tag of {place['repo_id']}, which stands for what it was given to; write to a "
+                "branch, and move the tag on the Hub."
+            )
         there, revision = self._files(api, place)
 
+        @cache
         def fetch(path: str) -> Path:
             return Path(api.hf_hub_download(**place, filename=path, revision=revision))
 
         foreign = there.keys() - _OF_THE_HUB
         if not foreign:
             if _CARD not in there or not _says_something(fetch(_CARD)):
-                return set()
+                return {}, fetch
             foreign = {_CARD}
+        known = Manifest.load(fetch(MANIFEST).parent) if MANIFEST in there else None
+        if known is None:
+            raise InputError(
+                f"The repository {place['repo_id']} holds {min(foreign)!r}, which hf_dense did not "
+                "publish; name another one."
+            )
+        if kind not in (None, known.kind):
+            raise InputError(
+                f"The repository {place['repo_id']} holds another kind of output ({known.kind}, not {kind}); "
+                "name another one."
+            )
+        return there, fetch
+
+    def _is_tag(self, api: HfApi, place: dict[str, Any]) -> bool:
+        """Whether what is to be written to is a tag there."""
+        try:
+            return self.revision in {tag.name for tag in api.list_repo_refs(**place).tags}
+        except RepositoryNotFoundError:
+            return False
+
+    def _ours(
+        self, api: HfApi, place: dict[str, Any], manifest: Manifest, files: Mapping[str, Path | bytes]
+    ) -> set[str]:
+        """The files there that we published, by their manifests; raises where one that is not ours would go."""
+        there, fetch = self._room(api, place, manifest.kind)
 
         def is_unchanged(path: str) -> bool:
             """As it was published, or as it is now to be: by its bytes and, where that is known, by its content."""
@@ -170,24 +220,13 @@ class Repository:
                 return True
             return (entry.lfs.sha256 if entry.lfs else sha256_of(fetch(path))) == hashes[path]
 
-        known, listed, hashes = None, dict[str, int](), dict[str, str]()
+        listed, hashes = dict[str, int](), dict[str, str]()
         for path in (path for path in there if path.rpartition("/")[2] == MANIFEST):
             found = Manifest.load(fetch(path).parent)
-            known = found if path == MANIFEST else known
             folder = path.removesuffix(MANIFEST)
             listed |= {f"{folder}{name}": size for name, size in (found.files if found else {}).items()}
             hashes |= {f"{folder}{name}": digest for name, digest in (found.hashes if found else {}).items()}
             listed[path] = there[path].size
-        if known is None:
-            raise InputError(
-                f"The repository {place['repo_id']} holds {min(foreign)!r}, which hf_dense did not "
-                "publish; name another one."
-            )
-        if known.kind != manifest.kind:
-            raise InputError(
-                f"The repository {place['repo_id']} holds another kind of output ({known.kind}, not {manifest.kind}); "
-                "name another one."
-            )
         for path in sorted(there.keys() & {*files, *listed}):
             if not is_unchanged(path):
                 raise InputError(

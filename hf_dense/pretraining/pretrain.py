@@ -142,7 +142,7 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
     check_options(options, training)
     training = copy(training)  # some of them are set below
     assert training.output_dir is not None  # TrainingArguments fills it in
-    publication = Publication.of(training, Path(training.output_dir).name)
+    publication = Publication.of(training, Path(training.output_dir).name, KIND)
     set_seed(training.seed)
     output = Output(Path(training.output_dir), options.overwrite, command, options.license)
     check_products(options.float32_matmul_precision, training.tf32)

@@ -39,6 +39,7 @@ class Repository:
         self.private = private
         self.commits: dict[str, Files] = {}
         self.branches = {"main": ""}
+        self.tags: dict[str, str] = {}
         self.commit({}, "main")
 
     def commit(self, files: Files, branch: str) -> None:
@@ -48,7 +49,7 @@ class Repository:
     def sha(self, revision: str) -> str:
         """The commit of a branch; one of the real Hub (MTEB pins those) stands for that of `main`."""
         pinned = re.fullmatch("[0-9a-f]{40}", revision) and revision not in self.commits
-        return self.branches.get("main" if pinned else revision, revision)
+        return {**self.tags, **self.branches}.get("main" if pinned else revision, revision)
 
     def files(self, revision: str) -> Files | None:
         """Files of a branch or of a commit."""
@@ -152,6 +153,22 @@ class Handler(BaseHTTPRequestHandler):
         branches = self.hub.repositories[repo].branches
         known = branches.setdefault(revision, branches["main"]) != branches["main"]
         self.send({}, 409 if known else 200)
+
+    def tag(self, body: bytes, repo: str, revision: str) -> None:
+        repository = self.hub.repositories[repo]
+        repository.tags[json.loads(body)["tag"]] = repository.sha(revision)
+        self.send({})
+
+    def references(self, _: bytes, repo: str) -> None:
+        if self.find(repo) is not None:
+            repository = self.hub.repositories[repo]
+            kinds = {"branches": repository.branches, "tags": repository.tags, "converts": dict[str, str]()}
+            self.send(
+                {
+                    kind: [{"name": name, "ref": name, "targetCommit": sha} for name, sha in all_of.items()]
+                    for kind, all_of in kinds.items()
+                }
+            )
 
     def plan_upload(self, body: bytes, repo: str, revision: str) -> None:
         if self.find(repo) is not None:
@@ -259,6 +276,8 @@ ROUTES: dict[str, Callable[..., None]] = {
     r"/api/whoami-v2": Handler.who,
     r"/api/repos/create": Handler.create,
     rf"{API}/branch/(?P<revision>[^/]+)": Handler.branch,
+    rf"{API}/tag/(?P<revision>[^/]+)": Handler.tag,
+    rf"{API}/refs": Handler.references,
     rf"{API}/preupload/(?P<revision>[^/]+)": Handler.plan_upload,
     rf"/{REPOSITORY}\.git/info/lfs/objects/batch": Handler.plan_large,
     r"/large/(?P<oid>[0-9a-f]{64})": Handler.upload_large,

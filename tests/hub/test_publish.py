@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,69 @@ def test_what_is_to_be_private_is_not_written_where_all_may_read(
     assert "someone/open is public, and so would be what is written there" in capsys.readouterr().err
     assert hub_here.list_repo_files("someone/open") == []
     publish(model, "someone/open")
+
+
+@pytest.mark.parametrize("revision", ["", "a b", "v1..2", "refs/pr/1", "v1.", "v1.lock", "-v1", "/v1", "0" * 40])
+def test_a_branch_of_no_name_is_refused_before_anything_is_trained(
+    revision: str, hub_here: HfApi, tmp_path: Path
+) -> None:
+    data, embedder = training_pairs(write_dataset(tmp_path / "data")), write_embedder(tmp_path / "embedder")
+    given = {"push_to_hub": True, "hub_model_id": "someone/no-branch", "hub_revision": revision}
+    with pytest.raises(InputError, match=f"'{re.escape(revision)}' is no name of a branch; write to one such as"):
+        finetune(embedder, data, arguments(tmp_path / "run", **given))
+    assert not (tmp_path / "run").exists()
+    assert not hub_here.repo_exists("someone/no-branch")
+
+
+def test_a_tag_stays_what_it_is(hub_here: HfApi, tmp_path: Path) -> None:
+    model = write_retriever(tmp_path / "mine")
+    publish(model, "someone/tagged")
+    hub_here.create_tag("someone/tagged", tag="v1.0")
+    with pytest.raises(InputError, match=r"'v1\.0' is a tag of someone/tagged, which stands for what it was given to"):
+        publish(model, "someone/tagged", revision="v1.0")
+    assert [branch.name for branch in hub_here.list_repo_refs("someone/tagged").branches] == ["main"]
+    publish(model, "someone/tagged", revision="next/v1.1+a")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"hub_model_id": "someone/full"},
+            "The repository someone/full holds 'notes.txt', which hf_dense did not publish",
+        ),
+        (
+            {"hub_model_id": "someone/bare", "hub_private_repo": True},
+            "The repository someone/bare is public, and so would",
+        ),
+        ({"hub_model_id": "someone/pre"}, "holds another kind of output .pre-training, not retriever."),
+    ],
+)
+def test_a_repository_without_room_is_refused_before_anything_is_trained(
+    given: dict[str, Any], message: str, hub_here: HfApi, tmp_path: Path
+) -> None:
+    for name in ("full", "bare"):
+        hub_here.create_repo(f"someone/{name}", exist_ok=True)
+    hub_here.upload_file(path_or_fileobj=b"mine", path_in_repo="notes.txt", repo_id="someone/full")
+    with Output(tmp_path / "pre").stage("pre-training", {}, {}) as work:
+        write_encoder(work.result)
+    publish(tmp_path / "pre", "someone/pre")
+    data, embedder = training_pairs(write_dataset(tmp_path / "data")), write_embedder(tmp_path / "embedder")
+    with pytest.raises(InputError, match=message):
+        finetune(embedder, data, arguments(tmp_path / "run", push_to_hub=True, **given))
+    assert not (tmp_path / "run").exists(), "it is known before anything is trained"
+
+
+def test_a_repository_without_room_is_refused_before_anything_is_exported(
+    hub_here: HfApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub_here.create_repo("someone/taken", exist_ok=True)
+    hub_here.upload_file(path_or_fileobj=b"mine", path_in_repo="notes.txt", repo_id="someone/taken")
+    embedder = write_embedder(tmp_path / "embedder")
+    with pytest.raises(SystemExit):
+        main(["export", str(embedder), "--out", str(tmp_path / "out"), "--push_to_hub", "someone/taken"])
+    assert "holds 'notes.txt', which hf_dense did not publish" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def write_embedder_export(root: Path) -> Path:
