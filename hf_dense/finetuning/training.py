@@ -105,7 +105,7 @@ def train_model(
 
     Raises:
         InputError: the directory holds something else, there is no checkpoint as `resume_from_checkpoint` wants it, no
-            step is trained, or the model cannot be published.
+            weight or no step is trained, or the model cannot be published.
     """
     assert isinstance(arguments, SharedDefaults)
     if arguments.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
@@ -114,6 +114,11 @@ def train_model(
     output = output or Output(Path(str(arguments.output_dir)), arguments.overwrite)
     arguments.output_dir = str(output.path)
     start = next(iter(sources.values())).name
+    if not any(weight.requires_grad for weight in trained.parameters()):
+        raise InputError(
+            f"No weight of {start} is one that is trained (requires_grad); an adapter of PEFT is merged into its model "
+            "first, by merge_and_unload."
+        )
     model = output.at("model")
     publication = Publication.of(arguments, output.path.name, form)
     recorded = recorded_setting("precision", output.path, arguments.resume_from_checkpoint, kind)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.errors import InputError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CARD: Final = "README.md"
+_ADAPTER: Final = "adapter_config.json"  # of PEFT, beside weights that are added to those of another model
 _OF_TRAINING: Final = ("checkpoint-", "runs/", "training_args.bin")  # of a run; the last may hold a token
 
 
@@ -52,8 +54,8 @@ def publish(
         The address of the repository.
 
     Raises:
-        InputError: no complete output of hf_dense is there, or it was changed since; results of what is no model; or it
-            may not be published under that name (see `Repository.write`).
+        InputError: no complete output of hf_dense is there, or it was changed since; results of what is no model; an
+            adapter without its model; or it may not be published under that name (see `Repository.write`).
     """
     place, manifest = published_part(directory)
     form = _form(place)
@@ -61,6 +63,7 @@ def publish(
         raise InputError(f"{place} holds no model that results could be of; leave them out.")
     repository = Repository(repo, "dataset" if form is None else "model", token, private, revision)
     files = _files(place, manifest)
+    _check_adapters(place, files)
     has_card = _CARD in manifest.files
     if has_card and not manifest.is_unchanged(place, _CARD):
         if results:
@@ -176,6 +179,18 @@ def _files(place: Path, manifest: Manifest) -> dict[str, Path | bytes]:
             files |= {f"{prefix}/{name}": path for name, path in own.items()}
             files[f"{prefix}/{MANIFEST}"] = _published(part[1], own).as_text().encode()
     return files
+
+
+def _check_adapters(place: Path, files: Mapping[str, Path | bytes]) -> None:
+    """Raise `InputError` for an adapter of a model that lies on this machine: what is published would load nowhere."""
+    for name, content in files.items():
+        if PurePath(name).name == _ADAPTER and isinstance(content, Path):
+            base = json.loads(content.read_text(encoding="utf-8")).get("base_model_name_or_path")
+            if base is None or Path(base).is_absolute() or Path(base).is_dir():
+                raise InputError(
+                    f"{place} holds an adapter of {base}, which only this machine has, and not the whole model; merge "
+                    "both (merge_and_unload of PEFT) and publish what comes of it."
+                )
 
 
 def _published(manifest: Manifest, files: Mapping[str, Path | bytes]) -> Manifest:

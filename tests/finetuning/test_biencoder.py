@@ -182,6 +182,13 @@ def test_options_of_the_trainer_that_do_nothing_here_are_refused(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_model_of_which_no_weight_is_trained_is_refused(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
+    frozen = SentenceTransformer(str(retriever)).requires_grad_(False)
+    with pytest.raises(InputError, match="No weight of a loaded model is one that is trained"):
+        finetune(frozen, pairs, arguments(tmp_path / "out", max_steps=2))
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_killed_run_goes_on_in_the_precision_that_it_began_with(
     retriever: Path, pairs: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

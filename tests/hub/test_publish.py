@@ -285,6 +285,22 @@ def test_of_a_pre_training_the_states_of_the_run_stay_here(hub_here: HfApi, tmp_
     assert "retromae" in card_of(hub_here, "someone/retromae").data.tags
 
 
+@pytest.mark.parametrize("base", ["{tmp_path}", None, "someone/base"])
+def test_an_adapter_of_a_model_of_this_machine_is_not_published(
+    base: str | None, hub_here: HfApi, tmp_path: Path
+) -> None:
+    base = base and base.format(tmp_path=tmp_path)
+    with Output(tmp_path / "mine").stage("retriever", {}, {}) as work:
+        write_encoder(work.result)
+        (work.result / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": base}))
+    if base == "someone/base":
+        publish(tmp_path / "mine", "someone/adapter")
+        return
+    with pytest.raises(InputError, match=re.escape(f"holds an adapter of {base}, which only this machine has")):
+        publish(tmp_path / "mine", "someone/no-adapter")
+    assert not hub_here.repo_exists("someone/no-adapter")
+
+
 def test_a_card_that_somebody_wrote_is_kept(hub_here: HfApi, tmp_path: Path) -> None:
     model = write_retriever(tmp_path / "mine")
     (model / "README.md").write_text("# My own words\n")
