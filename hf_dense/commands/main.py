@@ -62,8 +62,8 @@ class _CommandLine(argparse.ArgumentParser):
         return found, rest
 
     def error(self, message: str) -> NoReturn:
-        """End with exit code 2."""
-        super().error(one_line(message))
+        """End with exit code 2; of what can be chosen, what is like the word that was given is named."""
+        super().error(one_line(f"{message}{_meant(message)}"))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -107,6 +107,14 @@ def _instead(words: Sequence[str], parser: argparse.ArgumentParser) -> str:
 
     option = next((word.partition("=")[0] for word in words if word.startswith("--")), "")
     return closest(option, re.findall(r"--\w+", parser.format_help()), f"; {parser.prog} --help lists what there is")
+
+
+def _meant(message: str) -> str:
+    """How argparse's sentence about a choice that there is not ends: with those that are like it."""
+    from hf_dense.commands.recipes import closest
+
+    found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)$", message)
+    return closest(found[1], re.findall(r"[\w-]+", found[2]), "") if found else ""
 
 
 def build_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:

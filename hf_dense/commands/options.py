@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
@@ -61,7 +61,8 @@ def add_options(parser: Flags, kind: type[Any], *, positional: str | None = None
     Args:
         parser: of the verb.
         kind: the dataclass.
-        positional: the field that is given without a flag.
+        positional: the field that is given without a flag, where no file gives any, so that what has no default is
+            asked for at once.
     """
     hints = get_type_hints(kind)
     for option in fields(kind):
@@ -69,9 +70,11 @@ def add_options(parser: Flags, kind: type[Any], *, positional: str | None = None
         if option.name == positional:
             parser.add_argument(option.name, metavar=option.name.upper(), help=help_)
             continue
-        if option.default not in (MISSING, None, "", False):
+        if option.default not in (MISSING, None, "") and option.default is not False:
             help_ += f" (default: {option.default})"
-        parser.add_argument(f"--{option.name}", default=argparse.SUPPRESS, help=help_, **_reading(hints[option.name]))
+        needed = positional is not None and _needed(option)
+        reading = _reading(hints[option.name])
+        parser.add_argument(f"--{option.name}", default=argparse.SUPPRESS, required=needed, help=help_, **reading)
 
 
 def add_config(parser: Flags) -> None:
@@ -124,10 +127,14 @@ def build_options(kind: type[Kind], values: Mapping[str, Any], flags: Mapping[st
     own = {key: value for key, value in values.items() if key in _names([kind]) and key not in flags}
     found = {**vars(scratch.parse_args(_as_flags(own))), **flags}
     for option in fields(kind):
-        needed = option.default is MISSING and option.default_factory is MISSING
-        if needed and option.name not in found:
+        if _needed(option) and option.name not in found:
             raise InputError(f"Name the {option.name} with --{option.name}, or in a file (--config).")
     return kind(**found)
+
+
+def _needed(option: Field[Any]) -> bool:
+    """Whether a field has no default."""
+    return option.default is MISSING and option.default_factory is MISSING
 
 
 def _changed_parts(values: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, str]:

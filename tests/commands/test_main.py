@@ -164,6 +164,34 @@ def test_a_verb_is_needed_and_flags_are_known(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
+    ("words", "end"),
+    [
+        ("adatp docs", "did you mean adapt?"),
+        ("data pasages docs", "did you mean passages?"),
+        ("export model --kind onxx --out x", "did you mean onnx?"),
+        ("zebra", "'completion')"),
+    ],
+)
+def test_a_mistyped_verb_or_choice_is_answered_by_what_is_like_it(
+    words: str, end: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(words.split())
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.strip().endswith(end)
+
+
+def test_adapt_asks_for_out_as_it_does_for_docs(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["adapt"], ["adapt", "docs"]):
+        with pytest.raises(SystemExit) as stopped:
+            main(words)
+        assert stopped.value.code == 2
+        said = capsys.readouterr().err
+        assert "required: " in said, "it has no --config that could name it"
+        assert said.strip().endswith("--out")
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         ("data passages docs --lenght 64 --out x", "--lenght 64; did you mean --length?"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 
 import pytest
@@ -41,6 +41,12 @@ def parse(*argv: str) -> What:
     add_config(parser)
     arguments = parser.parse_args(argv)
     return build_options(What, read_values(arguments, What), given_flags(arguments, What))
+
+
+def test_help_says_a_default_of_zero() -> None:
+    parser = argparse.ArgumentParser()
+    add_options(parser, make_dataclass("Seeded", [("seed", int, 0), ("fast", bool, False)]))
+    assert parser.format_help().count("(default: 0)") == 1
 
 
 def write(path: Path, text: str) -> str:
