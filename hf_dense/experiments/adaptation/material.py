@@ -75,8 +75,8 @@ def prepare(
         tokenizer: whose tokens are counted; words and punctuation marks where None.
 
     Raises:
-        InputError: nothing can be read, both a collection with queries and a file of queries are given, or judgements
-            name a query or a passage that the collection lacks, or a query without words.
+        InputError: nothing can be read, both a collection with queries and a file of queries are given, judgements
+            name a query or a passage that the collection lacks, or a query without words, or labels a document.
     """
     given = judged_splits(docs) if Path(docs).is_dir() else []
     if given and queries:
@@ -93,7 +93,7 @@ def prepare(
     if queries:
         labelled = _label(queries, corpus, out.at("labelled"), seed)
         read = _say_counts(queries, labelled)
-        labels = {split: _labels(labelled, split) for split in judged_splits(labelled)}
+        labels = _of_passages(queries, labelled)
     made: tuple[str, ...] = ()
     few = bool(queries) and sum(len(found.queries) for found in labels.values()) < _FEW  # some were not found
     if few or TRAIN not in labels:
@@ -129,6 +129,20 @@ def _label(queries: str, corpus: str, out: Output, seed: int) -> Path:
             if split != _SHARES:
                 raise
     raise AssertionError
+
+
+def _of_passages(queries: str, labelled: Path) -> dict[str, Labels]:
+    """The labels that a file holds, by split, of passages: no search for passages finds a document as a whole."""
+    known = set(load_corpus(labelled)["id"][:])
+    found = {split: _labels(labelled, split) for split in judged_splits(labelled)}
+    for labels in found.values():
+        for query, grades in labels.grades.items():
+            if documents := grades.keys() - known:
+                raise InputError(
+                    f"{queries} names the document {min(documents)!r} for {labels.queries[query]!r}; give in its place "
+                    "the text that answers, as it stands in the document."
+                )
+    return found
 
 
 def _labels(collection: str | os.PathLike[str], split: str) -> Labels:

@@ -65,6 +65,14 @@ def test_few_labelled_queries_are_reported_on_and_none_is_trained_on(tmp_path: P
     assert load_corpus(found.passages)["text"][:count] == texts, "as they were before sentences became queries"
 
 
+def test_labels_that_name_documents_in_place_of_texts_are_refused(tmp_path: Path) -> None:
+    docs, pairs = write_documents(tmp_path / "docs"), tmp_path / "judged.csv"
+    pairs.write_text("query,positive\n" + "".join(f"what is {number}?,{number}.md\n" for number in range(12)))
+    sentence = r"names the document '\d+.md' for 'what is \d+\?'; give in its place the text"
+    with pytest.raises(InputError, match=sentence):
+        prepare(str(docs), str(pairs), 16, 0, Output(tmp_path / "out"))
+
+
 @pytest.mark.parametrize("form", ["few", "many"])
 def test_labelled_queries_that_are_left_out_are_counted(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
