@@ -341,7 +341,7 @@ def _add_labels(parser: argparse.ArgumentParser) -> None:
         "--form",
         choices=("pairs", "dpr", "msmarco", "mind"),
         default="pairs",
-        help="query, positive[, negatives] in .jsonl or .csv; a file of DPR; a folder of MS MARCO or MIND "
+        help="query, positive[, negatives] in .jsonl, .csv or .tsv; a file of DPR; a folder of MS MARCO or MIND "
         "(default: pairs)",
     )
     parser.add_argument(

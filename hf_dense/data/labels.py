@@ -20,6 +20,7 @@ from hf_dense.errors import InputError, first_line
 
 _POSITIVES: Final = ("positive", "positives", "pos", "passage", "answer")
 _NEGATIVES: Final = ("negative", "negatives", "neg", "hard_negatives")
+_TABLES: Final = {".csv": ",", ".tsv": "\t"}  # what stands between their cells
 _GRADES: Final = ("label", "score", "relevance", "grade")
 _WHOLE: Final = re.compile(r"([-+]?[0-9]{1,4})(?:\.0+)?")
 UNANSWERED: Final = "queries without a positive passage"
@@ -101,7 +102,7 @@ class Labels:
 
 
 def read_pairs(path: Path) -> Labels:
-    """One's own pairs, triples or lists: a .jsonl or .csv file, as `read_judgements` reads it.
+    """One's own pairs, triples or lists: a .jsonl, .csv or .tsv file, as `read_judgements` reads it.
 
     Queries that never got a positive passage are left out and counted.
     """
@@ -114,7 +115,7 @@ def read_pairs(path: Path) -> Labels:
 
 
 def read_judgements(path: Path) -> Labels:
-    """What a .jsonl or .csv file says of queries; rows of the same query belong together.
+    """What a .jsonl, .csv or .tsv file says of queries; rows of the same query belong together.
 
     A row with negatives alone takes back what rows before it said of these passages; a positive always counts, with the
     grade of a column `label`, `score`, `relevance` or `grade` where there is one: 0 is not relevant.
@@ -266,9 +267,9 @@ def existing(folder: Path, *names: str) -> Path:
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    if path.suffix == ".csv":
+    if path.suffix in _TABLES:
         csv.field_size_limit(sys.maxsize)
-        rows = csv.DictReader(_lines(path), strict=True)
+        rows = csv.DictReader(_lines(path), delimiter=_TABLES[path.suffix], strict=True)
         try:
             check_head(rows.fieldnames or (), path)
             for row in rows:
@@ -281,7 +282,8 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
                 row = with_plain_names(row)
                 yield row | {name: _listed(row[name], origin) for name in (*_POSITIVES, *_NEGATIVES) if row.get(name)}
         except csv.Error as error:
-            raise InputError(f"Line {rows.line_num} of {path} is no CSV ({error}); correct its quotes.") from error
+            kind = path.suffix[1:].upper()
+            raise InputError(f"Line {rows.line_num} of {path} is no {kind} ({error}); correct its quotes.") from error
     elif path.suffix == ".jsonl":
         for number, line in enumerate(_lines(path), start=1):
             if line.strip():
@@ -293,7 +295,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
                     raise InputError(f"Line {number} of {path} is not an object with query and positive.")
                 yield row
     else:
-        raise InputError(f"{path} is of no known kind; pairs come as .jsonl or .csv.")
+        raise InputError(f"{path} is of no known kind; pairs come as .jsonl, .csv or .tsv.")
 
 
 def _texts(row: Mapping[str, Any], names: Iterable[str], origin: str, dropped: Counter[str]) -> list[str]:

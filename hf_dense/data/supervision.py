@@ -43,7 +43,7 @@ def build_collection(
     """Write labelled queries as a collection.
 
     Args:
-        source: `pairs`: a .jsonl or .csv file with the columns `query`, `positive` (a text or a list of them) and, if
+        source: `pairs`: a .jsonl, .csv or .tsv file with the columns `query`, `positive` (a text or a list) and, if
             there are any, `negatives` and the grade of the positive (`label`, `score`, `relevance` or `grade`; 0 is
             not relevant); `dpr`: a .json file of DPR (`question`, `positive_ctxs`, `hard_negative_ctxs`, `answers`) or
             a .csv of it (question, answers); `msmarco`: a folder of MS MARCO or TREC DL with `collection.tsv` or

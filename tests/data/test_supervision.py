@@ -74,9 +74,11 @@ def test_pairs_triples_and_lists_of_ones_own(tmp_path: Path, monkeypatch: pytest
     assert len(training_pairs(out)) == 4
 
 
-def test_a_csv_says_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.csv"
-    path.write_text('query,positive,negative\nwhat is it,"it is, this",not that\n')
+@pytest.mark.parametrize(("ending", "between"), [("csv", ","), ("tsv", "\t")])
+def test_a_table_says_the_same(ending: str, between: str, tmp_path: Path) -> None:
+    path = tmp_path / f"pairs.{ending}"
+    lines = [("query", "positive", "negative"), ("what is it", '"it is, this"', "not that")]
+    path.write_text("".join(between.join(line) + "\n" for line in lines))
     out = build_collection(path, tmp_path / "out", split="dev")
     (row,) = lists(out, "dev")
     known = texts(out)
@@ -140,7 +142,7 @@ def test_judgements_that_do_not_fit(tmp_path: Path, qrels: str, sentence: str) -
         ),
         ("a.jsonl", '{"positive": "b"}\n', "pairs", r"Row 1 of .* has no query"),
         ("a.jsonl", '{"query": \n', "pairs", r"Line 1 of .* is not JSON"),
-        ("a.txt", "x", "pairs", "pairs come as .jsonl or .csv"),
+        ("a.txt", "x", "pairs", "pairs come as .jsonl, .csv or .tsv"),
         ("a.json", "[{}]", "dpr", r"Entry 1 of .* lacks question or positive_ctxs"),
         ("a.json", "[", "dpr", "is not a JSON file of DPR"),
         (

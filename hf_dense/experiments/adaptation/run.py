@@ -13,6 +13,7 @@ from typing import Any, Final
 from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.collections import content_hash, judged_splits, load_corpus
+from hf_dense.data.labels import read_pairs
 from hf_dense.data.passage_sources import find_source
 from hf_dense.data.schemas import SPLITS
 from hf_dense.errors import InputError
@@ -70,9 +71,10 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
     out = Path(options.out)
     planned = (out / _PLANNING).exists()  # before, nothing long is done: what was refused may be given otherwise
     output = Output(out, options.overwrite or not planned, command, options.license)
-    kept = open_kept(options.keep, options.docs) if options.keep != NOTHING_KEPT else None
+    sources = _sources(options, output)
+    kept = _kept(options, sources)
     settings = {name: getattr(options, name) for name in ("budget", "method", "length", "precision")}
-    with output.occupy(KIND, settings, _sources(options, output, kept), seed=options.seed, claims=REPORT_FILES) as work:
+    with output.occupy(KIND, settings, sources, seed=options.seed, claims=REPORT_FILES) as work:
         if not work.done or missing_file(out) or missing_file(out / RETRIEVER):
             options = replace(options, length=_readable(options))
             material = prepare(options.docs, options.queries, options.length, options.seed, output, options.base)
@@ -137,8 +139,8 @@ def _check_method(options: AdaptOptions) -> None:
         )
 
 
-def _sources(options: AdaptOptions, output: Output, kept: Kept | None) -> dict[str, Source]:
-    """What is read, found to be there."""
+def _sources(options: AdaptOptions, output: Output) -> dict[str, Source]:
+    """What is read, found to be there, and labels found to be such: documents may take long to read."""
     if judged_splits(options.docs) if Path(options.docs).is_dir() else ():
         found = {"documents": Source(options.docs, content_hash(options.docs))}
     else:
@@ -150,12 +152,21 @@ def _sources(options: AdaptOptions, output: Output, kept: Kept | None) -> dict[s
     if options.queries is not None:
         if not Path(options.queries).is_file():
             raise InputError(f"There is no file {options.queries} of queries.")
+        if not read_pairs(Path(options.queries)).queries:
+            raise InputError(f"{options.queries} holds no labelled query; every row needs columns query and positive.")
         found["queries"] = Source(options.queries, fingerprint_path(options.queries))
     teacher = BM25 if options.teacher == BM25 else load_reranker(options.teacher)
     found["teacher"] = model_source(teacher, options.teacher)
-    if kept is not None:
-        found["kept"] = Source(options.keep, content_hash(kept.collection))
     return found
+
+
+def _kept(options: AdaptOptions, sources: dict[str, Source]) -> Kept | None:
+    """The collection of `--keep`, which may have to be built, added to what is read."""
+    if options.keep == NOTHING_KEPT:
+        return None
+    kept = open_kept(options.keep, options.docs)
+    sources["kept"] = Source(options.keep, content_hash(kept.collection))
+    return kept
 
 
 def _open_base(options: AdaptOptions) -> SentenceTransformer:

@@ -27,6 +27,7 @@ from hf_dense.pretraining import gap
 from hf_dense.search.index import SearchIndex, build_index, update_index
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 
 
 @pytest.fixture
@@ -58,7 +59,8 @@ def names(adaptation: Adaptation) -> list[str]:
 def test_what_is_kept_is_known_as_it_was_named(collection: Path, tmp_path: Path) -> None:
     named = f"{write_dataset(tmp_path / 'other', passages=30)}:test"
     options = AdaptOptions(str(collection), str(tmp_path / "out"), keep=named)
-    sources = run._sources(options, Output(tmp_path / "out"), open_kept(named, str(collection)))
+    sources = dict[str, Source]()
+    assert run._kept(options, sources) == open_kept(named, str(collection))
     assert sources["kept"].name == named
 
 
@@ -171,11 +173,15 @@ def test_auto_tries_several_methods_and_a_teacher_is_distilled(
 def test_what_cannot_work_is_said_before_anything_is_written(collection: Path, tmp_path: Path) -> None:
     base, out = write_embedder(tmp_path / "base"), tmp_path / "out"
     (tmp_path / "passages.jsonl").write_text('{"id": "1", "text": "Words of a passage that stands alone."}\n')
+    (tmp_path / "wrong.csv").write_text("question,text\nhow,so\n")
+    (tmp_path / "empty.csv").write_text("query,positive\n")
     given = {"docs": str(collection), "out": str(out), "base": str(base), "keep": "none"}
     for changed, sentence in (
         ({"docs": "nowhere"}, "nowhere"),
         ({"teacher": str(base)}, "is an encoder without a head that scores pairs|cross-encoder"),
         ({"queries": "nowhere.jsonl"}, "There is no file nowhere.jsonl of queries"),
+        ({"queries": str(tmp_path / "wrong.csv")}, "Row 1 of .*wrong.csv has no query; every row needs columns"),
+        ({"queries": str(tmp_path / "empty.csv")}, "empty.csv holds no labelled query"),
         ({"base": "nowhere/at/all"}, "nowhere/at/all"),
         (
             {"docs": str(tmp_path / "passages.jsonl"), "method": "query_cotmae"},
@@ -185,6 +191,12 @@ def test_what_cannot_work_is_said_before_anything_is_written(collection: Path, t
         with pytest.raises(InputError, match=sentence):
             adapt(AdaptOptions(**{**given, **changed}))
         assert not out.exists()
+
+
+def test_what_is_kept_is_built_only_once_all_else_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "open_kept", lambda *_: pytest.fail("it takes long"))
+    with pytest.raises(InputError, match="nowhere"):
+        adapt(AdaptOptions("nowhere", str(tmp_path / "out")))
 
 
 def test_what_was_refused_before_the_plan_may_be_given_otherwise(
