@@ -37,8 +37,10 @@ def check_place(
 
     Raises:
         InputError: `path` is a symbolic link, a file, or is or holds the working directory, the home directory or a
-            source.
+            source; or it begins with the ~ of a shell, of which libraries make the home directory, and others nothing.
     """
+    if path.parts[:1] == ("~",):
+        raise InputError(f"{path} begins with a ~ that no shell has read; put a space before it, or write it in full.")
     if path.is_symlink():
         raise InputError(f"{path} is a symbolic link; name the directory that it leads to, or another one.")
     if path.exists() and not path.is_dir():

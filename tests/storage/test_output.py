@@ -214,6 +214,14 @@ def test_a_symbolic_link_inside_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere" / "text").exists()
 
 
+def test_a_tilde_that_no_shell_has_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--out=~/mine`: libraries disagree about what it means."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="begins with a ~ that no shell has read"):
+        check_place(Path("~/mine"))
+    check_place(Path("~mine"))
+
+
 def test_a_file_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("years of work")
     with pytest.raises(InputError, match="is a file"):
