@@ -37,4 +37,5 @@ def run(arguments: argparse.Namespace) -> None:
     disable_progress_bar()  # of loading weights, which takes no time here
     with losses_aside():
         found = adapt(options, command_line(arguments))
-    print(f"{found}\n\nReport: {found.path}/report.html\nRetriever: {found.retriever}")
+    places = f"Report: {found.path}/report.html\nRetriever: {found.retriever}"
+    print(f"{found}\n\n{places}\nTry: {found.search(options.docs)}")

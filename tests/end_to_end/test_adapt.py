@@ -74,6 +74,7 @@ def test_the_verdict_says_what_the_figures_say(place: Path) -> None:
         assert sentence in said
         assert sentence in (place / "out" / "report.html").read_text().replace("&#x27;", "'")
     assert "were made of the documents" in said
+    assert said.strip().splitlines()[-1].startswith("Try: hf-dense search "), "what comes next"
     found = facts["verdict"]["found"]
     by_name = {arm["name"]: arm for arm in facts["arms"]}
     difference = by_name["RetroMAE, fine-tuned"]["metrics"]["ndcg@10"] - by_name["fine-tuned"]["metrics"]["ndcg@10"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def read_pdf(path: Path) -> Page:
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
 
+    logging.getLogger("pypdf").setLevel(logging.ERROR)  # its warnings do not say which file they are about
     try:
         reader = PdfReader(path)
         title = str((reader.metadata and reader.metadata.title) or "")

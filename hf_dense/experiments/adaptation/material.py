@@ -29,6 +29,7 @@ from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 
 TRAIN, DEV, TEST = SPLITS
+PASSAGES: Final = "passages"  # the directory of those that documents are cut to
 MADE_FROM: Final = ("headings", "sentences")  # passages, by no model
 _SHARES: Final = "80/10/10"
 _FEW: Final = 200  # labelled queries, of which none is to be trained on
@@ -86,7 +87,7 @@ def prepare(
         return Material(Path(docs), Path(docs), (), _count(Path(docs)))
     corpus = docs
     if not table_files(Path(docs)):
-        corpus = str(build_passage_corpus(docs, out.at("passages"), Cutting(length, tokenizer)))
+        corpus = str(build_passage_corpus(docs, out.at(PASSAGES), Cutting(length, tokenizer)))
         _say_counts(docs, corpus)
     passages, read = corpus, Counter[str]()
     labels = _in_splits(_judged(docs, given)) if given else {}

@@ -23,7 +23,7 @@ from hf_dense.evaluation.page import Block, Code, Heading, Picture, Table, as_ht
 from hf_dense.evaluation.plots import as_png, draw_losses, draw_metrics, legend_below, loss_series
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.experiments.adaptation.arms import BASE, TUNED, WORDS, Arm
-from hf_dense.experiments.adaptation.material import DEV, TEST, Material
+from hf_dense.experiments.adaptation.material import DEV, PASSAGES, TEST, Material
 from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.experiments.adaptation.verdict import Effort, judge
 from hf_dense.experiments.arms import format_test
@@ -95,6 +95,12 @@ class Adaptation:
     def retriever(self) -> Path:
         """The retriever to use, a Sentence-Transformers directory; its index is in it where there was time for it."""
         return self.path / RETRIEVER
+
+    def search(self, documents: str) -> str:
+        """The command that asks the retriever; `documents` are what was adapted to, as they are named."""
+        cut = self.path / PASSAGES
+        best = next(arm for arm in self.facts["arms"] if arm["name"] == self.facts["verdict"]["best"])
+        return _search(self.retriever, cut if cut.is_dir() else Path(documents), best["weight"])
 
     @property
     def table(self) -> str:
@@ -234,14 +240,21 @@ def _left_out(material: Material) -> list[Block]:
     return [f"Of your {material.given:,} labelled queries {number:,} are left out: {', '.join(said)}."] if said else []
 
 
+def _search(retriever: Path, passages: Path, weight: float) -> str:
+    """The command that asks a retriever, by the index that is there, or by one that it builds of the passages first."""
+    words = ["hf-dense", "search", str(retriever), "your question"]
+    if not (retriever / "index").is_dir():
+        words += ["--corpus", str(passages), "--weight", f"{weight:g}"]
+    return shlex.join(words)
+
+
 def _use(best: Arm, place: Path, passages: Path) -> list[Block]:
     """The lines that use the result, with the index that is there, or with one that is built of the passages."""
     retriever = place / RETRIEVER
-    search = ["hf-dense", "search", str(retriever), "your question"]
+    search = _search(retriever, passages, best.weight)
     if not (retriever / "index").is_dir():
-        search += ["--corpus", str(passages), "--weight", f"{best.weight:g}"]
         said = f"The retriever is in {retriever}; its index is built first. A weight of 0 asks BM25 alone."
-        return [Heading("To use it"), said, Code(shlex.join(search))]
+        return [Heading("To use it"), said, Code(search)]
     index = f"SearchIndex.load({str(retriever / 'index')!r})"
     python = f"from hf_dense.search.index import SearchIndex\nhits = {index}.search('your question')"
     weight = index_in(retriever / "index").made_from["weight"]  # another than the arm's where it was updated since
@@ -251,7 +264,7 @@ def _use(best: Arm, place: Path, passages: Path) -> list[Block]:
     return [
         Heading("To use it"),
         f"The retriever is in {retriever}, its index inside; that is {how}.{words}",
-        Code(shlex.join(search)),
+        Code(search),
         Code(python),
     ]
 

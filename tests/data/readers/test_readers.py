@@ -444,6 +444,15 @@ def test_whatever_a_library_raises_a_file_is_unreadable(tmp_path: Path, monkeypa
         read_page(tmp_path / "a.pdf")
 
 
+def test_a_broken_pdf_is_unreadable_without_warnings_that_name_no_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4\n garbage")
+    with pytest.raises(UnreadableError):
+        read_page(tmp_path / "a.pdf")
+    assert not caplog.records
+
+
 def test_what_word_itself_has_written_is_no_text(tmp_path: Path) -> None:
     contents = '<w:docPartObj><w:docPartGallery w:val="Table of Contents"/></w:docPartObj>'
     assert word_document(
