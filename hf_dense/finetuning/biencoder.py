@@ -19,7 +19,6 @@ from sentence_transformers import (
 )
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import DefaultBatchSampler
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 from transformers.training_args import OptimizerNames
@@ -53,7 +52,7 @@ from hf_dense.hub.hybrid import save_hybrid
 from hf_dense.hub.hybrid_head import HybridHead
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.retriever_settings import ROLES, length_of, settings_of
-from hf_dense.hub.towers import parts_of, project, two_encoders, untie
+from hf_dense.hub.towers import check_tunable, project, two_encoders, untie
 from hf_dense.search.fingerprints import retriever_source
 from hf_dense.storage.batch_size import find_batch_size, is_auto
 from hf_dense.storage.fingerprints import fingerprint_rows
@@ -203,8 +202,7 @@ def finetune(
     check_evaluates(arguments, held_out is not None or bool(evaluator))
     set_seed(arguments.seed)
     start = load_retriever(model).float()  # steps are smaller than numbers of 16 bits are apart
-    if any(isinstance(part, StaticEmbedding) for part in parts_of(start)):
-        raise InputError("Static embeddings are not fine-tuned here; Sentence-Transformers' own trainer does that.")
+    check_tunable(start)
     sources = {"model": retriever_source(start, model)}
     retriever = shape(start, arguments)
     check_dimensions(arguments.matryoshka or (), retriever)

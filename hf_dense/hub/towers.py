@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize, Router
+from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize, Router, StaticEmbedding
 from torch import nn
 
 from hf_dense.errors import InputError
@@ -30,6 +30,12 @@ def parts_of(model: SentenceTransformer) -> list[nn.Module]:
         routes: list[Any] = [*module.sub_modules.values()] if isinstance(module, Router) else [[module]]
         found += [part for route in routes for part in route]
     return found
+
+
+def check_tunable(model: SentenceTransformer) -> None:
+    """Raise `InputError` where a retriever reads by static embeddings, which are not fine-tuned here."""
+    if any(isinstance(part, StaticEmbedding) for part in parts_of(model)):
+        raise InputError("Static embeddings are not fine-tuned here; Sentence-Transformers' own trainer does that.")
 
 
 def reader_of(model: SentenceTransformer, role: str) -> nn.Module:

@@ -15,6 +15,7 @@ TRIED: Final = ("retromae", "dupmae")  # by `auto`
 WRITTEN: Final = ("master", "query_cocondenser", "query_cotmae")  # read what a language model wrote about passages
 PLAIN: Final = tuple(name for name in METHODS if name not in WRITTEN)  # read passages alone
 NOTHING_KEPT: Final = "none"
+UNTRIED: Final = "none"  # in place of a method
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -33,7 +34,10 @@ class AdaptOptions:
     budget: str = field(default="30m", metadata={"help": "time for all of it, such as 10m, 2h or 1h30m"})
     method: str = field(
         default="retromae",
-        metadata={"help": f"of pre-training: {', '.join(PLAIN)}; or {AUTO}, which tries {' and '.join(TRIED)}"},
+        metadata={
+            "help": f"of pre-training: {', '.join(PLAIN)}; {AUTO}, which tries {' and '.join(TRIED)}; or "
+            f"{UNTRIED}, where all the time is for fine-tuning"
+        },
     )
     teacher: str = field(
         default="bm25", metadata={"help": "that the better model is distilled from: a cross-encoder, or bm25"}
@@ -58,8 +62,8 @@ class AdaptOptions:
 
     def __post_init__(self) -> None:
         self.budget = write_budget(parse_budget(self.budget))
-        if self.method != AUTO and self.method not in METHODS:
-            raise InputError(f"The method is {self.method!r}; allowed: {AUTO}, {', '.join(METHODS)}.")
+        if self.method not in (AUTO, UNTRIED, *METHODS):
+            raise InputError(f"The method is {self.method!r}; allowed: {AUTO}, {UNTRIED}, {', '.join(METHODS)}.")
         if self.precision not in (AUTO, FP32, BF16):
             raise InputError(f"The precision is {self.precision!r}; allowed: {AUTO}, {FP32}, {BF16}.")
         if self.length < 16:
@@ -73,7 +77,7 @@ class AdaptOptions:
     @property
     def methods(self) -> tuple[str, ...]:
         """The methods that are pre-trained with."""
-        return TRIED if self.method == AUTO else (self.method,)
+        return {AUTO: TRIED, UNTRIED: ()}.get(self.method, (self.method,))
 
 
 def parse_budget(text: str) -> float:

@@ -10,13 +10,12 @@ from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.learning import Learning
 from hf_dense.experiments.adaptation.rates import Rates
 
-TUNED_ARMS: Final = 3  # fine-tuned, pre-trained before, distilled after
 _SAFE: Final = 0.85  # of the budget that is planned with
 _STAGE: Final = 2.0  # seconds that each stage needs to begin and to end
 _STAGES: Final = 12
 _MEASURING: Final = (0.25, 0.15, 0.1)  # of the time, at most, for encoding
 _KEEPING: Final = 0.8  # of as much, at most, for what is kept
-_FINETUNING: Final = 0.6  # of what is left, at most, for the fine-tunings
+_FINETUNING: Final = 0.6  # of what is left, at most, for the fine-tunings, where there are pre-trainings too
 _EPOCHS: Final = 3  # of fine-tuning, at most
 _STEPS: Final = (10, 1000)  # of fine-tuning
 _LEAST_POOL: Final = 500  # passages
@@ -82,6 +81,11 @@ class Plan:
     lines: tuple[str, ...] = ()
 
 
+def tuned_arms(methods: int) -> int:
+    """How many arms are fine-tuned: the base, what each method made of it, and the better of these, distilled."""
+    return methods + 2
+
+
 def make_plan(task: Task, rates: Rates, learning: Learning) -> Plan:
     """Share the budget: measuring first, then fine-tuning, and pre-training has the rest.
 
@@ -93,7 +97,7 @@ def make_plan(task: Task, rates: Rates, learning: Learning) -> Plan:
     if plan := _fitting(task, rates, learning):
         return plan
     measuring = task.models * min(task.passages, _LEAST_POOL) * rates.passage
-    training = TUNED_ARMS * _STEPS[0] * rates.finetuning / _FINETUNING
+    training = tuned_arms(len(rates.pretraining)) * _STEPS[0] * rates.finetuning / _for_finetuning(rates)
     least = (task.spent + _STAGE * _STAGES + 2 * measuring + training) / _SAFE
     raise InputError(
         f"The budget of {task.budget / 60:g} min is too short for this model on this machine; give about "
@@ -125,12 +129,13 @@ def _share(task: Task, rates: Rates, learning: Learning, measuring: float) -> Pl
     index = whole <= measuring / 2 * time
     left = time - keeping - encoding - (whole if index else 0.0)
     wanted = min(max(_STEPS[0], _EPOCHS * task.queries // learning.queries), _STEPS[1])
-    finetuning = min(wanted, max(0, int(_FINETUNING * left / (TUNED_ARMS * rates.finetuning))))
-    tuning = TUNED_ARMS * finetuning * rates.finetuning
-    share = (left - tuning) / len(rates.pretraining)
+    step = tuned_arms(len(rates.pretraining)) * rates.finetuning  # of all arms
+    finetuning = min(wanted, max(0, int(_for_finetuning(rates) * left / step)))
+    tuning = finetuning * step
+    share = (left - tuning) / max(len(rates.pretraining), 1)
     steps = {method: max(1, int(share / seconds)) for method, seconds in rates.pretraining.items()}
     seconds = {
-        "pre-training": sum(steps[method] * rates.pretraining[method] for method in steps),
+        **({"pre-training": sum(steps[method] * rates.pretraining[method] for method in steps)} if steps else {}),
         "fine-tuning": tuning,
         "encoding": encoding + keeping + (whole if index else 0.0),
         "the rest": _STAGE * _STAGES,
@@ -141,12 +146,17 @@ def _share(task: Task, rates: Rates, learning: Learning, measuring: float) -> Pl
         index=index,
         finetuning=finetuning,
         pretraining=steps,
-        probes=_probes(share, min(pool, _PROBED) * rates.passage),
-        epochs=max(steps.values()) * learning.texts / task.passages,
+        probes=_probes(share, min(pool, _PROBED) * rates.passage) if steps else 0,
+        epochs=max(steps.values(), default=0) * learning.texts / task.passages,
         seconds=seconds,
         memory=rates.memory,
         disk=_disk(task, len(steps)),
     )
+
+
+def _for_finetuning(rates: Rates) -> float:
+    """The share of what is left that fine-tunings have at most."""
+    return _FINETUNING if rates.pretraining else 1.0
 
 
 def index_seconds(plan: Plan, passages: int, models: int) -> float:
@@ -162,7 +172,7 @@ def _probes(training: float, seconds: float) -> int:
 
 def _disk(task: Task, methods: int) -> int:
     """Models, each with a checkpoint of three times its size (weights and both moments of Adam)."""
-    return task.weights * 4 * (TUNED_ARMS + methods) + task.weights
+    return task.weights * 4 * (tuned_arms(methods) + methods) + task.weights
 
 
 def describe(
@@ -189,7 +199,8 @@ def describe(
             f"Pre-training by {method}: {steps:,} steps of {learning.texts} texts."
             for method, steps in plan.pretraining.items()
         ),
-        f"Fine-tuning, each of {TUNED_ARMS} times: {plan.finetuning:,} steps of {learning.queries} queries"
+        f"Fine-tuning, each of {tuned_arms(len(plan.pretraining))} times: {plan.finetuning:,} steps of "
+        f"{learning.queries} queries"
         f"{f', with BM25 negatives of each: {learning.negatives}' if learning.negatives else ''}"
         f"{', both in bfloat16' if learning.bf16 else ''}.",
         f"Every arm is measured on {pool}{forgotten}.",

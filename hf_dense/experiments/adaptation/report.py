@@ -138,11 +138,11 @@ def write_report(
     """
     named = {arm.name: arm for arm in arms}
     tuned = named[TUNED]
-    pretrained = max((arm for arm in arms if arm.pretraining), key=lambda arm: arm.worth)
+    pretrained = max((arm for arm in arms if arm.pretraining), key=lambda arm: arm.worth, default=None)
     verdict = judge(
         tuned.test,
-        pretrained.test,
-        _effort(pretrained, plan),
+        pretrained.test if pretrained else None,
+        _effort(pretrained, plan) if pretrained else None,
         best.test,
         {name: named[name].test for name in (BASE, WORDS) if name in named},
         judged=material.counts[TEST],
@@ -166,7 +166,7 @@ def write_report(
         *_use(best, out.path, material.passages),
         *_arms(facts["arms"], facts["queries"]),
         *_training(arms, out.path),
-        *_cases(tuned, pretrained, pool),
+        *_cases(*((tuned, pretrained) if pretrained else (named.get(BASE, named[WORDS]), tuned)), pool),
         *_plan(facts),
     ]
     heading = f"Which retriever for {Path(documents).resolve().name}?"
@@ -307,10 +307,10 @@ def _draw_curves(arms: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], 
     return figure
 
 
-def _cases(tuned: Arm, pretrained: Arm, pool: Path) -> list[Block]:
-    """What pre-training gained and lost."""
+def _cases(first: Arm, second: Arm, pool: Path) -> list[Block]:
+    """What the second gained and lost: pre-training, or fine-tuning where that was not tried."""
     source = Source(str(pool), content_hash(pool))
-    before, after = (load_run(arm.name, arm.evaluated / TEST, source) for arm in (tuned, pretrained))
+    before, after = (load_run(arm.name, arm.evaluated / TEST, source) for arm in (first, second))
     return cases(before, after, Texts(pool, before))
 
 

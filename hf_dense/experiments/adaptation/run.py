@@ -22,7 +22,7 @@ from hf_dense.experiments.adaptation.base import check_base
 from hf_dense.experiments.adaptation.learning import DEPTH, Learning
 from hf_dense.experiments.adaptation.material import TRAIN, Material, prepare
 from hf_dense.experiments.adaptation.options import AUTO, NOTHING_KEPT, PLAIN, WRITTEN, AdaptOptions
-from hf_dense.experiments.adaptation.plan import TUNED_ARMS, Plan, Task, describe, fit_batch, index_seconds, make_plan
+from hf_dense.experiments.adaptation.plan import Plan, Task, describe, fit_batch, index_seconds, make_plan, tuned_arms
 from hf_dense.experiments.adaptation.pool import count_asked, draw_pool
 from hf_dense.experiments.adaptation.rates import measure_rates
 from hf_dense.experiments.adaptation.report import REPORT_FILES, RETRIEVER, Adaptation, write_report
@@ -147,7 +147,7 @@ def _sources(options: AdaptOptions, output: Output) -> dict[str, Source]:
         found = {"documents": find_source(options.docs, output.path).sources["corpus"]}
     if options.base is not None:
         base = _open_base(options)
-        check_base(base, options.base)
+        check_base(base, options.base, bool(options.methods))
         found["base"] = retriever_source(base, options.base)
     if options.queries is not None:
         if not Path(options.queries).is_file():
@@ -249,7 +249,7 @@ def _make_plan(
 
 def _models(options: AdaptOptions) -> int:
     """That are encoded with."""
-    return TUNED_ARMS + (options.base is not None)
+    return tuned_arms(len(options.methods)) + (options.base is not None)
 
 
 def _measured_alone(best: Arm, arms: Sequence[Arm], documents: str, pool: Path) -> list[Measured]:

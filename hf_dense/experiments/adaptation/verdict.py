@@ -12,7 +12,7 @@ from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.significance import Comparison, compare_paired
 from hf_dense.experiments.asked import METRIC
 
-PAID, HARMED, OPEN = "paid", "harmed", "not shown"
+PAID, HARMED, OPEN, UNTRIED = "paid", "harmed", "not shown", "not tried"
 _CERTAIN: Final = 0.05  # p-value below which a difference is taken for real
 _POWER: Final = 1.959964 + 0.841621  # normal quantiles: found at the 5 % level four times of five
 _MOST: Final = 100_000  # queries that anybody could judge
@@ -43,17 +43,17 @@ class Verdict:
     """The answer to "does pre-training on my corpus pay, and which retriever should I use?".
 
     Attributes:
-        pretraining: `paid`, `harmed` or `not shown`.
-        found: pre-trained, then fine-tuned, against fine-tuned alone.
-        effort: that pre-training took.
+        pretraining: `paid`, `harmed`, `not shown` or `not tried`.
+        found: pre-trained, then fine-tuned, against fine-tuned alone; None where that was not tried.
+        effort: that pre-training took; None likewise.
         needed: queries at which a difference of this size would most likely show; None where it does show.
         best: name of the arm to use.
         sentences: all of it in words.
     """
 
     pretraining: str
-    found: Comparison
-    effort: Effort
+    found: Comparison | None
+    effort: Effort | None
     needed: int | None
     best: str
     sentences: tuple[str, ...]
@@ -61,8 +61,8 @@ class Verdict:
 
 def judge(
     tuned: RetrievalResult,
-    pretrained: RetrievalResult,
-    effort: Effort,
+    pretrained: RetrievalResult | None,
+    effort: Effort | None,
     best: RetrievalResult,
     others: Mapping[str, RetrievalResult],
     *,
@@ -73,23 +73,26 @@ def judge(
 
     Args:
         tuned: fine-tuned alone.
-        pretrained: pre-trained, then fine-tuned in the same way.
-        effort: that pre-training took.
+        pretrained: pre-trained, then fine-tuned in the same way; None where that was not tried.
+        effort: that pre-training took; None likewise.
         best: the arm that dev chose.
         others: the arms to hold it against, by their names: the base, BM25.
         judged: queries that there are to report on, of which a short budget measures a part.
         made: whether the queries were made of the documents.
     """
-    found = compare_paired(pretrained.per_query[METRIC], tuned.per_query[METRIC])
-    outcome = OPEN if found.p_value >= _CERTAIN else PAID if found.difference > 0 else HARMED
-    needed = _needed(found, pretrained, tuned) if outcome == OPEN else None
-    sentences = [_of_pretraining(outcome, found, effort, judged)]
-    if needed is not None:
-        sentences.append(_of_queries(needed, found.queries, judged))
+    outcome, found, needed, sentences = UNTRIED, None, None, ["Whether pre-training pays was not tried."]
+    if pretrained is not None and effort is not None:
+        found = compare_paired(pretrained.per_query[METRIC], tuned.per_query[METRIC])
+        outcome = OPEN if found.p_value >= _CERTAIN else PAID if found.difference > 0 else HARMED
+        needed = _needed(found, pretrained, tuned) if outcome == OPEN else None
+        sentences = [_of_pretraining(outcome, found, effort, judged)]
+        if needed is not None:
+            sentences.append(_of_queries(needed, found.queries, judged))
     sentences.append(_of_best(best, others))
     if made:
+        queries = len(tuned.per_query[METRIC])
         sentences.append(
-            f"The {found.queries:,} queries were made of the documents, so this tells how well passages are found by "
+            f"The {queries:,} queries were made of the documents, so this tells how well passages are found by "
             "words like their own; people ask in other words. Judged queries of yours would settle it"
             f"{f' ({needed:,} or more)' if needed and needed <= _MOST else ' (some hundreds)'}."
         )

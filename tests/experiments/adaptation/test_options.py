@@ -17,7 +17,7 @@ from hf_dense.methods import METHODS
         ({"budget": "soon"}, "write a time such as 10m"),
         ({"budget": "10"}, "write a time such as 10m"),
         ({"budget": "20s"}, "less than a minute"),
-        ({"method": "bert"}, "allowed: auto, condenser"),
+        ({"method": "bert"}, "allowed: auto, none, condenser"),
         ({"length": 4}, "at least 16 tokens"),
     ],
 )
@@ -35,6 +35,7 @@ def test_a_budget_is_one_however_it_is_written() -> None:
 def test_auto_tries_several() -> None:
     assert AdaptOptions("docs", "out", method="auto").methods == ("retromae", "dupmae")
     assert AdaptOptions("docs", "out", method="cotmae").methods == ("cotmae",)
+    assert AdaptOptions("docs", "out", method="none").methods == ()
 
 
 def test_plain_methods_read_passages_and_their_neighbours_alone() -> None:

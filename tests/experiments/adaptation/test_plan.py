@@ -8,11 +8,12 @@ import pytest
 
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.learning import Learning
-from hf_dense.experiments.adaptation.plan import TUNED_ARMS, Task, describe, fit_batch, index_seconds, make_plan
+from hf_dense.experiments.adaptation.plan import Task, describe, fit_batch, index_seconds, make_plan
 from hf_dense.experiments.adaptation.rates import Rates
 
 RATES = Rates(passage=0.02, kept=0.01, finetuning=1.0, pretraining={"retromae": 0.4}, memory=3 * 10**9)
 TASK = Task(budget=600, spent=20, passages=2000, changed=False, kept=2000, queries=1000, models=4, weights=90 * 10**6)
+COUNTS = {"passages": 100, "train": 900, "dev": 50, "test": 50}
 LEARNING = Learning(queries=10, negatives=3, texts=16, finetuning_rate=5e-5, pretraining_rate=1e-4, length=128)
 
 
@@ -23,7 +24,7 @@ def test_all_that_is_planned_fits_into_the_budget_and_most_of_it_is_used() -> No
         assert 0.7 * budget < expected <= budget, (budget, plan)
         steps = plan.pretraining["retromae"]
         assert plan.seconds["pre-training"] == pytest.approx(steps * 0.4)
-        assert plan.seconds["fine-tuning"] == pytest.approx(TUNED_ARMS * plan.finetuning)
+        assert plan.seconds["fine-tuning"] == pytest.approx(3 * plan.finetuning)
         assert plan.epochs == steps * 16 / 2000
 
 
@@ -60,8 +61,22 @@ def test_probes_take_a_twentieth_of_pretraining_at_most_or_there_are_none() -> N
 def test_methods_share_the_time_of_pretraining() -> None:
     both = replace(RATES, pretraining={"retromae": 0.4, "dupmae": 0.8})
     one, two = make_plan(TASK, RATES, LEARNING), make_plan(TASK, both, LEARNING)
-    assert two.pretraining["retromae"] == pytest.approx(one.pretraining["retromae"] / 2, abs=1)
-    assert two.pretraining["dupmae"] == pytest.approx(one.pretraining["retromae"] / 4, abs=1)
+    assert two.pretraining["retromae"] == pytest.approx(one.pretraining["retromae"] / 2, abs=5)
+    assert two.pretraining["dupmae"] == pytest.approx(one.pretraining["retromae"] / 4, abs=5)
+    assert two.seconds["fine-tuning"] == 4 * two.finetuning == pytest.approx(one.seconds["fine-tuning"], abs=4)
+
+
+def test_without_methods_fine_tuning_has_all_the_time() -> None:
+    without = replace(RATES, pretraining={})
+    for budget in (300, 600):
+        plan, task = make_plan(replace(TASK, budget=budget), without, LEARNING), replace(TASK, budget=budget)
+        assert (plan.pretraining, plan.epochs, plan.probes) == ({}, 0, 0)
+        assert 0.7 * budget < TASK.spent + sum(plan.seconds.values()) <= budget
+        assert plan.seconds["fine-tuning"] == 2 * plan.finetuning
+        assert plan.finetuning > 2 * make_plan(task, RATES, LEARNING).finetuning
+    said = "\n".join(describe(plan, task, LEARNING, COUNTS, COUNTS))
+    assert "Fine-tuning, each of 2 times" in said
+    assert "re-training" not in said
 
 
 def test_batches_are_halved_where_the_time_is_too_short_for_whole_ones() -> None:
@@ -86,13 +101,12 @@ def test_a_budget_that_is_too_short_names_one_that_is_not() -> None:
 
 
 def test_many_epochs_are_warned_of_and_what_does_not_fit_is_said() -> None:
-    counts = {"passages": 100, "train": 900, "dev": 50, "test": 50}
     task = replace(TASK, passages=100, budget=3600)
-    said = "\n".join(describe(make_plan(task, RATES, LEARNING), task, LEARNING, counts, counts))
+    said = "\n".join(describe(make_plan(task, RATES, LEARNING), task, LEARNING, COUNTS, COUNTS))
     assert "Warning: pre-training reads every passage" in said
     assert "Every arm is measured on all 100 passages" in said
     task = replace(TASK, passages=50_000)
-    said = "\n".join(describe(make_plan(task, RATES, LEARNING), task, LEARNING, counts, {"dev": 20, "test": 30}))
+    said = "\n".join(describe(make_plan(task, RATES, LEARNING), task, LEARNING, COUNTS, {"dev": 20, "test": 30}))
     assert "Warning" not in said
     assert "of the 50,000 passages, with 30 of 50 test, 20 of 50 dev queries" in said
     assert "is built last, if there is time left" in said

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
-from tiny_retriever import write_cross_encoder, write_dataset, write_embedder, write_retriever
+from tiny_retriever import (
+    write_cross_encoder,
+    write_dataset,
+    write_embedder,
+    write_retriever,
+    write_two_encoders,
+)
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.result import RetrievalResult
@@ -46,7 +54,7 @@ def plan_for(
     encoding: float = 9,
 ) -> None:
     """Two steps of each training."""
-    steps = dict.fromkeys(methods or ("retromae",), 2)
+    steps = {} if methods == ("none",) else dict.fromkeys(methods or ("retromae",), 2)
     plan = Plan(pool, False, index, 2, steps, 0.1, probes, {"encoding": encoding}, 0, 0, ("as planned",))
     learning = Learning(queries=4, negatives=1, texts=4, finetuning_rate=1e-3, pretraining_rate=1e-3, length=16)
     monkeypatch.setattr(run, "_make_plan", lambda *_: (plan, learning))
@@ -75,6 +83,23 @@ def test_from_random_weights_there_is_no_base(
     assert SentenceTransformer(str(found.retriever)).similarity_fn_name == "cosine"
     manifest = manifest_of(tmp_path / "out" / "pretrained" / "retromae")
     assert found.facts["verdict"]["effort"]["minutes"] == pytest.approx(manifest.facts["seconds"] / 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", [partial(write_embedder, pooling="max"), write_two_encoders])
+def test_an_embedder_that_cannot_be_pretrained_is_adapted_without(
+    write: Callable[[Path], Path], collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan_for(monkeypatch, "none")
+    base = write(tmp_path / "base")
+    found = adapt(AdaptOptions(str(collection), str(tmp_path / "out"), str(base), method="none", keep="none"))
+    assert names(found)[:3] == ["BM25", "base", "fine-tuned"]
+    assert [name.endswith("distilled") for name in names(found)[3:]] == [True, False], "and fused with BM25"
+    assert "Whether pre-training pays was not tried. Use " in found.verdict
+    assert "Queries of fine-tuned against base" in (tmp_path / "out" / "report.md").read_text()
+    kinds = [[type(module) for module in SentenceTransformer(str(model))] for model in (base, found.retriever)]
+    assert kinds[0] == kinds[1]
+    assert adapt(AdaptOptions(str(collection), str(tmp_path / "out"), str(base), method="none", keep="none")) == found
 
 
 @pytest.mark.slow
