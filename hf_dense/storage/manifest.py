@@ -117,8 +117,6 @@ def difference(
 
     >>> difference({"corpus": "aa", "length": 128}, {"corpus": "aa", "length": 64})
     'another length (128, now 64)'
-    >>> difference({"documents": "aa"}, {"documents": "ab"}, ({"documents": "texts"}, {"documents": "texts"}))
-    'other documents (texts, whose content has changed)'
     """
     for name in dict.fromkeys([*now, *before]):
         old, new = before.get(name), now.get(name)
@@ -126,17 +124,11 @@ def difference(
             if inner := difference(old, new):
                 return inner
         elif old != new and name in names[0] and names[0][name] == names[1].get(name):
-            return f"{_other(name)} ({names[0][name]}, whose content has changed)"
+            return f"another {name} ({names[0][name]}, whose content has changed)"
         elif old != new:
             shown = [sources.get(name) or _shown(value) for sources, value in zip(names, (old, new), strict=True)]
-            what = _other(name) if name in names[0] else f"another {name}"
-            return f"{what} ({shown[0]}, now {shown[1]})"
+            return f"another {name} ({shown[0]}, now {shown[1]})"
     return None
-
-
-def _other(source: str) -> str:
-    """Another one of a source, whose name may be that of many."""
-    return f"{'other' if source.endswith('s') else 'another'} {source}"
 
 
 def _shown(value: Any) -> str:
