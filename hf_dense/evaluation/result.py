@@ -50,7 +50,8 @@ class RetrievalResult:
         """
         path = Path(directory) / RESULT_FILE
         if not path.is_file():
-            raise InputError(f"There is no evaluation result {path}.")
+            below = min([*path.parent.glob(f"*/{RESULT_FILE}"), *path.parent.glob(f"*/*/{RESULT_FILE}")], default=None)
+            raise InputError(f"There is no evaluation result {path}{f'; {below.parent} has one' if below else ''}.")
         with as_sentence(f"{path} is not an evaluation result"):
             found = cls(**json.loads(path.read_text(encoding="utf-8")))
             for figures in ({"seconds": found.seconds}, found.metrics, *found.per_query.values()):

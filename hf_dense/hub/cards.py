@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -232,7 +233,7 @@ def render_model_card(name: str, manifest: Manifest, form: str, revision: str | 
         about="\n".join([kind.about, *manifest.facts.get("remarks", [])]),
         use=f"```python\n{kind.use.format(model=name, revision=branch)}\n```",
         making=_table(steps),
-        commands="\n".join(f"# {step.kind}\n{step.command or '# not recorded'}" for step in steps),
+        commands=_commands(steps),
         settings=settings_as_yaml(manifest),
         results=_results(results),
         limitations="\n".join(f"- {sentence}" for sentence in _limitations(manifest, form)),
@@ -297,6 +298,14 @@ def _table(steps: Sequence[Step]) -> str:
     lines = [["", *(step.kind for step in steps)], ["---"] * (len(steps) + 1)]
     lines += [[name, *(cell or "-" for cell in cells)] for name, cells in rows.items() if any(cells)]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _commands(steps: Sequence[Step]) -> str:
+    """The command of every step; one that made several in a row, as adapt does, is there once."""
+    return "\n".join(
+        f"# {', '.join(dict.fromkeys(step.kind for step in made))}\n{command or '# not recorded'}"
+        for command, made in groupby(steps, key=lambda step: step.command)
+    )
 
 
 def _results(results: Sequence[Measured]) -> str:

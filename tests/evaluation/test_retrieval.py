@@ -151,8 +151,13 @@ def test_an_evaluation_does_not_replace_a_model(retriever: Path, dataset: Path) 
 
 
 def test_no_result_to_load(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no evaluation result"):
+    with pytest.raises(InputError, match=r"no evaluation result .*result.json\.$"):
         RetrievalResult.load(tmp_path)
+    (tmp_path / "mine" / "task").mkdir(parents=True)
+    (tmp_path / "mine" / "task" / "result.json").write_text("{}")
+    for place in (tmp_path, tmp_path / "mine"):
+        with pytest.raises(InputError, match=r"no evaluation result .*; .*mine/task has one"):
+            RetrievalResult.load(place)
 
 
 def test_queries_without_words_and_judgements_of_unknown_passages_are_named(dataset: Path, tmp_path: Path) -> None:

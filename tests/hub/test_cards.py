@@ -14,6 +14,7 @@ from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
 from tiny_retriever import write_checkpoint, write_encoder, write_retriever
 
 from hf_dense.errors import InputError
+from hf_dense.hub import cards
 from hf_dense.hub.cards import CARD_TEMPLATE, form_of, render_model_card, write_model_card
 from hf_dense.hub.lineage import Step, lineage_of
 from hf_dense.storage.manifest import COMPLETE, Manifest
@@ -81,6 +82,12 @@ def test_a_card_has_the_steps_and_the_results(tmp_path: Path) -> None:
         "- It reads at most 64 tokens",
     ):
         assert line in card.text
+
+
+def test_a_command_that_made_several_steps_is_there_once() -> None:
+    steps = [Step("retriever", command=each) for each in ("hf-dense adapt", "hf-dense adapt", "hf-dense export")]
+    assert cards._commands(steps) == "# retriever\nhf-dense adapt\n# retriever\nhf-dense export"
+    assert cards._commands([Step("pre-training"), Step("retriever")]) == "# pre-training, retriever\n# not recorded"
 
 
 def test_nothing_is_invented() -> None:
