@@ -108,6 +108,13 @@ def test_every_verb_has_a_line_of_help(capsys: pytest.CaptureFixture[str]) -> No
         assert load_verb(verb).SUMMARY.split()[0] in shown
 
 
+def test_the_package_is_run_as_the_command_is() -> None:
+    words = [sys.executable, "-m", "hf_dense", "recipes", "--help"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.startswith(
+        "usage: hf-dense recipes"
+    )
+
+
 @pytest.mark.parametrize("verb", ["", *VERBS])
 def test_help_loads_nothing_heavy(verb: str) -> None:
     words = [sys.executable, "-c", HELP.format(heavy=HEAVY), *filter(None, [verb]), "--help"]
