@@ -148,9 +148,11 @@ FORMS: Final = {
         "An encoder with the decoders that it was pre-trained with, to be fine-tuned or trained on.",
         "transformers",
         "feature-extraction",
-        "from transformers import AutoModel, AutoModelForPreTraining\n\n"
-        "# pooler_output of the encoder is the bottleneck\n"
+        "from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer\n\n"
         'encoder = AutoModel.from_pretrained("{model}"{revision}, trust_remote_code=True)\n'
+        'tokenizer = AutoTokenizer.from_pretrained("{model}"{revision}, trust_remote_code=True)\n'
+        'batch = tokenizer(["A bottleneck squeezes a text."], return_tensors="pt")\n'
+        "vectors = encoder(**batch).pooler_output  # the bottleneck\n"
         'everything = AutoModelForPreTraining.from_pretrained("{model}"{revision}, trust_remote_code=True)',
     ),
     **{
@@ -327,6 +329,11 @@ def _limitations(manifest: Manifest, form: str) -> list[str]:
         of_query = f", and {queries} of a query" if queries else ""
         of_what = "a query and a passage together" if form == "cross-encoder" else f"a text{of_query}"
         found.append(f"It reads at most {length} tokens of {of_what}; what follows is cut off.")
+    if form == "pre-training checkpoint":
+        found.append(
+            "Sentence-Transformers takes it for a plain encoder, and pools the mean of its states; `hf-dense export` "
+            "makes a retriever of it, whose vectors are its bottlenecks."
+        )
     first, *more = steps_of(manifest)
     unknown = [first] if first.kind != FROM_HUB else []
     unknown += [step for step in more if step.kind == FOREIGN]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
 from tiny_retriever import write_checkpoint, write_encoder, write_retriever
 
@@ -120,7 +121,13 @@ def test_a_pre_trained_encoder_has_a_card(tmp_path: Path) -> None:
     card = ModelCard.load(write_model_card(tmp_path, manifest))
     assert (card.data.library_name, card.data.base_model) == ("transformers", "bert-base-uncased")
     assert "AutoModelForPreTraining.from_pretrained" in card.text
+    assert "Sentence-Transformers takes it for a plain encoder, and pools the mean of its states" in card.text
     assert "at most" not in card.text, "128 is what it was trained on"
+    [code] = re.findall(r"```python\n(.*?)```", card.text, re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(code, made)
+    batch = made["batch"]
+    assert torch.equal(made["vectors"], made["everything"].encoder.eval()(**batch).pooler_output)
 
 
 @pytest.mark.parametrize(
