@@ -159,7 +159,7 @@ def check_tuning(arguments: TrainingArguments) -> None:
             raise InputError(f"{name} does nothing in fine-tuning, {why}; leave it out.")
     if arguments.save_strategy == "no" and arguments.save_steps != TrainingArguments.save_steps:
         raise InputError(
-            f"save_steps is {arguments.save_steps}, and no checkpoint is written; give save_strategy steps too, so "
+            f"save_steps is {arguments.save_steps:g}, and no checkpoint is written; give save_strategy steps too, so "
             "that a run that is killed goes on from one."
         )
     batch_sampler: Any = vars(arguments).get("batch_sampler")

@@ -168,7 +168,7 @@ def test_weights_that_fsdp_would_cut_up_are_refused(
         ({"router_mapping": {"query": "document"}}, "router_mapping does nothing in fine-tuning"),
         ({"multi_dataset_batch_sampler": "round_robin"}, "multi_dataset_batch_sampler does nothing in fine-tuning"),
         ({"batch_sampler": "group_by_label"}, "batch_sampler group_by_label puts rows together by labels"),
-        ({"save_steps": 3}, "save_steps is 3, and no checkpoint is written; give save_strategy steps too"),
+        ({"save_steps": 3.0}, "save_steps is 3, and no checkpoint is written; give save_strategy steps too"),
         ({"prompts": {"querry": "ask "}}, "prompts has 'querry': 'ask '; give the texts before each 'query' and"),
         ({"prompts": {"query": None}}, "prompts has 'query': None"),
         ({"prompts": {"passage": "a", "document": "b"}}, "prompts has 'passage' and 'document', which are the same"),
