@@ -37,6 +37,8 @@ VERBS: Final = (
 )
 _TOGETHER: Final = ("data", "pretrain", "finetune", "export", "sweep")  # what several processes may be started for
 
+_QUIET: Final = 10  # seconds between two states of a progress bar in a file, where each stays
+
 _ALONE: Final = ("recipes", "completion")  # what asks nothing of the Hub, and is there at once
 
 
@@ -70,6 +72,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; a user's mistake is one line on standard error and exit code 2."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_MININTERVAL", str(_QUIET))  # read when tqdm is imported
     words = [_with_underscores(word) for word in (sys.argv[1:] if argv is None else argv)]
     parser = build_parser(VERBS if not words or words[0] not in VERBS else words[:1])
     arguments, rest = parser.parse_known_args(words)

@@ -131,7 +131,7 @@ class _Finder:
 
 def _beside(model: str) -> Path:
     if not Path(model).is_dir():
-        raise InputError(f"{model} is not a directory; say where its index belongs with --index DIR.")
+        raise InputError(f"{model} is not a directory; of a model on the Hub say where its index belongs, --index DIR.")
     return Path(model) / "index"
 
 

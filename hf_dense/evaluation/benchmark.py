@@ -239,15 +239,22 @@ def _measure_task(
     rerankers: Mapping[str, str | Path],
     depth: int,
 ) -> None:
-    """Fill the cells of all models, and of all that order their first passages anew."""
-    for name, model in models.items():
-        if table.measure(name, title, model, searched) and name not in table.baselines:
-            shown = f" ({depth})" if depth != RERANK_DEPTH else ""
-            rows = {f"{name} + {other}{shown}": reranker for other, reranker in rerankers.items()}
-            load = partial(_first_passages, table.output.at(name, title).path, searched, depth)
-            if (first := table.attempt([*rows], title, load)) is not None:
-                for row, reranker in rows.items():
-                    table.measure(row, title, reranker, first)
+    """Fill the cells of all models, and of all that order their first passages anew.
+
+    Baselines come last: where no model that was asked for could be measured, as its name was mistyped, none is.
+    """
+    asked = [name for name in models if name not in table.baselines]
+    measured = [name for name in asked if table.measure(name, title, models[name], searched)]
+    for name in measured:
+        shown = f" ({depth})" if depth != RERANK_DEPTH else ""
+        rows = {f"{name} + {other}{shown}": reranker for other, reranker in rerankers.items()}
+        load = partial(_first_passages, table.output.at(name, title).path, searched, depth)
+        if (first := table.attempt([*rows], title, load)) is not None:
+            for row, reranker in rows.items():
+                table.measure(row, title, reranker, first)
+    if measured or not asked:
+        for name in models.keys() - set(asked):
+            table.measure(name, title, models[name], searched)
 
 
 def _measure_cut(

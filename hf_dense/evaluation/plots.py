@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.fonts import readable_letters
@@ -47,6 +48,7 @@ def draw_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
             axes.plot(*zip(*points, strict=True), style, color=colour, markersize=3, label=label)
         axes.set_title(plain(name))
         axes.set_xlabel("optimisation step")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylabel("loss (nats)")
         axes.grid(alpha=0.3)
         legend_below(axes)

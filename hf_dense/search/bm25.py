@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import unicodedata
 from collections.abc import Iterable
@@ -17,6 +18,8 @@ import Stemmer
 from hf_dense.data.passages import UNSPACED
 from hf_dense.search.dense import Floats, Indices
 from hf_dense.storage.arrays import check_array
+
+logging.getLogger("bm25s").setLevel(logging.WARNING)  # on the level that it sets itself it says each of its steps
 
 RUN: Final = regex.compile(rf"[{UNSPACED}\u30fc]+")  # of letters, with the mark of long vowels
 _MARK: Final = regex.compile(r"\p{M}")

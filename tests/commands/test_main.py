@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -242,3 +243,11 @@ def test_what_is_one_process_is_not_started_several_times(
     with pytest.raises(SystemExit):
         main(["evaluate", "bm25", "--tasks", "data", "--out", "out"])
     assert "hf-dense evaluate is one process; start it without accelerate launch" in capsys.readouterr().err
+
+
+def test_a_progress_bar_in_a_file_has_few_states() -> None:
+    lines = ["from hf_dense.commands.main import main; main(['recipes'])", "from tqdm.auto import tqdm"]
+    script = "\n".join([*lines, "print(tqdm().mininterval)"])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TQDM_")}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert float(done.stdout.splitlines()[-1]) == 10

@@ -310,6 +310,19 @@ def test_bm25_stands_beside_every_model_unless_it_is_refused(
     }
 
 
+def test_a_mistyped_model_is_said_before_bm25_is_measured(
+    models: dict[str, str | Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--tasks", str(write_dataset(tmp_path / "data")), "--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(tmp_path / "nowhere"), *words])
+    assert "nowhere" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "bm25").exists()
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(tmp_path / "nowhere"), str(models["mine"]), *words])
+    assert "| bm25 |" in (tmp_path / "out" / "results.md").read_text(), "beside what could be measured"
+
+
 def test_public_tasks_need_the_hub(models: dict[str, str | Path], tmp_path: Path) -> None:
     said = r"The data of SciFact \(mteb/scifact on the Hub\) cannot be loaded: Couldn't reach .* give a directory"
     with pytest.raises(InputError, match=said):

@@ -91,7 +91,7 @@ def test_the_best_may_have_nothing_to_be_held_against() -> None:
         judged=400,
         made=False,
     )
-    assert found.sentences[-1] == f"Use BM25: nDCG@10 {100 * words.metrics['ndcg@10']:.1f}."
+    assert found.sentences[-1] == f"Use BM25: nDCG@10 {words.metrics['ndcg@10']:.3f}."
 
 
 def test_what_is_behind_bm25_is_not_recommended() -> None:
