@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -295,18 +296,25 @@ def _table(steps: Sequence[Step]) -> str:
         "commit": [step.commit or _NOT_RECORDED for step in steps],
         "hardware": [step.hardware or _NOT_RECORDED for step in steps],
         "date": [step.date or _NOT_RECORDED for step in steps],
-        "licence": ["not named" if step.licence in (None, "other") else step.licence for step in steps],
+        "licence": [None if step.licence == "other" else step.licence for step in steps],
     }
-    lines = [["", *(step.kind for step in steps)], ["---"] * (len(steps) + 1)]
+    lines = [["", *_titles(steps)], ["---"] * (len(steps) + 1)]
     lines += [[name, *(cell or "-" for cell in cells)] for name, cells in rows.items() if any(cells)]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def _titles(steps: Sequence[Step]) -> list[str]:
+    """What each step made; of one kind in several steps with a number."""
+    kinds = [step.kind for step in steps]
+    return [f"{kind} {kinds[: at + 1].count(kind)}" if kinds.count(kind) > 1 else kind for at, kind in enumerate(kinds)]
+
+
 def _commands(steps: Sequence[Step]) -> str:
     """The command of every step; one that made several in a row, as adapt does, is there once."""
+    titled = zip(_titles(steps), (step.command for step in steps), strict=True)
     return "\n".join(
-        f"# {', '.join(dict.fromkeys(step.kind for step in made))}\n{command or '# not recorded'}"
-        for command, made in groupby(steps, key=lambda step: step.command)
+        f"# {', '.join(title for title, _ in made)}\n{command or '# not recorded'}"
+        for command, made in groupby(titled, key=itemgetter(1))
     )
 
 

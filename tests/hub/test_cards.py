@@ -87,7 +87,10 @@ def test_a_card_has_the_steps_and_the_results(tmp_path: Path) -> None:
 
 def test_a_command_that_made_several_steps_is_there_once() -> None:
     steps = [Step("retriever", command=each) for each in ("hf-dense adapt", "hf-dense adapt", "hf-dense export")]
-    assert cards._commands(steps) == "# retriever\nhf-dense adapt\n# retriever\nhf-dense export"
+    assert cards._commands(steps) == "# retriever 1, retriever 2\nhf-dense adapt\n# retriever 3\nhf-dense export"
+    table = cards._table(steps)
+    assert table.splitlines()[0] == "|  | retriever 1 | retriever 2 | retriever 3 |"
+    assert "licence" not in table, "none is named"
     assert cards._commands([Step("pre-training"), Step("retriever")]) == "# pre-training, retriever\n# not recorded"
 
 
