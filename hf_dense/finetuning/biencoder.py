@@ -131,7 +131,7 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
     dataloader_drop_last: bool = field(default=True, metadata={"help": "Drop a last batch with fewer negatives."})
 
     def __post_init__(self) -> None:
-        super().__post_init__()  # type: ignore[no-untyped-call]
+        super().__post_init__()
         if self.temperature is not None and not self.temperature > 0:
             raise InputError(f"temperature is {self.temperature}; it must be above 0.")
         for name, allowed in (("contrast", CONTRASTS), ("distillation", DISTILLATIONS)):

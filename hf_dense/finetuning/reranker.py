@@ -60,7 +60,7 @@ class RerankerTrainingArguments(SharedDefaults, CrossEncoderTrainingArguments):
     learning_rate: float = field(default=3e-5, metadata={"help": "Peak learning rate of AdamW."})
 
     def __post_init__(self) -> None:
-        super().__post_init__()  # type: ignore[no-untyped-call]
+        super().__post_init__()
         if self.passages < 2:
             raise InputError(f"passages is {self.passages}; a list has a positive and at least one other passage.")
         if self.kept is not None and self.kept < 2:

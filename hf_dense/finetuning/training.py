@@ -55,7 +55,14 @@ class SharedDefaults:
         default=False, metadata={"help": "Replace what stands in output_dir and was made from other data or settings."}
     )
     warmup_steps: float = field(default=0.1, metadata={"help": "Steps if at least 1, else a fraction of all steps."})
-    save_strategy: str = field(default="no", metadata={"help": "When to write a checkpoint: no, steps or epoch."})
+    save_strategy: str = field(
+        default=AUTO,
+        metadata={"help": "When to write a checkpoint: no, steps or epoch; auto is steps where save_steps is given."},
+    )
+    save_steps: float = field(
+        default=0,
+        metadata={"help": "Steps between two checkpoints, or, below 1, a share of all steps; 0 is not given."},
+    )
     logging_steps: float = field(default=20, metadata={"help": "Steps between two entries of the loss history."})
     ddp_find_unused_parameters: bool | None = field(
         default=False, metadata={"help": "Several chunks on several devices need False; no weight is left unused."}
@@ -70,6 +77,12 @@ class SharedDefaults:
     float32_matmul_precision: str = field(
         default="highest", metadata={"help": "Of products of float32 matrices, as torch has it: highest, high, medium."}
     )
+
+    def __post_init__(self) -> None:
+        if self.save_strategy == AUTO:
+            self.save_strategy = "steps" if self.save_steps else "no"
+        self.save_steps = self.save_steps or TrainingArguments.save_steps
+        super().__post_init__()  # type: ignore[misc]
 
 
 def train_model(
@@ -157,11 +170,6 @@ def check_tuning(arguments: TrainingArguments) -> None:
     for name, (unset, why) in _IDLE.items():
         if getattr(arguments, name) != unset:
             raise InputError(f"{name} does nothing in fine-tuning, {why}; leave it out.")
-    if arguments.save_strategy == "no" and arguments.save_steps != TrainingArguments.save_steps:
-        raise InputError(
-            f"save_steps is {arguments.save_steps:g}, and no checkpoint is written; give save_strategy steps too, so "
-            "that a run that is killed goes on from one."
-        )
     batch_sampler: Any = vars(arguments).get("batch_sampler")
     if batch_sampler == "group_by_label":
         raise InputError(

@@ -111,7 +111,7 @@ def test_the_same_again_does_nothing_and_something_else_is_refused(
     assert (place / "said.txt").read_text().endswith(again.stdout)
     assert "fine-tuned" in again.stdout
     refusals: Sequence[tuple[Sequence[str], str]] = [
-        (["--budget", "95s"], "another budget (120s, now 95s)"),
+        (["--budget", "95s"], "another budget (2m, now 1m35s)"),
         (["--seed", "1"], "another seed"),
         (["--method", "dupmae"], "another method"),
         (["--base", str(place / "home")], "is not a model directory"),

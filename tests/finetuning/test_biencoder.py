@@ -146,6 +146,16 @@ def test_a_killed_run_goes_on_and_ends_with_the_weights_of_an_uninterrupted_one(
     assert not list(tmp_path.glob("**/*.partial"))
 
 
+def test_steps_between_checkpoints_are_enough_to_have_some(tmp_path: Path) -> None:
+    strategies = {
+        steps: arguments(tmp_path, **({} if steps is None else {"save_steps": steps})).save_strategy
+        for steps in (None, 3, 500)
+    }
+    assert strategies == {None: "no", 3: "steps", 500: "steps"}
+    assert arguments(tmp_path).save_steps == 500
+    assert arguments(tmp_path, save_strategy="no", save_steps=3).save_strategy == "no"
+
+
 def test_weights_that_fsdp_would_cut_up_are_refused(
     retriever: Path, pairs: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +178,6 @@ def test_weights_that_fsdp_would_cut_up_are_refused(
         ({"router_mapping": {"query": "document"}}, "router_mapping does nothing in fine-tuning"),
         ({"multi_dataset_batch_sampler": "round_robin"}, "multi_dataset_batch_sampler does nothing in fine-tuning"),
         ({"batch_sampler": "group_by_label"}, "batch_sampler group_by_label puts rows together by labels"),
-        ({"save_steps": 3.0}, "save_steps is 3, and no checkpoint is written; give save_strategy steps too"),
         ({"prompts": {"querry": "ask "}}, "prompts has 'querry': 'ask '; give the texts before each 'query' and"),
         ({"prompts": {"query": None}}, "prompts has 'query': None"),
         ({"prompts": {"passage": "a", "document": "b"}}, "prompts has 'passage' and 'document', which are the same"),

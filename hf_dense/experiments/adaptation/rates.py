@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from datasets import Dataset
-from transformers import TrainingArguments
 
 from hf_dense.data.collections import load_corpus
 from hf_dense.data.passage_texts import PassageTexts
@@ -28,7 +27,6 @@ _STEPS: Final = (2, 6)  # of each training, at least and at most
 _TRYING: Final = 12.0  # seconds of a training, at most, but for the least steps
 _TRAINED: Final = 4.5  # times that a pair takes longer to be trained on than a passage to be encoded, about
 _TEXTS: Final = 192  # encoded
-_UNSAVED: Final = {"save_strategy": "no", "save_steps": TrainingArguments.save_steps}  # of what is thrown away
 _KIB: Final = 1024  # in which Linux counts the peak of memory
 
 
@@ -108,7 +106,7 @@ def _steps(seconds: float) -> int:
 
 def _finetuning(base: str, lists: PassageLists, learning: Learning, steps: int, scratch: Path) -> float:
     place = scratch / "finetuned"
-    finetune(base, lists, learning.finetuning(place, steps, 0, **_UNSAVED))
+    finetune(base, lists, learning.finetuning(place, steps, 0, save_strategy="no"))
     return _seconds_of_step(place, steps)
 
 
@@ -118,7 +116,7 @@ def _pretraining(method: str, base: str, corpus: Dataset, learning: Learning, st
     file, place = scratch / f"{method}.jsonl", scratch / method
     chosen.to_json(str(file))
     options = learning.pretraining_options(method, base, str(file), held_out=0.0)
-    pretrain(options, learning.pretraining(place, steps, 0, **_UNSAVED))
+    pretrain(options, learning.pretraining(place, steps, 0, save_strategy="no"))
     return _seconds_of_step(place, steps)
 
 
