@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 SUMMARY = "Find the passages that answer questions."
 KINDS: Final = ("exact", "hnsw", "ivfpq", "int8", "binary")
-RERANK_DEPTH: Final = 100  # as evaluate has it
 _TOGETHER: Final = 1_000  # questions of a file that are searched for at once
 _RERANKED: Final = 10  # likewise, where their passages are ordered anew
 
@@ -63,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rerank", metavar="MODEL", help="cross-encoder, directory or Hub id, that orders the first passages anew"
     )
-    parser.add_argument("--rerank_depth", type=positive, metavar="N", help=f"how many (default: {RERANK_DEPTH})")
+    parser.add_argument("--rerank_depth", type=positive, metavar="N", help="how many (default: 100)")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--update", action="store_true", help="encode what is new in CORPUS, drop what is gone")
     instead.add_argument("--overwrite", action="store_true", help="replace an index of another model or corpus")
@@ -122,7 +121,7 @@ class _Finder:
         asked = self.arguments
         if self.reranker is None:
             return self.index.search_many(questions, asked.top_k, asked.weight, asked.batch_size)
-        from hf_dense.search.reranking import rerank_hits
+        from hf_dense.search.reranking import RERANK_DEPTH, rerank_hits
 
         depth = asked.rerank_depth or RERANK_DEPTH
         found = self.index.search_many(questions, max(asked.top_k, depth), asked.weight, asked.batch_size)

@@ -253,7 +253,7 @@ def _measure_task(
             for row, reranker in rows.items():
                 table.measure(row, title, reranker, first)
     if measured or not asked:
-        for name in models.keys() - set(asked):
+        for name in (name for name in models if name not in asked):
             table.measure(name, title, models[name], searched)
 
 

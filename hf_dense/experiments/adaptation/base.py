@@ -7,7 +7,7 @@ from typing import Any, get_args
 from sentence_transformers import SentenceTransformer
 
 from hf_dense.errors import InputError
-from hf_dense.experiments.adaptation.options import UNTRIED
+from hf_dense.experiments.adaptation.options import NO_METHOD
 from hf_dense.hub.loading import is_checkpoint, is_retriever
 from hf_dense.hub.retriever_settings import PoolingMode, Similarity, embedder_settings
 from hf_dense.hub.towers import check_tunable
@@ -38,7 +38,7 @@ def check_base(model: SentenceTransformer, name: str, pretrained: bool) -> None:
         try:
             _check_pretrainable(model, name)
         except InputError as error:
-            raise InputError(f"{error} With --method {UNTRIED} it is adapted without pre-training.") from error
+            raise InputError(f"{error} With --method {NO_METHOD} it is adapted without pre-training.") from error
 
 
 def _check_pretrainable(model: SentenceTransformer, name: str) -> None:

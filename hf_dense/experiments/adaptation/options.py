@@ -15,7 +15,7 @@ TRIED: Final = ("retromae", "dupmae")  # by `auto`
 WRITTEN: Final = ("master", "query_cocondenser", "query_cotmae")  # read what a language model wrote about passages
 PLAIN: Final = tuple(name for name in METHODS if name not in WRITTEN)  # read passages alone
 NOTHING_KEPT: Final = "none"
-UNTRIED: Final = "none"  # in place of a method
+NO_METHOD: Final = "none"  # in place of a method
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -36,7 +36,7 @@ class AdaptOptions:
         default="retromae",
         metadata={
             "help": f"of pre-training: {', '.join(PLAIN)}; {AUTO}, which tries {' and '.join(TRIED)}; or "
-            f"{UNTRIED}, where all the time is for fine-tuning"
+            f"{NO_METHOD}, where all the time is for fine-tuning"
         },
     )
     teacher: str = field(
@@ -62,8 +62,8 @@ class AdaptOptions:
 
     def __post_init__(self) -> None:
         self.budget = write_budget(parse_budget(self.budget))
-        if self.method not in (AUTO, UNTRIED, *METHODS):
-            raise InputError(f"The method is {self.method!r}; allowed: {AUTO}, {UNTRIED}, {', '.join(METHODS)}.")
+        if self.method not in (AUTO, NO_METHOD, *METHODS):
+            raise InputError(f"The method is {self.method!r}; allowed: {AUTO}, {NO_METHOD}, {', '.join(METHODS)}.")
         if self.precision not in (AUTO, FP32, BF16):
             raise InputError(f"The precision is {self.precision!r}; allowed: {AUTO}, {FP32}, {BF16}.")
         if self.length < 16:
@@ -77,7 +77,7 @@ class AdaptOptions:
     @property
     def methods(self) -> tuple[str, ...]:
         """The methods that are pre-trained with."""
-        return {AUTO: TRIED, UNTRIED: ()}.get(self.method, (self.method,))
+        return {AUTO: TRIED, NO_METHOD: ()}.get(self.method, (self.method,))
 
 
 def parse_budget(text: str) -> float:
