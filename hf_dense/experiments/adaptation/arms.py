@@ -24,7 +24,7 @@ from hf_dense.search.index import SearchIndex, build_index
 from hf_dense.storage.manifest import seconds_of
 from hf_dense.storage.output import Output
 
-WORDS, BASE, TUNED = "BM25", "base", "fine-tuned"
+WORDS, BASE, TUNED, LONGER = "BM25", "base", "fine-tuned", "fine-tuned longer"
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,11 @@ class Workshop:
 
     def tuned(self, base: Path) -> Arm:
         """The base, fine-tuned."""
-        return self._finetuned(TUNED, base, 0.0)
+        return self._finetuned(TUNED, base, self.plan.finetuning, 0.0)
+
+    def tuned_longer(self, base: Path) -> Arm:
+        """The base, fine-tuned in the time that another arm is pre-trained in, too."""
+        return self._finetuned(LONGER, base, self.plan.longer, 0.0)
 
     def pretrained(self, method: str, base: Path) -> Arm:
         """The base, pre-trained, then fine-tuned."""
@@ -113,22 +117,20 @@ class Workshop:
             more |= {"probe": f"{self.pool}:{DEV}", "probe_steps": max(1, steps // self.plan.probes)}
         options = self.learning.pretraining_options(method, str(base), str(self.material.collection), **more)
         pretrain(options, self.learning.pretraining(place.path, steps, self.seed))
-        return replace(
-            self._finetuned(f"{name}, fine-tuned", place.path, seconds_of(place.path)), pretraining=place.path
-        )
+        tuned = self._finetuned(f"{name}, fine-tuned", place.path, self.plan.finetuning, seconds_of(place.path))
+        return replace(tuned, pretraining=place.path)
 
     def distilled(self, best: Arm, teacher: str) -> Arm:
         """A better one, trained on with the scores of a teacher for its lists of passages."""
-        name = f"{best.name}, distilled"
-        self.say(f"{name}: {self.plan.finetuning:,} steps")
+        name, steps = f"{best.name}, distilled", self.plan.finetuning
+        self.say(f"{name}: {steps:,} steps")
         collection, place = self.material.collection, self.out.at("lists", "scores")
         given: dict[str, Any] = {"depth": DEPTH, "precision": self.learning.encoded_in}
         given["least"] = DISTILLED  # short queries share words with few passages
         scores = score_lists(teacher, self.negatives, collection, place, TRAIN, **given)
         lists = self.learning.scored_lists(scores, collection, self.seed)
-        return self._train(
-            name, best.model, lists, best.seconds + seconds_of(scores), self.learning.distillation(teacher)
-        )
+        changes = self.learning.distillation(teacher)
+        return self._train(name, best.model, lists, steps, best.seconds + seconds_of(scores), changes)
 
     def fused(self, best: Arm, words: Arm) -> Arm:
         """A dense one and BM25 together, each with the weight that dev chooses."""
@@ -136,16 +138,16 @@ class Workshop:
         weight = fused_weight(best.evaluated / DEV, words.evaluated / DEV, self.pool, DEV)
         return self._measured(f"{best.name} + BM25", best.model, best.index, weight, best.seconds)
 
-    def _finetuned(self, name: str, start: Path, seconds: float) -> Arm:
-        self.say(f"{name}: {self.plan.finetuning:,} steps")
+    def _finetuned(self, name: str, start: Path, steps: int, seconds: float) -> Arm:
+        self.say(f"{name}: {steps:,} steps")
         lists = self.learning.lists(self.negatives, self.material.collection, self.seed)
-        return self._train(name, start, lists, seconds + seconds_of(self.negatives), {})
+        return self._train(name, start, lists, steps, seconds + seconds_of(self.negatives), {})
 
-    def _train(self, name: str, start: Path, lists: PassageLists, seconds: float, changes: dict[str, Any]) -> Arm:
+    def _train(
+        self, name: str, start: Path, lists: PassageLists, steps: int, seconds: float, changes: dict[str, Any]
+    ) -> Arm:
         place = self._place(name).at("training")
-        arguments = self.learning.finetuning(
-            place.path, self.plan.finetuning, self.seed, overwrite=self.out.overwrite, **changes
-        )
+        arguments = self.learning.finetuning(place.path, steps, self.seed, overwrite=self.out.overwrite, **changes)
         model = finetune(start, lists, arguments, output=place)
         arm = self._measured(name, model, self._index(name, model), 1.0, seconds + seconds_of(place.path))
         return replace(arm, training=place.path)

@@ -22,10 +22,10 @@ from hf_dense.evaluation.measures import METRICS, title
 from hf_dense.evaluation.page import Block, Code, Heading, Picture, Table, as_html, as_markdown
 from hf_dense.evaluation.plots import as_png, draw_losses, draw_metrics, legend_below, loss_series
 from hf_dense.evaluation.significance import compare_paired
-from hf_dense.experiments.adaptation.arms import BASE, TUNED, WORDS, Arm
+from hf_dense.experiments.adaptation.arms import BASE, LONGER, TUNED, WORDS, Arm
 from hf_dense.experiments.adaptation.material import DEV, PASSAGES, TEST, Material
 from hf_dense.experiments.adaptation.plan import Plan
-from hf_dense.experiments.adaptation.verdict import Effort, judge
+from hf_dense.experiments.adaptation.verdict import Alone, Effort, judge
 from hf_dense.experiments.arms import format_test
 from hf_dense.experiments.asked import METRIC
 from hf_dense.pretraining.gap import SUFFIX as GAP
@@ -137,10 +137,10 @@ def write_report(
         seed: of the draws.
     """
     named = {arm.name: arm for arm in arms}
-    tuned = named[TUNED]
+    alone = max((named[name] for name in (TUNED, LONGER) if name in named), key=lambda arm: arm.worth)
     pretrained = max((arm for arm in arms if arm.pretraining), key=lambda arm: arm.worth, default=None)
     verdict = judge(
-        tuned.test,
+        _alone(alone, plan),
         pretrained.test if pretrained else None,
         _effort(pretrained, plan) if pretrained else None,
         best.test,
@@ -148,7 +148,7 @@ def write_report(
         judged=material.counts[TEST],
         made=TEST in material.made,
     )
-    measured = {DEV: len(tuned.dev.per_query[METRIC]), TEST: len(tuned.test.per_query[METRIC])}
+    measured = {DEV: len(alone.dev.per_query[METRIC]), TEST: len(alone.test.per_query[METRIC])}
     facts = {
         "verdict": asdict(verdict),
         "arms": [_row(arm, arms) for arm in arms],
@@ -166,12 +166,17 @@ def write_report(
         *_use(best, out.path, material.passages),
         *_arms(facts["arms"], facts["queries"]),
         *_training(arms, out.path),
-        *_cases(*((tuned, pretrained) if pretrained else (named.get(BASE, named[WORDS]), tuned)), pool),
+        *_cases(*((alone, pretrained) if pretrained else (named.get(BASE, named[WORDS]), alone)), pool),
         *_plan(facts),
     ]
     heading = f"Which retriever for {Path(documents).resolve().name}?"
     write_text(out.path / PAGE, as_html(heading, blocks))
     write_text(out.path / TWIN, as_markdown(heading, blocks))
+
+
+def _alone(arm: Arm, plan: Plan) -> Alone:
+    steps = plan.longer if arm.name == LONGER else plan.finetuning
+    return Alone(arm.test, steps, plan.finetuning, max(plan.finetuning, plan.longer))
 
 
 def _effort(pretrained: Arm, plan: Plan) -> Effort:
@@ -221,12 +226,13 @@ def _arms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def _arms(rows: Sequence[Mapping[str, Any]], queries: Mapping[str, Any]) -> list[Block]:
     asked = {split: f"{number:,} of {queries[split]:,} {split}" for split, number in queries["measured"].items()}
+    longer = " but the one that is longer" if any(row["name"] == LONGER for row in rows) else ""
     shown = [{"name": row["name"], **{title(metric): row["metrics"][metric] for metric in METRICS}} for row in rows]
     return [
         Heading("The arms"),
         f"Means over {asked[TEST]} queries, of which nothing was chosen ({asked[DEV]} queries chose); differences with "
         "95 % bootstrap intervals and the p-values of paired randomisation tests, not corrected for their number. "
-        "Fine-tuning is the same for every arm; distillation goes on from the better one."
+        f"Fine-tuning is the same for every arm{longer}; distillation goes on from the best one."
         + (" What is kept is measured on another collection." if any("kept" in row for row in rows) else ""),
         _arms_table(rows),
         Picture(as_png(draw_metrics(shown)), "Metrics of every arm"),

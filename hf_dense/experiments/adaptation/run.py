@@ -53,8 +53,9 @@ _PLANNING, _PLAN = "plan", "plan.json"
 def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
     """Adapt a retriever to documents, and say whether pre-training paid.
 
-    The arms are BM25; the base as it is; fine-tuned; pre-trained, then fine-tuned in the same way; the better of these
-    distilled; the best of all fused with BM25. What dev chooses is reported on test.
+    The arms are BM25; the base as it is; fine-tuned; fine-tuned longer, in the time that pre-training takes too;
+    pre-trained, then fine-tuned; the best of these distilled; the best of all fused with BM25. What dev chooses is
+    reported on test.
 
     Args:
         options: see the fields; an adaptation that is complete in `out` is read, one that was stopped goes on.
@@ -87,7 +88,7 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
             shop = Workshop(material, negatives, pool, plan, learning, kept, options.seed, output, say)
             arms = make_arms(shop, base, options)
             best = choose(arms)
-            last = index_seconds(plan, material.counts["passages"], _models(options))
+            last = index_seconds(plan, material.counts["passages"], _models(options) + bool(plan.longer))
             fits = plan.index or last < options.seconds - say.seconds
             results = _measured_alone(best, arms, Path(options.docs).resolve().name, pool)
             _deliver(best, results, material, fits, learning.encoded_in, output, say)
@@ -102,6 +103,8 @@ def make_arms(shop: Workshop, base: Path, options: AdaptOptions) -> list[Arm]:
     if options.base is not None:
         arms.append(shop.base(base))
     arms.append(shop.tuned(base))
+    if shop.plan.longer:
+        arms.append(shop.tuned_longer(base))
     arms += [shop.pretrained(method, base) for method in options.methods]
     arms.append(shop.distilled(choose(arms[1:]), options.teacher))
     arms.append(shop.fused(choose(arms[1:]), arms[0]))
@@ -248,7 +251,7 @@ def _make_plan(
 
 
 def _models(options: AdaptOptions) -> int:
-    """That are encoded with."""
+    """That are encoded with, but for that of the longer fine-tuning."""
     return tuned_arms(len(options.methods)) + (options.base is not None)
 
 

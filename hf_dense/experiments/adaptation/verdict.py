@@ -12,7 +12,12 @@ from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.significance import Comparison, compare_paired
 from hf_dense.experiments.asked import METRIC
 
-PAID, HARMED, OPEN, UNTRIED = "paid", "harmed", "not shown", "not tried"
+PAID, HARMED, OUTDONE, OPEN, UNTRIED = "paid", "harmed", "outdone", "not shown", "not tried"
+_SKIPPED: Final = {
+    HARMED: "it harmed",
+    OUTDONE: "more fine-tuning gains more",
+    OPEN: "it is not shown to pay",
+}
 _CERTAIN: Final = 0.05  # p-value below which a difference is taken for real
 _POWER: Final = 1.959964 + 0.841621  # normal quantiles: found at the 5 % level four times of five
 _MOST: Final = 100_000  # queries that anybody could judge
@@ -39,11 +44,43 @@ class Effort:
 
 
 @dataclass(frozen=True)
+class Alone:
+    """Fine-tuning without pre-training, of the length that dev chose.
+
+    Attributes:
+        result: what it came to.
+        steps: of it.
+        usual: steps of fine-tuning after pre-training.
+        longest: the most that were tried without it.
+    """
+
+    result: RetrievalResult
+    steps: int
+    usual: int
+    longest: int
+
+    @property
+    def is_longer(self) -> bool:
+        """Whether it has the time of pre-training on top."""
+        return self.steps > self.usual
+
+    def __str__(self) -> str:
+        if self.longest == self.usual:
+            return "Whether more fine-tuning in its place would gain as much was not tried."
+        if self.is_longer:
+            return f"Fine-tuning alone had {self.steps:,} steps, in place of {self.usual:,} after pre-training."
+        return (
+            f"A longer fine-tuning alone, {self.longest:,} steps in place of {self.usual:,}, was no better on the "
+            "queries that choose."
+        )
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The answer to "does pre-training on my corpus pay, and which retriever should I use?".
 
     Attributes:
-        pretraining: `paid`, `harmed`, `not shown` or `not tried`.
+        pretraining: `paid`; `harmed`, or `outdone` by more fine-tuning; `not shown`; or `not tried`.
         found: pre-trained, then fine-tuned, against fine-tuned alone; None where that was not tried.
         effort: that pre-training took; None likewise.
         needed: queries at which a difference of this size would most likely show; None where it does show.
@@ -60,7 +97,7 @@ class Verdict:
 
 
 def judge(
-    tuned: RetrievalResult,
+    alone: Alone,
     pretrained: RetrievalResult | None,
     effort: Effort | None,
     best: RetrievalResult,
@@ -72,8 +109,8 @@ def judge(
     """Say what came out.
 
     Args:
-        tuned: fine-tuned alone.
-        pretrained: pre-trained, then fine-tuned in the same way; None where that was not tried.
+        alone: fine-tuned alone.
+        pretrained: pre-trained, then fine-tuned; None where that was not tried.
         effort: that pre-training took; None likewise.
         best: the arm that dev chose.
         others: the arms to hold it against, by their names: the base, BM25.
@@ -82,15 +119,17 @@ def judge(
     """
     outcome, found, needed, sentences = UNTRIED, None, None, ["Whether pre-training pays was not tried."]
     if pretrained is not None and effort is not None:
-        found = compare_paired(pretrained.per_query[METRIC], tuned.per_query[METRIC])
-        outcome = OPEN if found.p_value >= _CERTAIN else PAID if found.difference > 0 else HARMED
-        needed = _needed(found, pretrained, tuned) if outcome == OPEN else None
+        found = compare_paired(pretrained.per_query[METRIC], alone.result.per_query[METRIC])
+        worse = OUTDONE if alone.is_longer else HARMED
+        outcome = OPEN if found.p_value >= _CERTAIN else PAID if found.difference > 0 else worse
+        needed = _needed(found, pretrained, alone.result) if outcome == OPEN else None
         sentences = [_of_pretraining(outcome, found, effort, judged)]
         if needed is not None:
             sentences.append(_of_queries(needed, found.queries, judged))
+        sentences.append(str(alone))
     sentences.append(_of_best(best, others))
     if made:
-        queries = len(tuned.per_query[METRIC])
+        queries = len(alone.result.per_query[METRIC])
         sentences.append(
             f"The {queries:,} queries were made of the documents, so this tells how well passages are found by "
             "words like their own; people ask in other words. Judged queries of yours would settle it"
@@ -107,8 +146,9 @@ def _of_pretraining(outcome: str, found: Comparison, effort: Effort, judged: int
     )
     if outcome == PAID:
         return f"Pre-training paid: {figures} for {effort}."
-    what = "it harmed" if outcome == HARMED else "it is not shown to pay"
-    return f"Skip pre-training: {what}, {figures}, in {effort}. Whether more of it would pay was not tried."
+    return (
+        f"Skip pre-training: {_SKIPPED[outcome]}, {figures}, in {effort}. Whether more of it would pay was not tried."
+    )
 
 
 def _needed(found: Comparison, first: RetrievalResult, second: RetrievalResult) -> int | None:

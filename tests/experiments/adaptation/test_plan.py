@@ -24,12 +24,12 @@ def test_all_that_is_planned_fits_into_the_budget_and_most_of_it_is_used() -> No
         assert 0.7 * budget < expected <= budget, (budget, plan)
         steps = plan.pretraining["retromae"]
         assert plan.seconds["pre-training"] == pytest.approx(steps * 0.4)
-        assert plan.seconds["fine-tuning"] == pytest.approx(3 * plan.finetuning)
+        assert plan.seconds["fine-tuning"] == pytest.approx(3 * plan.finetuning + plan.longer)
         assert plan.epochs == steps * 16 / 2000
 
 
 def test_a_large_corpus_is_measured_on_a_part_and_indexed_where_that_fits() -> None:
-    small = make_plan(replace(TASK, budget=900), RATES, LEARNING)
+    small = make_plan(replace(TASK, budget=1200), RATES, LEARNING)
     assert (small.pool, small.index) == (2000, True)
     large = make_plan(replace(TASK, passages=10_000), RATES, LEARNING)
     assert 500 <= large.pool < 10_000
@@ -58,12 +58,37 @@ def test_probes_take_a_twentieth_of_pretraining_at_most_or_there_are_none() -> N
     assert counts[600] == 0 < counts[7200] <= counts[36000] == 20
 
 
+def test_one_fine_tuning_has_the_time_of_pretraining_too() -> None:
+    task = replace(TASK, queries=100_000)
+    for methods in ({"retromae": 0.4}, {"retromae": 0.4, "dupmae": 0.8}):
+        plan = make_plan(task, replace(RATES, pretraining=methods), LEARNING)
+        for method, seconds in methods.items():
+            assert (plan.longer - plan.finetuning) * 1.0 == pytest.approx(plan.pretraining[method] * seconds, abs=3)
+    said = "\n".join(describe(plan, task, LEARNING, COUNTS, COUNTS))
+    assert f"longer: {plan.longer:,} steps, as long as pre-training and fine-tuning together." in said
+
+
+def test_the_longer_fine_tuning_reads_no_query_more_than_ten_times() -> None:
+    for methods in ({"retromae": 0.4}, {}):
+        task = replace(TASK, budget=3600, queries=300)
+        plan = make_plan(task, replace(RATES, pretraining=methods), LEARNING)
+        assert (plan.finetuning, plan.longer) == (90, 300)
+        said = "\n".join(describe(plan, task, LEARNING, COUNTS, COUNTS))
+        assert "Fine-tuning once more, longer: 300 steps, 10 times over all queries." in said
+
+
+def test_where_time_is_short_there_is_no_longer_fine_tuning() -> None:
+    for budget, expected in ((150, False), (180, True)):
+        plan = make_plan(replace(TASK, budget=budget, spent=0, kept=0, passages=500), RATES, LEARNING)
+        assert bool(plan.longer) is expected, plan
+        assert plan.finetuning >= 10
+
+
 def test_methods_share_the_time_of_pretraining() -> None:
     both = replace(RATES, pretraining={"retromae": 0.4, "dupmae": 0.8})
-    one, two = make_plan(TASK, RATES, LEARNING), make_plan(TASK, both, LEARNING)
-    assert two.pretraining["retromae"] == pytest.approx(one.pretraining["retromae"] / 2, abs=5)
-    assert two.pretraining["dupmae"] == pytest.approx(one.pretraining["retromae"] / 4, abs=5)
-    assert two.seconds["fine-tuning"] == 4 * two.finetuning == pytest.approx(one.seconds["fine-tuning"], abs=4)
+    plan = make_plan(TASK, both, LEARNING)
+    assert plan.pretraining["retromae"] == pytest.approx(2 * plan.pretraining["dupmae"], abs=2)
+    assert plan.seconds["fine-tuning"] == 4 * plan.finetuning + plan.longer
 
 
 def test_without_methods_fine_tuning_has_all_the_time() -> None:
@@ -72,7 +97,7 @@ def test_without_methods_fine_tuning_has_all_the_time() -> None:
         plan, task = make_plan(replace(TASK, budget=budget), without, LEARNING), replace(TASK, budget=budget)
         assert (plan.pretraining, plan.epochs, plan.probes) == ({}, 0, 0)
         assert 0.7 * budget < TASK.spent + sum(plan.seconds.values()) <= budget
-        assert plan.seconds["fine-tuning"] == 2 * plan.finetuning
+        assert plan.seconds["fine-tuning"] == 2 * plan.finetuning + plan.longer
         assert plan.finetuning > 2 * make_plan(task, RATES, LEARNING).finetuning
     said = "\n".join(describe(plan, task, LEARNING, COUNTS, COUNTS))
     assert "Fine-tuning, each of 2 times" in said

@@ -52,10 +52,11 @@ def plan_for(
     probes: int = 0,
     index: bool = True,
     encoding: float = 9,
+    longer: int = 0,
 ) -> None:
-    """Two steps of each training."""
+    """Two steps of each training, but for the longer fine-tuning."""
     steps = {} if methods == ("none",) else dict.fromkeys(methods or ("retromae",), 2)
-    plan = Plan(pool, False, index, 2, steps, 0.1, probes, {"encoding": encoding}, 0, 0, ("as planned",))
+    plan = Plan(pool, False, index, 2, steps, 0.1, probes, {"encoding": encoding}, 0, 0, longer, ("as planned",))
     learning = Learning(queries=4, negatives=1, texts=4, finetuning_rate=1e-3, pretraining_rate=1e-3, length=16)
     monkeypatch.setattr(run, "_make_plan", lambda *_: (plan, learning))
 
@@ -76,9 +77,15 @@ def test_what_is_kept_is_known_as_it_was_named(collection: Path, tmp_path: Path)
 def test_from_random_weights_there_is_no_base(
     collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan_for(monkeypatch)
+    plan_for(monkeypatch, longer=5)
     found = adapt(AdaptOptions(str(collection), str(tmp_path / "out"), keep="none", length=16))
-    assert names(found)[:3] == ["BM25", "fine-tuned", "RetroMAE, fine-tuned"]
+    assert names(found)[:4] == ["BM25", "fine-tuned", "fine-tuned longer", "RetroMAE, fine-tuned"]
+    trained = tmp_path / "out" / "arms" / "fine-tuned-longer" / "training" / "trainer_state.json"
+    assert json.loads(trained.read_text())["global_step"] == 5
+    assert (
+        "Fine-tuning is the same for every arm but the one that is longer"
+        in (tmp_path / "out" / "report.md").read_text()
+    )
     assert "against BM25" in found.table
     assert SentenceTransformer(str(found.retriever)).similarity_fn_name == "cosine"
     manifest = manifest_of(tmp_path / "out" / "pretrained" / "retromae")

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from hf_dense.evaluation.result import RetrievalResult
-from hf_dense.experiments.adaptation.verdict import HARMED, OPEN, PAID, Effort, Verdict, judge
+from hf_dense.experiments.adaptation.verdict import HARMED, OPEN, OUTDONE, PAID, Alone, Effort, Verdict, judge
 
 QUERIES = [f"q{number}" for number in range(400)]
 
@@ -18,11 +18,14 @@ def result(name: str, mean: float, seed: int, spread: float = 0.2) -> RetrievalR
     return RetrievalResult(name, "test", {"ndcg@10": sum(values.values()) / len(values)}, {"ndcg@10": values}, 0.0)
 
 
-def verdict(tuned: float, pretrained: float, *, judged: int = 400, made: bool = False) -> Verdict:
+def verdict(
+    tuned: float, pretrained: float, *, steps: int = 30, longest: int = 90, judged: int = 400, made: bool = False
+) -> Verdict:
     results = [result("fine-tuned", tuned, 1), result("RetroMAE, fine-tuned", pretrained, 2)]
     best = max(results, key=lambda one: one.metrics["ndcg@10"])
     return judge(
-        *results,
+        Alone(results[0], steps, 30, longest),
+        results[1],
         Effort(42.0, 1200, 4.0),
         best,
         {"base": result("base", 0.3, 3), "BM25": result("BM25", 0.4, 4)},
@@ -48,6 +51,22 @@ def test_pretraining_that_harmed() -> None:
     assert found.sentences[0].startswith("Skip pre-training: it harmed, -")
     assert found.sentences[0].endswith(
         "in 42 minutes (1,200 steps, 4.0 epochs). Whether more of it would pay was not tried."
+    )
+
+
+def test_more_fine_tuning_may_gain_more() -> None:
+    found = verdict(0.6, 0.5, steps=90)
+    assert found.pretraining == OUTDONE
+    assert found.sentences[0].startswith("Skip pre-training: more fine-tuning gains more, -")
+    assert found.sentences[1] == "Fine-tuning alone had 90 steps, in place of 30 after pre-training."
+
+
+def test_whether_more_fine_tuning_was_tried_is_said() -> None:
+    assert verdict(0.5, 0.6).sentences[1] == (
+        "A longer fine-tuning alone, 90 steps in place of 30, was no better on the queries that choose."
+    )
+    assert verdict(0.5, 0.6, longest=30).sentences[1] == (
+        "Whether more fine-tuning in its place would gain as much was not tried."
     )
 
 
@@ -83,7 +102,7 @@ def test_made_queries_are_said_to_be_made() -> None:
 def test_the_best_may_have_nothing_to_be_held_against() -> None:
     words = result("BM25", 0.6, 4)
     found = judge(
-        result("fine-tuned", 0.4, 1),
+        Alone(result("fine-tuned", 0.4, 1), 30, 30, 90),
         result("RetroMAE, fine-tuned", 0.4, 2),
         Effort(1, 2, 3.0),
         words,
@@ -97,7 +116,8 @@ def test_the_best_may_have_nothing_to_be_held_against() -> None:
 def test_what_is_behind_bm25_is_not_recommended() -> None:
     tuned, pretrained = result("fine-tuned", 0.4, 1), result("RetroMAE, fine-tuned", 0.4, 2)
     others = {"base": result("base", 0.3, 3), "BM25": result("BM25", 0.5, 4)}
-    found = judge(tuned, pretrained, Effort(1, 2, 3.0), tuned, others, judged=400, made=False)
+    alone = Alone(tuned, 30, 30, 90)
+    found = judge(alone, pretrained, Effort(1, 2, 3.0), tuned, others, judged=400, made=False)
     assert found.best == "fine-tuned"
     assert found.sentences[-1].startswith("fine-tuned was the best on the queries that choose, but is behind BM25 on ")
     assert found.sentences[-1].endswith(" against BM25 (p = 0.0002). Use BM25 unless more queries say otherwise.")
