@@ -229,7 +229,7 @@ def _same_tokenizer(cutting: Mapping[str, Any], model: str) -> str | None:
 
 def _show(hits: Sequence[Hit]) -> None:
     for rank, hit in enumerate(hits, start=1):
-        print(f"{rank:2d}. {hit.score:.3f}  {hit.title or hit.id}")
+        print(f"{rank:2d}. {hit.score:.3f}  {f'{hit.title} ({hit.id})' if hit.title else hit.id}")
         print(fill(hit.text, width=100, initial_indent="    ", subsequent_indent="    "))
     if not hits:
         print("No passage was found.")

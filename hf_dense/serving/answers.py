@@ -151,7 +151,8 @@ def show_hits(
         cards.append(
             f"<article{'' if hit.id in places else ' class=alone'}><header><b>{place + 1}</b> "
             f'<strong dir="auto">{mark(hit.title, words)}</strong> <small>{hit.score:.3f}</small></header>'
-            f'<p dir="auto">{mark(hit.text, words)}</p><footer>{thumbs} <small>{also}</small></footer></article>'
+            f'<p dir="auto">{mark(hit.text, words)}</p>'
+            f"<footer>{thumbs} <small>{also}; {html.escape(hit.id)}</small></footer></article>"
         )
     return "".join(cards)
 

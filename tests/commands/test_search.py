@@ -100,7 +100,7 @@ def test_the_first_passages_are_ordered_anew(
     run(model, "abc def", *given)
     shown = capsys.readouterr().out
     assert [line.split("  ")[1] for line in shown.splitlines() if ". " in line[:4]] == [
-        hit.title or hit.id for hit in wanted[0]
+        f"{hit.title} ({hit.id})" for hit in wanted[0]
     ]
     (tmp_path / "questions.txt").write_text("abc def\nghi\n")
     run(model, *given, "--queries", tmp_path / "questions.txt", "--hits", tmp_path / "hits.jsonl")
@@ -446,7 +446,7 @@ def test_the_weight_is_kept_where_an_index_is_built(
     word = json.loads((corpus / "corpus.jsonl").read_text().splitlines()[20])["title"]
     run(model, word, "--corpus", corpus, "--weight", 0, "--top_k", 1)
     by_words = hits(capsys.readouterr().out)
-    assert by_words[0] == f" 1. 1.000  {word}"
+    assert by_words[0] == f" 1. 1.000  {word} (p20)", "its id names the document"
     run(model, word, "--top_k", 1)
     assert hits(capsys.readouterr().out) == by_words
     run(model, word, "--corpus", corpus, "--weight", 1)
