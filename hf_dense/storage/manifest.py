@@ -117,6 +117,8 @@ def difference(
 
     >>> difference({"corpus": "aa", "length": 128}, {"corpus": "aa", "length": 64})
     'another length (128, now 64)'
+    >>> difference({"documents": "old"}, {"documents": "new"})
+    'other documents (old, now new)'
     """
     for name in dict.fromkeys([*now, *before]):
         old, new = before.get(name), now.get(name)
@@ -124,11 +126,17 @@ def difference(
             if inner := difference(old, new):
                 return inner
         elif old != new and name in names[0] and names[0][name] == names[1].get(name):
-            return f"another {name} ({names[0][name]}, whose content has changed)"
+            return f"{_other(name)} ({names[0][name]}, whose content has changed)"
         elif old != new:
             shown = [sources.get(name) or _shown(value) for sources, value in zip(names, (old, new), strict=True)]
-            return f"another {name} ({shown[0]}, now {shown[1]})"
+            return f"{_other(name)} ({shown[0]}, now {shown[1]})"
     return None
+
+
+def _other(name: str) -> str:
+    """Of a setting or a source, in the number that its name is in."""
+    several = name.isalpha() and name.endswith("s") and not name.endswith(("ss", "us"))
+    return f"{'other' if several else 'another'} {name}"
 
 
 def _shown(value: Any) -> str:

@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks" / "evidence"
         (["methods"], 12),
         (["recipes"], 7),
         (["masking"], 5),
+        (["shapes"], 7),
         (["past_bm25"], 2),
         (["past_bm25", "past_bm25_reqa_squad"], 2),
     ],
@@ -48,4 +49,5 @@ def test_every_plan_is_tested() -> None:
         "past_bm25",
         "past_bm25_reqa_squad",
         "recipes",
+        "shapes",
     }

@@ -154,11 +154,11 @@ def test_an_output_is_made_once_and_replaced_only_when_that_is_asked_for(
     made = contents(tmp_path / "out")
     assert "out is there already, made from the same" in run()
     assert contents(tmp_path / "out") == made
-    assert re.search(f"out was made from another {said}.*--overwrite", refused(*other))
+    assert re.search(f"out was made from (an)?other {said}.*--overwrite", refused(*other))
     assert "out is written" in run(*other, "--overwrite")
     assert "out is written" in run("--overwrite")
     change(Path(source))
-    assert "out was made from another " in refused()
+    assert re.search("out was made from (an)?other ", refused())
     assert "out is written" in run("--overwrite")
 
 

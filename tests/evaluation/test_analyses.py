@@ -263,9 +263,9 @@ def test_a_curve_is_of_one_collection_protocol_and_split(name: str, tmp_path: Pa
         Manifest("evaluation", "complete", {**made, "model": str(x)}, {"collection": "mine"}).save(place)
     assert len(curves({"ours": places})) == 3
     Manifest("evaluation", "complete", {**made, name: "other"}, {"collection": "theirs"}).save(places[2][1])
-    with pytest.raises(InputError, match=f"/2 was measured with another {name} "):
+    with pytest.raises(InputError, match=f"/2 was measured with (an)?other {name} "):
         curves({"ours": places})
-    with pytest.raises(InputError, match=f"was measured with another {name} "):
+    with pytest.raises(InputError, match=f"was measured with (an)?other {name} "):
         curves({"ours": places[:2], "theirs": places[1:]})
 
 
@@ -315,13 +315,13 @@ def test_nothing_else_is_overwritten(retriever: Path, tmp_path: Path, capsys: py
     analyse(*given)
     analyse(*given)
     assert "is there already" in capsys.readouterr().out
-    with pytest.raises(InputError, match="another texts drawn"):
+    with pytest.raises(InputError, match="other texts drawn"):
         analyse(*given, "--seed", 1)
     analyse(*given, "--seed", 1, "--overwrite")
     with pytest.raises(InputError, match="another model"):
         analyse("lengths", write_retriever(tmp_path / "other", seed=3), *given[2:], "--seed", 1)
     texts.write_text("ab\ncd\nefg\n")
-    with pytest.raises(InputError, match="another texts drawn"):
+    with pytest.raises(InputError, match="other texts drawn"):
         analyse(*given, "--seed", 1)
     assert json.loads((tmp_path / "lengths" / "lengths.json").read_text())["settings"]["seed"] == 1
     with pytest.raises(InputError, match="with a number X"):

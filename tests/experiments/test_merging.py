@@ -155,7 +155,7 @@ def test_the_best_for_both_is_written_with_all_figures(
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
     assert merge_best(between, [1.0, 0.5, 0.5], own, kept, Output(out)) == model
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == before, "done already"
-    with pytest.raises(InputError, match="was made from another weights"):
+    with pytest.raises(InputError, match="was made from other weights"):
         merge_best(between, [0.25], own, kept, Output(out))
     with pytest.raises(InputError, match="was made from another tuned"):
         merge_best(Between(str(models / "base"), str(models / "third")), [0.5, 1.0], own, kept, Output(out))

@@ -226,5 +226,5 @@ def test_other_lists_or_another_k_are_refused(collection: Path, tmp_path: Path) 
         filter_collection(copy, tmp_path / "out", within=2)
     table = parquet.read_table(copy / "negatives" / "train.parquet")
     parquet.write_table(table.slice(1), copy / "negatives" / "train.parquet")
-    with pytest.raises(InputError, match="made from another lists"):
+    with pytest.raises(InputError, match="made from other lists"):
         filter_collection(copy, tmp_path / "out", within=1)

@@ -72,7 +72,7 @@ def test_pre_training_with_other_counts_is_another_run(tmp_path: Path) -> None:
         options = tiny_options(tmp_path, "master", keywords=str(tmp_path / f"words{number}"))
         build_word_counts(str(corpus), str(tmp_path / "tokenizer"), tmp_path / f"words{number}")
         if number:
-            with pytest.raises(InputError, match="another keywords"):
+            with pytest.raises(InputError, match="other keywords"):
                 pretrain(options, tiny_arguments(tmp_path / "out", max_steps=1))
         else:
             pretrain(options, tiny_arguments(tmp_path / "out", max_steps=1))

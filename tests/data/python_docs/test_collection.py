@@ -84,7 +84,7 @@ def test_two_builds_are_equal_byte_for_byte(packages: list[str], tmp_path: Path)
     for file in files:
         assert (first / file).read_bytes() == (second / file).read_bytes()
     assert content_hash(first) == content_hash(second)
-    with pytest.raises(InputError, match="was made from another packages"):
+    with pytest.raises(InputError, match="was made from other packages"):
         build_python_docs(second, packages[:1], progress=False)
     other = build_python_docs(Output(second, overwrite=True), packages[:1], progress=False)
     assert content_hash(first) != content_hash(other)
@@ -96,7 +96,7 @@ def test_a_changed_docstring_is_another_source(packages: list[str], tmp_path: Pa
     assert content_hash(build_python_docs(out, packages, progress=False)) == before
     file = tmp_path / "site" / "alpha" / "m3.py"
     file.write_text(file.read_text().replace("Carry out", "Never carry out"))
-    with pytest.raises(InputError, match="was made from another packages"):
+    with pytest.raises(InputError, match="was made from other packages"):
         build_python_docs(out, packages, progress=False)
     assert content_hash(build_python_docs(Output(out, overwrite=True), packages, progress=False)) != before
 
