@@ -9,6 +9,7 @@ from typing import Final
 
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.learning import Learning
+from hf_dense.experiments.adaptation.options import write_budget
 from hf_dense.experiments.adaptation.rates import Rates
 
 _SAFE: Final = 0.85  # of the budget that is planned with
@@ -106,7 +107,7 @@ def make_plan(task: Task, rates: Rates, learning: Learning) -> Plan:
     training = tuned_arms(len(rates.pretraining)) * _STEPS[0] * rates.finetuning / _for_finetuning(rates, longer=False)
     least = (task.spent + _STAGE * _STAGES + 2 * measuring + training) / _SAFE
     raise InputError(
-        f"The budget of {task.budget / 60:g} min is too short for this model on this machine; give about "
+        f"The budget of {write_budget(task.budget)} is too short for this model on this machine; give about "
         f"{max(least, 1.5 * task.budget) / 60:.0f} min or more (--budget)."
     )
 

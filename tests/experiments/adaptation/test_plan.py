@@ -119,7 +119,7 @@ def test_batches_are_halved_where_the_time_is_too_short_for_whole_ones() -> None
 
 
 def test_a_budget_that_is_too_short_names_one_that_is_not() -> None:
-    with pytest.raises(InputError, match=r"too short .* about (\d+) min or more") as raised:
+    with pytest.raises(InputError, match=r"of 1m is too short .* about (\d+) min or more") as raised:
         make_plan(replace(TASK, budget=60), RATES, LEARNING)
     minutes = int(str(raised.value).split("about ")[1].split()[0])
     make_plan(replace(TASK, budget=60 * minutes), RATES, LEARNING)
