@@ -226,14 +226,18 @@ class SearchIndex:
 
     @contextmanager
     def _unreplaced(self) -> Iterator[None]:
-        """Raise `InputError` where another index took this one's place: its files are read when they are needed."""
+        """Raise `InputError` where another index took this one's place: its files are read when they are needed, and
+        those of two indexes do not go together.
+        """
+        said = f"The index in {self.directory} was replaced since it was opened; open it again."
         try:
             yield
-            same = self.is_current
-        except FileNotFoundError:
-            same = False
-        if not same:
-            raise InputError(f"The index in {self.directory} was replaced since it was opened; open it again.")
+        except Exception as error:
+            if self.is_current:
+                raise
+            raise InputError(said) from error
+        if not self.is_current:
+            raise InputError(said)
 
 
 def _asked(manifest: Manifest, precision: str | None) -> Reading:

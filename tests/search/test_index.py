@@ -400,6 +400,23 @@ def test_passages_are_added_and_removed(corpus: Dataset, tmp_path: Path) -> None
         fewer.remove(fewer.passages["id"][:])
 
 
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_an_index_that_became_smaller_says_that_it_was_replaced(kind: str, corpus: Dataset, tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    index = SearchIndex.load(build_index(model, corpus, tmp_path / "index", kind=kind), model)
+    update_index(model, corpus.select(range(9)), tmp_path / "index")
+    with pytest.raises(InputError, match="was replaced since it was opened; open it again"):
+        index.search("abc")
+
+
+def test_an_index_that_lacks_a_file_is_not_said_to_be_replaced(corpus: Dataset, tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    build_index(model, corpus, tmp_path / "index")
+    (tmp_path / "index" / "vectors-00000.npy").unlink()
+    with pytest.raises(InputError, match=r"cannot be read, so build it again .*: .*No such file"):
+        SearchIndex.load(tmp_path / "index", model)
+
+
 def test_a_text_is_no_list_of_ids_or_of_questions(corpus: Dataset, tmp_path: Path) -> None:
     model = load_retriever(write_retriever(tmp_path / "model"))
     numbered = corpus.select(range(20)).select_columns(["title", "text"]).add_column("id", list(map(str, range(20))))
