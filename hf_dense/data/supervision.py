@@ -18,6 +18,7 @@ from pyarrow import parquet
 from hf_dense.data.cards import write_card
 from hf_dense.data.labels import FORMS, Labels, existing
 from hf_dense.data.matching import divide, find_passages, use_ids
+from hf_dense.data.passage_corpus import listed
 from hf_dense.data.passage_sources import PassageSource, find_source, given_passages, in_batches
 from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.schemas import ANSWERED, QRELS, QUERIES, TRAINING
@@ -73,8 +74,8 @@ def build_collection(
     labels = {name: FORMS[form].read(*found) for name, found in files.items()}
     for name, found in labels.items():
         if not found.queries:
-            of = "" if shares else f" of split {name}"
-            raise InputError(f"{path} holds no labelled query{of}.")
+            of, why = "" if shares else f" of split {name}", listed(found.dropped)
+            raise InputError(f"{path} holds no labelled query{of}{why and f': {why}'}.")
     read = dict.fromkeys(file for found in files.values() for file in found)
     sources = {"labels": Source(str(source), fingerprint_files(read, path if path.is_dir() else path.parent))}
     settings = {"form": form, "splits": splits, **({"seed": seed} if shares else {})}

@@ -151,7 +151,13 @@ def test_judgements_that_do_not_fit(tmp_path: Path, qrels: str, sentence: str) -
             "dpr",
             "The passage '7' comes without words; name the corpus",
         ),
-        ("a.jsonl", "", "pairs", "holds no labelled query"),
+        ("a.jsonl", "", "pairs", r"holds no labelled query of split train\.$"),
+        (
+            "a.jsonl",
+            '{"query": "a", "negative": "b"}\n',
+            "pairs",
+            r"no labelled query of split train: 1 queries without a positive passage\.$",
+        ),
         ("a.jsonl", "", "triples", "The form is 'triples'; allowed: pairs, dpr, msmarco, mind"),
     ],
 )
