@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -180,7 +180,7 @@ class SearchIndex:
         new = plain_passages(passages).cast(self.passages.features)
         return self._become(concatenate_datasets([self._without(set(new["id"][:])), new]))
 
-    def remove(self, ids: Collection[str]) -> SearchIndex:
+    def remove(self, ids: Iterable[str]) -> SearchIndex:
         """Take passages out of the index, and open the index that it is then.
 
         Raises:
@@ -188,14 +188,14 @@ class SearchIndex:
         """
         if isinstance(ids, str):
             raise InputError(f"remove takes a list of ids; give [{ids!r}] for a single one.")
-        if unknown := set(ids) - set(self.passages["id"][:]):
+        gone = set(ids)
+        if unknown := gone - set(self.passages["id"][:]):
             raise InputError(f"The index has no passage with the id {min(map(repr, unknown))}.")
-        return self._become(self._without(ids))
+        return self._become(self._without(gone))
 
-    def _without(self, ids: Collection[str]) -> Dataset:
-        out = set(ids)
+    def _without(self, ids: Set[str]) -> Dataset:
         with self._unreplaced():
-            return self.passages.select([row for row, name in enumerate(self.passages["id"][:]) if name not in out])
+            return self.passages.select([row for row, name in enumerate(self.passages["id"][:]) if name not in ids])
 
     def _become(self, corpus: Dataset) -> SearchIndex:
         update_index(self.retriever, corpus, self.directory, name=self.manifest.sources["model"])
