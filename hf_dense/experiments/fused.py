@@ -67,7 +67,7 @@ def fuse_best(settings: Settings, results: Sequence[VariantResult], out: Path | 
     weight = fused_weight(dev[best.name], place.path / _place(DEV), Path(settings.collection), DEV)
     name = f"{best.name} + BM25"
     found = _ask(settings, index, settings.split, weight, place, name)
-    update_index(index.retriever, index.passages, index.directory, weight=weight, name=best.model)
+    update_index(index.retriever, settings.collection, index.directory, weight=weight, name=best.model)
     both = replace(best, name=name, retrieval=found, pretraining_history=[], finetuning_history=[])
     return Fused(best, both, SearchIndex(index.retriever, index.directory))
 

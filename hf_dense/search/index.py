@@ -198,7 +198,9 @@ class SearchIndex:
             return self.passages.select([row for row, name in enumerate(self.passages["id"][:]) if name not in ids])
 
     def _become(self, corpus: Dataset) -> SearchIndex:
-        update_index(self.retriever, corpus, self.directory, name=self.manifest.sources["model"])
+        model, origin = (self.manifest.sources[name] for name in ("model", "corpus"))
+        cutting = self.manifest.facts.get("cutting")  # of the next documents
+        update_index(self.retriever, corpus, self.directory, name=model, origin=origin, cutting=cutting)
         return SearchIndex(self.retriever, self.directory)
 
     @cached_property

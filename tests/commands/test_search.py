@@ -279,6 +279,20 @@ def test_a_table_is_cut_as_the_documents_of_the_index_were(
     assert cutting_in(model / "index") == {**asdict(cutting), "code": "keep", "columns": columns}
 
 
+def test_documents_are_cut_as_before_also_where_passages_were_removed_in_python(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = cut_and_indexed(model, tmp_path, load_tokenizer(model))
+    write_document(folder, "def")
+    run(model, "abc", "--corpus", folder, "--update")
+    before, known, sources = indexed(model), cutting_in(model / "index"), manifest_of(model / "index").sources
+    SearchIndex.load(model / "index").remove([before[0]["id"]])
+    assert (cutting_in(model / "index"), manifest_of(model / "index").sources) == (known, sources)
+    run(model, "abc", "--corpus", folder, "--update")
+    assert f"{len(before) - 1} passages kept, 1 encoded, 0 removed\n" in capsys.readouterr().out
+    assert indexed(model) == before
+
+
 def test_rows_that_were_passages_stay_so(model: Path, tmp_path: Path) -> None:
     table = write_products(tmp_path / "products.csv", 3)
     for number, more in ((3, ()), (4, ("--update",))):
