@@ -46,7 +46,7 @@ KIND: Final = "index"  # of output
 PASSAGES: Final = "passages.parquet"
 WORDS: Final = "bm25"
 COLUMNS: Final = ("id", "title", "text")
-BROKEN: Final = "The index in {} cannot be read, so build it again with --corpus CORPUS --overwrite"
+BROKEN: Final = "The index in {} cannot be read, so move it away and build it again with --corpus CORPUS"
 
 
 @dataclass(frozen=True)

@@ -413,7 +413,7 @@ def test_an_index_that_lacks_a_file_is_not_said_to_be_replaced(corpus: Dataset, 
     model = load_retriever(write_retriever(tmp_path / "model"))
     build_index(model, corpus, tmp_path / "index")
     (tmp_path / "index" / "vectors-00000.npy").unlink()
-    with pytest.raises(InputError, match=r"cannot be read, so build it again .*: .*No such file"):
+    with pytest.raises(InputError, match=r"cannot be read, so move it away .*: .*No such file"):
         SearchIndex.load(tmp_path / "index", model)
 
 
@@ -483,7 +483,7 @@ def test_an_index_that_is_broken_says_how_it_is_built_again(corpus: Dataset, tmp
     model = load_retriever(write_retriever(tmp_path / "model"))
     path = build_index(model, corpus, tmp_path / "index")
     (path / "passages.parquet").write_bytes(b"cut")
-    with pytest.raises(InputError, match="cannot be read, so build it again with --corpus CORPUS --overwrite"):
+    with pytest.raises(InputError, match="cannot be read, so move it away and build it again with"):
         SearchIndex.load(path, model)
 
 
@@ -499,11 +499,13 @@ def test_an_index_whose_vectors_are_broken_is_neither_read_nor_updated(
     path = build_index(model, corpus, tmp_path / "index")
     vectors = path / "vectors-00000.npy"
     vectors.write_bytes(spoil(vectors.read_bytes()))
-    with pytest.raises(InputError, match="cannot be read, so build it again with --corpus CORPUS --overwrite"):
+    with pytest.raises(InputError, match="cannot be read, so move it away and build it again with"):
         SearchIndex.load(path, model)
     with pytest.raises(InputError, match=r"cannot be replaced: vectors-00000\.npy is not as hf_dense wrote it"):
+        build_index(model, corpus.select(range(3)), Output(path, overwrite=True))
+    with pytest.raises(InputError, match=r"cannot be replaced: vectors-00000\.npy is not as hf_dense wrote it"):
         update_index(model, corpus.select(range(3)), path)
-    with pytest.raises(InputError, match="cannot be read, so build it again with --corpus CORPUS --overwrite"):
+    with pytest.raises(InputError, match="cannot be read, so move it away and build it again with"):
         build_index(model, corpus.select(range(3)), tmp_path / "other", like=path)
 
 
