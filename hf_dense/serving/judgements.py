@@ -86,21 +86,28 @@ def judgements_of(directory: Path) -> Path:
 def next_commands(directory: Path, judgements: Path) -> str:
     """The lines that use the judgements: the adaptation again, or the first one of a retriever.
 
-    A collection with judged queries of its own takes no others, so that another one is made of its passages.
+    A collection with judged queries of its own takes no others, so that another one is made of its passages. Queries
+    that an adaptation was made with stand before the judgements, of which the last counts.
     """
-    documents, how = _again(directory)
-    queries, lines = ["--queries", str(judgements)], []
+    made = adaptation_around(directory)
+    documents, how = _again(directory, made)
+    lines, queries, own = list[str](), judgements, Path(made.sources.get("queries", "")) if made else Path()
     if Path(documents).is_dir() and judged_splits(documents):
         labelled = str(_beside(directory, "labelled"))
-        lines = [["hf-dense", "data", "labels", str(judgements), "--corpus", documents, "--out", labelled]]
-        documents, queries = labelled, []
-    lines.append(["hf-dense", "adapt", documents, *how, *queries, "--out", str(_beside(directory, "judged"))])
-    return "\n".join(map(shlex.join, lines))
+        lines = [shlex.join(["hf-dense", "data", "labels", str(judgements), "--corpus", documents, "--out", labelled])]
+        documents, given = labelled, []
+    else:
+        if own.suffix == ".jsonl" and own.is_file() and own.resolve() != judgements.resolve():
+            queries = _beside(directory, "queries.jsonl")
+            first, then, both = (shlex.quote(str(file)) for file in (own, judgements, queries))
+            lines = [f"(cat {first}; echo; cat {then}) > {both}"]
+        given = ["--queries", str(queries)]
+    out = str(_beside(directory, "judged"))
+    return "\n".join([*lines, shlex.join(["hf-dense", "adapt", documents, *how, *given, "--out", out])])
 
 
-def _again(directory: Path) -> tuple[str, list[str]]:
+def _again(directory: Path, made: Manifest | None) -> tuple[str, list[str]]:
     """What is adapted to, and how."""
-    made = adaptation_around(directory)
     if made is None:
         index = Manifest.load(directory / "index")
         corpus = index.sources["corpus"] if index else "DOCS"

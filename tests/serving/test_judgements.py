@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +126,21 @@ def test_what_to_type_next(adapted: Path, retriever: Path, monkeypatch: pytest.M
     ours = "hf-dense adapt DOCS --base retriever --queries f.jsonl --out retriever-judged"
     assert next_commands(Path("retriever"), Path("f.jsonl")) == ours
     build_parser(["adapt"]).parse_args(shlex.split(ours)[1:])
+
+
+def test_the_next_adaptation_has_the_queries_of_this_one_too(adapted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(adapted.parent)
+    own, file = Path("my pairs.jsonl"), Path("adapted-judgements.jsonl")
+    found = manifest_of(adapted)
+    replace(found, sources=found.sources | {"queries": str(own)}).save(adapted)
+    assert next_commands(Path("adapted"), file).count("\n") == 0, "as they are gone"
+    own.write_text('{"query": "a", "positive": "text"}')
+    assert next_commands(Path("adapted"), own).count("\n") == 0, "as they are added to"
+    file.write_text('{"query": "b", "positive": "text"}\n')
+    joined, adapt = next_commands(Path("adapted"), file).splitlines()
+    assert " --queries adapted-queries.jsonl --out adapted-judged" in adapt
+    subprocess.run(joined, shell=True, check=True)
+    assert list(read_pairs(Path("adapted-queries.jsonl")).queries.values()) == ["a", "b"]
 
 
 @pytest.mark.parametrize(("kept", "keeps"), [({"kept": "my/other:test"}, "--keep my/other:test"), ({}, "--keep none")])
