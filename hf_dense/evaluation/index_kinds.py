@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,13 +14,16 @@ from typing import Final
 import numpy as np
 from tqdm.auto import tqdm
 
-from hf_dense.data.collections import load_queries
+from hf_dense.data.collections import load_corpus, load_queries
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import mean_metrics, score_queries
 from hf_dense.evaluation.runner import asked_texts, relevant, relevant_qrels
 from hf_dense.search.approximate import KINDS, CandidateIndex, check_index_kind
+from hf_dense.search.candidates import candidate_texts
 from hf_dense.search.dense import Floats, Indices, encode_queries, search
 from hf_dense.search.index import SearchIndex
+
+logger = logging.getLogger(__name__)
 
 _DEPTHS: Final = (10, 100)  # passages that are wanted
 _TIMED: Final = 100  # questions, at most
@@ -79,6 +83,7 @@ def compare_kinds(
         check_index_kind(kind, len(names))
     qrels = relevant_qrels(collection, split)
     asked = asked_texts(relevant(qrels), load_queries(collection), set(names), collection)
+    _check_texts(index, collection, {name for passages in relevant(qrels).values() for name in passages})
     vectors = encode_queries(index.reading.apply(index.retriever), list(asked.values()))
     nearest = [search(vectors, index.vectors, depth)[1] for depth in _DEPTHS]
     rows = []
@@ -93,6 +98,18 @@ def compare_kinds(
         size_of_one = size / len(names)
         rows.append(KindQuality(kind, *shares, ndcg, recall, size_of_one, _milliseconds(find, vectors), seconds))
     return rows
+
+
+def _check_texts(index: SearchIndex, collection: str | os.PathLike[str], wanted: Set[str]) -> None:
+    """Warn where passages of an index are others than those of a collection with the same ids, which were judged."""
+    judged, indexed = (candidate_texts(corpus, wanted) for corpus in (load_corpus(collection), index.passages))
+    if other := sum(indexed[name] != text for name, text in judged.items()):
+        logger.warning(
+            "%d of %d relevant passages of %s read otherwise in the index, so nDCG@10 and Recall@100 may be wrong.",
+            other,
+            len(wanted),
+            collection,
+        )
 
 
 def _possible(passages: int) -> list[str]:

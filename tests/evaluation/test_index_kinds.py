@@ -10,6 +10,7 @@ from matplotlib.image import imread
 from tiny_retriever import write_dataset
 
 from hf_dense.commands.main import main
+from hf_dense.data.collections import load_corpus, load_qrels
 from hf_dense.errors import InputError
 from hf_dense.evaluation.index_kinds import compare_kinds
 from hf_dense.evaluation.retrieval import evaluate_retriever
@@ -64,6 +65,19 @@ def test_what_cannot_be_compared(retriever: Path, dataset: Path, index: SearchIn
         compare_kinds(small, dataset, "test")
     with pytest.raises(InputError, match="dev"):
         compare_kinds(index, dataset, "dev")
+
+
+def test_passages_that_read_otherwise_than_the_judged_ones_are_named(
+    retriever: Path, index: SearchIndex, dataset: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    compare_kinds(index, dataset, "test", ["int8"])
+    assert "read otherwise" not in caplog.text
+    rows = load_corpus(dataset)
+    (relevant, *_), *_ = load_qrels(dataset, "test").values()
+    changed = rows.map(lambda row: {"text": "cut otherwise"} if row["id"] == relevant else {})
+    other = SearchIndex.load(build_index(retriever, changed, tmp_path / "index"), retriever)
+    compare_kinds(other, dataset, "test", ["int8"])
+    assert f"1 of 54 relevant passages of {dataset} read otherwise in the index" in caplog.text
 
 
 def test_the_command_draws_them(
