@@ -31,6 +31,7 @@ from hf_dense.search.index_building import (
     BROKEN,
     COLUMNS,
     PASSAGES,
+    REPLACED,
     WORDS,
     Update,
     build_index,
@@ -198,9 +199,15 @@ class SearchIndex:
             return self.passages.select([row for row, name in enumerate(self.passages["id"][:]) if name not in ids])
 
     def _become(self, corpus: Dataset) -> SearchIndex:
-        model, origin = (self.manifest.sources[name] for name in ("model", "corpus"))
-        cutting = self.manifest.facts.get("cutting")  # of the next documents
-        update_index(self.retriever, corpus, self.directory, name=model, origin=origin, cutting=cutting)
+        update_index(
+            self.retriever,
+            corpus,
+            self.directory,
+            name=self.manifest.sources["model"],
+            origin=self.manifest.sources["corpus"],
+            cutting=self.manifest.facts.get("cutting"),  # of the next documents
+            before=self.manifest,
+        )
         return SearchIndex(self.retriever, self.directory)
 
     @cached_property
@@ -231,7 +238,7 @@ class SearchIndex:
         """Raise `InputError` where another index took this one's place: its files are read when they are needed, and
         those of two indexes do not go together.
         """
-        said = f"The index in {self.directory} was replaced since it was opened; open it again."
+        said = REPLACED.format(self.directory)
         try:
             yield
         except Exception as error:

@@ -47,6 +47,7 @@ PASSAGES: Final = "passages.parquet"
 WORDS: Final = "bm25"
 COLUMNS: Final = ("id", "title", "text")
 BROKEN: Final = "The index in {} cannot be read, so move it away and build it again with --corpus CORPUS"
+REPLACED: Final = "The index in {} was replaced since it was opened; open it again."
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ def update_index(
     max_length: int | None = None,
     batch_size: int = 64,
     cutting: Mapping[str, Any] | None = None,
+    before: Manifest | None = None,
 ) -> Update:
     """Make an index that of another corpus, or of another kind: only texts that it does not hold are encoded.
 
@@ -141,6 +143,7 @@ def update_index(
 
     Args:
         out: the index, made by the same model.
+        before: of the index that the corpus was made of; None where it is of no index.
 
     The other arguments are those of `build_index`.
 
@@ -148,13 +151,16 @@ def update_index(
         What was kept, encoded and removed.
 
     Raises:
-        InputError: as `build_index`; or there is no index, or one of another model, precision or length.
+        InputError: as `build_index`; or there is no index, or one of another model, precision or length, or not
+            the one `before`.
     """
     output = replace(Output.of(out), overwrite=True)
     index_in(output.path)
     plan = _plan(model, corpus, output.path, name, origin, cutting, _Wanted(kind, weight, precision, max_length))
     _check_like(plan, output.path)
     with output.stage(KIND, plan.settings, plan.sources, resumable=True) as work:
+        if before is not None and before != index_in(output.path):
+            raise InputError(REPLACED.format(output.path))
         if work.done:
             return Update(len(plan.corpus), 0, 0)
         known, removed = _known(plan, output.path)  # which nobody replaces from here on

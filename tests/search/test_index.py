@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -398,6 +399,25 @@ def test_passages_are_added_and_removed(corpus: Dataset, tmp_path: Path) -> None
         fewer.remove(["p3"])
     with pytest.raises(InputError, match="has no passages"):
         fewer.remove(fewer.passages["id"][:])
+
+
+def test_what_another_process_adds_meanwhile_is_not_lost(
+    corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, plan = load_retriever(write_retriever(tmp_path / "model")), index_building._plan
+    index = SearchIndex.load(build_index(model, corpus.select(range(9)), tmp_path / "index"), model)
+    more = corpus.select_columns(["id", "title", "text"]).select([60])
+
+    def planned_late(*given: Any) -> Any:
+        monkeypatch.setattr(index_building, "_plan", plan)
+        SearchIndex.load(tmp_path / "index", model).add(more)
+        return plan(*given)
+
+    monkeypatch.setattr(index_building, "_plan", planned_late)
+    with pytest.raises(InputError, match="was replaced since it was opened; open it again"):
+        index.remove(["p1"])
+    assert len(SearchIndex.load(tmp_path / "index", model)) == 10
+    assert not (tmp_path / "index.partial").exists()
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
