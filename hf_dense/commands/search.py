@@ -19,6 +19,7 @@ from hf_dense.search.questions import check_questions, read_questions
 from hf_dense.storage.files import plain_errors, replaced_file
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.output import Output
+from hf_dense.storage.staged import put_back
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -86,6 +87,7 @@ def run(arguments: argparse.Namespace) -> None:
     """
     started = time.perf_counter()
     place = arguments.index or _beside(arguments.model)
+    put_back(place)
     _check(arguments, place)
     questions = None if arguments.queries is None else read_questions(arguments.queries)
     finder = _open(arguments, place)

@@ -40,7 +40,7 @@ from hf_dense.storage.fingerprints import fingerprint_rows
 from hf_dense.storage.manifest import COMPLETE, Manifest, difference
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
-from hf_dense.storage.staged import Staged
+from hf_dense.storage.staged import Staged, put_back
 
 KIND: Final = "index"  # of output
 PASSAGES: Final = "passages.parquet"
@@ -270,6 +270,7 @@ def _settings(path: Path, wanted: _Wanted) -> dict[str, Any]:
 
 def _existing(path: Path) -> Manifest | None:
     """The manifest of an index; None where there is none."""
+    put_back(path)
     manifest = Manifest.load(path)
     if manifest is None or manifest.kind != KIND:
         return None

@@ -28,6 +28,27 @@ from hf_dense.storage.process_group import is_main_process, wait_for_everyone
 _RESULT, _PIECES, _OLD = "result", "pieces", "old"  # in the directory of unfinished work
 
 
+def put_back(path: Path) -> None:
+    """Put an output back in its place that a run moved away and was killed before the new one was there.
+
+    Raises:
+        InputError: a run is replacing it now.
+    """
+    partial = _partial(path)
+    if path.exists() or not (Manifest.load(partial) and Manifest.load(partial / _OLD)):
+        return
+    lock = Lock(partial, path)
+    try:
+        if not path.exists():
+            os.rename(partial / _OLD, path)
+    finally:
+        lock.release()
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f"{path.name}.partial")
+
+
 @dataclass
 class Staged:
     """An output that is made beside its place and put there when it is complete; used in a `with` statement.
@@ -62,13 +83,15 @@ class Staged:
 
     def __post_init__(self) -> None:
         check_place(self.partial)
+        put_back(self.path)
         self.done = self._check() == DONE
         if self.done and not self.partial.exists():
             return
         self.partial.mkdir(parents=True, exist_ok=True)
         self._lock = Lock(self.partial, self.path)
         try:
-            self._restore()
+            if self.path.exists() and self._old.is_dir():  # of a run that was killed when it had replaced it
+                remove_ours(self._old)
             state = self._check()
             self.done, self.resumed = state == DONE, state == RESUMED
             if self.done:
@@ -86,7 +109,7 @@ class Staged:
     @property
     def partial(self) -> Path:
         """The directory of the unfinished work."""
-        return self.path.with_name(f"{self.path.name}.partial")
+        return _partial(self.path)
 
     @property
     def result(self) -> Path:
@@ -125,24 +148,23 @@ class Staged:
 
     def _check(self) -> str:
         """What is to be done, by what is there; raises where that is not ours."""
-        place = self._old if self._was_cut_off() else self.path
-        state = state_of(place, self.manifest, self.overwrite)
-        if state == DONE and (gone := missing_file(place)):
-            inner = next((file.parent for file in sorted(place.glob(f"*/**/{MANIFEST}"))), None)
+        state = state_of(self.path, self.manifest, self.overwrite)
+        if state == DONE and (gone := missing_file(self.path)):
+            inner = next((file.parent for file in sorted(self.path.glob(f"*/**/{MANIFEST}"))), None)
             if inner is not None and not self.overwrite:
                 raise InputError(
-                    f"{self.path} lacks {gone}, and {inner.relative_to(place)} lies in it, which would go with it; "
+                    f"{self.path} lacks {gone}, and {inner.relative_to(self.path)} lies in it, which would go with it; "
                     "move that away, or make both again with --overwrite."
                 )
-            if foreign := foreign_file(place):
+            if foreign := foreign_file(self.path):
                 raise InputError(
-                    f"{self.path} lacks {gone}, and cannot be made again: {foreign.relative_to(place)} is not as "
+                    f"{self.path} lacks {gone}, and cannot be made again: {foreign.relative_to(self.path)} is not as "
                     "hf_dense wrote it; move it away, or name another directory."
                 )
             state = NEW
         if self.partial.is_dir():
             parts = (MANIFEST, _RESULT, _PIECES, _OLD)
-            known = parts if self._is_ours(self.partial) else ()
+            known = parts if Manifest.load(self.partial) else ()
             names = sorted(entry.name for entry in self.partial.iterdir() if not entry.name.startswith(OWN_PREFIX))
             if strange := [name for name in names if name not in known]:
                 raise InputError(f"{self.partial} was not written by hf_dense: it holds {strange[0]!r}; move it away.")
@@ -153,20 +175,6 @@ class Staged:
     @property
     def _old(self) -> Path:
         return self.partial / _OLD
-
-    def _is_ours(self, directory: Path) -> bool:
-        return Manifest.load(directory) is not None
-
-    def _was_cut_off(self) -> bool:
-        """Whether a run was killed after the old output was moved away and before the new one took its place."""
-        return not self.path.exists() and self._is_ours(self.partial) and self._is_ours(self._old)
-
-    def _restore(self) -> None:
-        """Put the old output back, or finish its removal, where a run was killed that replaced it."""
-        if self._was_cut_off():
-            os.rename(self._old, self.path)
-        elif self._old.is_dir():
-            remove_ours(self._old)
 
     def _clear_up(self) -> None:
         """Remove what a run left that was killed when its output was in place; other unfinished work is kept."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import shutil
 from dataclasses import asdict
 from functools import partial
@@ -291,6 +292,30 @@ def test_documents_are_cut_as_before_also_where_passages_were_removed_in_python(
     run(model, "abc", "--corpus", folder, "--update")
     assert f"{len(before) - 1} passages kept, 1 encoded, 0 removed\n" in capsys.readouterr().out
     assert indexed(model) == before
+
+
+@pytest.mark.parametrize("more", [(), ("--corpus", "changed", "--update")], ids=["asked", "updated"])
+def test_an_index_that_a_killed_update_moved_away_is_put_back(
+    more: tuple[str, ...], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before, after = (write_dataset(tmp_path / name, number, 4) for name, number in (("docs", 9), ("changed", 12)))
+    run(model, "abc", "--corpus", before, "--kind", "int8", "--weight", "0.5")
+    rename = os.rename
+
+    def killed(old: Path, new: Path) -> None:
+        if Path(new) == model / "index":
+            raise KeyboardInterrupt
+        rename(old, new)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(model, "abc", "--corpus", after, "--update")
+    assert not (model / "index").exists()
+    run(model, "abc", *more)
+    index = SearchIndex.load(model / "index")
+    assert (len(index), index.kind, index.weight) == (12 if more else 9, "int8", 0.5)
 
 
 def test_rows_that_were_passages_stay_so(model: Path, tmp_path: Path) -> None:
