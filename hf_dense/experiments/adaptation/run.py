@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.collections import content_hash, judged_splits, load_corpus
 from hf_dense.data.labels import read_pairs
+from hf_dense.data.passage_corpus import listed
 from hf_dense.data.passage_sources import find_source
 from hf_dense.data.schemas import SPLITS
 from hf_dense.errors import InputError
@@ -155,8 +156,10 @@ def _sources(options: AdaptOptions, output: Output) -> dict[str, Source]:
     if options.queries is not None:
         if not Path(options.queries).is_file():
             raise InputError(f"There is no file {options.queries} of queries.")
-        if not read_pairs(Path(options.queries)).queries:
-            raise InputError(f"{options.queries} holds no labelled query; every row needs columns query and positive.")
+        labels = read_pairs(Path(options.queries))
+        if not labels.queries:
+            why = f": {listed(labels.dropped)}" if labels.dropped else "; every row needs columns query and positive"
+            raise InputError(f"{options.queries} holds no labelled query{why}.")
         found["queries"] = Source(options.queries, fingerprint_path(options.queries))
     teacher = BM25 if options.teacher == BM25 else load_reranker(options.teacher)
     found["teacher"] = model_source(teacher, options.teacher)

@@ -207,6 +207,7 @@ def test_what_cannot_work_is_said_before_anything_is_written(collection: Path, t
     (tmp_path / "passages.jsonl").write_text('{"id": "1", "text": "Words of a passage that stands alone."}\n')
     (tmp_path / "wrong.csv").write_text("question,text\nhow,so\n")
     (tmp_path / "empty.csv").write_text("query,positive\n")
+    (tmp_path / "down.jsonl").write_text('{"query": "how", "negative": "so"}\n')
     given = {"docs": str(collection), "out": str(out), "base": str(base), "keep": "none"}
     for changed, sentence in (
         ({"docs": "nowhere"}, "nowhere"),
@@ -214,6 +215,7 @@ def test_what_cannot_work_is_said_before_anything_is_written(collection: Path, t
         ({"queries": "nowhere.jsonl"}, "There is no file nowhere.jsonl of queries"),
         ({"queries": str(tmp_path / "wrong.csv")}, "Row 1 of .*wrong.csv has no query; every row needs columns"),
         ({"queries": str(tmp_path / "empty.csv")}, "empty.csv holds no labelled query"),
+        ({"queries": str(tmp_path / "down.jsonl")}, "holds no labelled query: .*1"),
         ({"base": "nowhere/at/all"}, "nowhere/at/all"),
         (
             {"docs": str(tmp_path / "passages.jsonl"), "method": "query_cotmae"},
