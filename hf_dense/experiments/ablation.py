@@ -35,6 +35,7 @@ from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.output import Output
 from hf_dense.storage.process_group import alone, are_several, is_main_process, wait_for_everyone
 from hf_dense.storage.provenance import provenance
+from hf_dense.storage.training_values import check_seeds
 
 _TABLE, _PICTURE, _FACTS = "sweep.md", "sweep.png", "sweep.json"
 _RETRIEVERS: Final = ("distilled", "retriever2", "retriever1")  # of which the first that there is is measured
@@ -209,6 +210,7 @@ def _rounds(trials: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
 
 def _check(options: AblationOptions, trials: Sequence[Trial]) -> None:
     """Raise `InputError` where a later trial would fail by what is known already."""
+    check_seeds(options.seeds)
     if options.side_by_side < 1:
         raise InputError(f"side_by_side is {options.side_by_side}; at least one trial runs at a time.")
     if options.side_by_side > 1 and are_several():

@@ -15,7 +15,7 @@ from hf_dense.experiments.sweep_options import FEW, SWEEPS, SweepOptions
 from hf_dense.methods import get_method
 from hf_dense.modeling.configuration_bottleneck import Decoder, merge
 from hf_dense.pretraining.options import given_mapping
-from hf_dense.storage.training_values import check_seed
+from hf_dense.storage.training_values import check_seeds
 
 UNTRAINED = "no pre-training"
 _Run = TypeVar("_Run")
@@ -159,12 +159,10 @@ def _check_values(options: SweepOptions) -> None:
         }[options.sweep]
         if not fits:
             raise InputError(f"{shown(value)} is no value of the sweep {options.sweep!r}; each is {allowed}.")
-    for name, given, least in (("values", options.values, 2), ("seeds", options.seeds, 1)):
-        if len(set(given)) < max(len(given), least):
-            raise InputError(f"A sweep needs at least {least} {name}, each only once.")
+    if len({shown(value) for value in options.values}) < max(len(options.values), 2):
+        raise InputError("A sweep needs at least 2 values, each only once.")
+    check_seeds(options.seeds)
     _check_idle(options)
-    for seed in options.seeds:
-        check_seed(seed)
     for name, size in (("hidden", options.hidden), ("layers", options.layers)):
         if not 1 <= size <= _LARGEST:
             raise InputError(f"{name} is {size}; it must be from 1 to {_LARGEST}.")

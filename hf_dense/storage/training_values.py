@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.errors import InputError, as_sentence, first_line
@@ -93,6 +94,14 @@ def check_seed(seed: int) -> None:
     """Raise `InputError` for a seed that random generators do not take."""
     if not 0 <= seed < _SEEDS:
         raise InputError(f"--seed {seed} is not from 0 to {_SEEDS - 1}.")
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raise `InputError` unless there are seeds, each once, and all such as random generators take."""
+    if not seeds or len({*seeds}) < len(seeds):
+        raise InputError(f"The seeds are {', '.join(map(str, seeds)) or 'none'}; name some, each only once.")
+    for seed in seeds:
+        check_seed(seed)
 
 
 class PlainRefusals:

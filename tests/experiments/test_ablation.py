@@ -77,6 +77,8 @@ def test_a_later_variants_fault_is_known_before_the_first_is_trained(tmp_path: P
         (AblationOptions(str(tmp_path / "out"), split="train"), "The split 'train' is trained on"),
         (AblationOptions(str(tmp_path / "out"), split="test", metric="map"), "metric is 'map'"),
         (AblationOptions(str(tmp_path / "out"), split="none"), "none"),
+        (AblationOptions(str(tmp_path / "out"), split="test", seeds=[0, 0]), "The seeds are 0, 0; name some, each"),
+        (AblationOptions(str(tmp_path / "out"), split="test", seeds=[]), "The seeds are none"),
         (AblationOptions(str(tmp_path / "out"), split="test", side_by_side=0), "side_by_side is 0"),
     ):
         with pytest.raises(InputError, match=message):
