@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -86,6 +87,8 @@ def load_entries(path: str | os.PathLike[str], split: str = "train") -> list[Ent
 def _entry(row: dict[str, Any], place: str) -> Entry:
     positives, negatives = tuple(row["positives"] or ()), tuple(row["negatives"] or ())
     entry = Entry(row["query_id"], row["query"], positives, negatives, place=place)
+    if not isinstance(entry.id, str) or not isinstance(entry.query, str):
+        raise InputError(f"{entry} lacks {'its text' if entry.id else 'an id'}.")
     if not positives:
         raise InputError(f"{entry} has no positive passage.")
     given = [*(row["positive_scores"] or ()), *(row["negative_scores"] or ())]
@@ -194,8 +197,8 @@ class PassageLists:
         parts: the directories that the lists are of (see `list_sources`); none where they were given from Python.
 
     Raises:
-        InputError: a positive or negative is not in the corpus, or a list has no scores, or none has as many as are
-            asked for.
+        InputError: a positive or negative is not in the corpus, or one is both, or a list has no scores, or one that
+            is no number, or none has as many as are asked for.
     """
 
     def __init__(
@@ -226,8 +229,10 @@ class PassageLists:
             unknown = [name for name in (*entry.positives, *entry.negatives) if name not in self.indices]
             if unknown:
                 raise InputError(f"{entry} names the passage {unknown[0]!r}, which is not in the corpus.")
-            if self.scored and not entry.scores:
-                raise InputError(f"{entry} has no teacher's scores; score the lists first.")
+            if both := sorted({*entry.positives} & {*entry.negatives}):
+                raise InputError(f"{entry} has the passage {both[0]!r} among its positives and among its negatives.")
+            if self.scored:
+                _check_scores(entry)
             if self._is_short(entry):
                 short.append(entry)
         if short and self.scored and len(short) == len(entries):
@@ -310,6 +315,16 @@ class PassageLists:
         lists = self.parts or list_sources({GIVEN: self.entries})
         fingerprint = fingerprint_rows(self.corpus, self.corpus.column_names)
         return {**lists, "collection": Source(self.origin, fingerprint)}
+
+
+def _check_scores(entry: Entry) -> None:
+    """Raise `InputError` where a passage of a list has no teacher's score, or one that is no number."""
+    if not entry.scores:
+        raise InputError(f"{entry} has no teacher's scores; score the lists first.")
+    for name in (*entry.positives, *entry.negatives):
+        score = entry.scores.get(name)
+        if score is None or not math.isfinite(score):
+            raise InputError(f"{entry} has the teacher's score {score} of the passage {name!r}, which is no number.")
 
 
 def _numbers(texts: Sequence[str]) -> list[int]:

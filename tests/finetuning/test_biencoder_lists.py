@@ -176,7 +176,7 @@ def test_other_lists_passages_or_evaluations_are_refused(retriever: Path, tmp_pa
     for entry in (
         replace(first, query="other"),
         replace(first, negatives=first.negatives[::-1]),
-        replace(first, positives=("p1",)),
+        replace(first, positives=("p0", "p9"), scores={**(first.scores or {}), "p9": 1.0}),
         replace(first, scores={**(first.scores or {}), "p0": 4.0}),
     ):
         other = lists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def test_copies_of_a_passage_have_one_number() -> None:
 
 
 def test_short_lists_of_a_teacher_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    scores = dict.fromkeys(("p1", "p2", "p3", "p4"), 1.0)
+    scores = {f"p{at}": 1.0 for at in range(12)}
     whole = [entry(name, scores=scores) for name in ("a", "b")]
     with caplog.at_level("WARNING"):
         lists = PassageLists(
@@ -163,6 +164,8 @@ def test_steps_share_no_query_and_no_positive(caplog: pytest.LogCaptureFixture) 
     ("changes", "sentence"),
     [
         ({"positives": []}, r"The list of query 'q' \(row 1 of .*train.parquet\) has no positive passage"),
+        ({"query_id": None}, r"The list of query None \(row 1 of .*train.parquet\) lacks an id"),
+        ({"query": None}, r"The list of query 'q' \(row 1 of .*train.parquet\) lacks its text"),
         ({"positive_scores": [1.0]}, r"\(row 1 of .*\) lacks the teacher's scores of 2 passages"),
     ],
 )
@@ -188,7 +191,16 @@ def test_a_file_that_holds_something_else(tmp_path: Path) -> None:
     [
         ({"positives": ("nowhere",)}, {}, "query 'q' names the passage 'nowhere', which is not in the corpus"),
         ({"negatives": ("nowhere",)}, {}, "query 'q' names the passage 'nowhere', which is not in the corpus"),
+        ({"negatives": ("p2", "p1")}, {}, "query 'q' has the passage 'p1' among its positives and among its negatives"),
         ({}, {"scored": True}, "query 'q' has no teacher's scores"),
+        *(
+            (
+                {"scores": {f"p{at}": 1.0 for at in range(12)} | {"p5": odd}},
+                {"scored": True},
+                f"{odd} of the passage 'p5'",
+            )
+            for odd in (None, math.nan, math.inf)
+        ),
         (
             {"negatives": ("p2",), "scores": {"p0": 1.0, "p1": 1.0, "p2": 0.0}},
             {"scored": True},

@@ -138,11 +138,11 @@ def test_a_killed_scoring_goes_on_and_ends_the_same(
     assert not again, "what is there is not made again"
     with pytest.raises(InputError, match=r"was made from another depth \(200, now 5\)"):
         score_lists(teacher, mined, collection, tmp_path / "out", depth=5)
-    other = write_lists(tmp_path / "lists", collection, negatives=["p3"], negative_scores=[1.0])
+    other = write_lists(tmp_path / "lists", collection, negatives=["p29"], negative_scores=[1.0])
     with pytest.raises(InputError, match="was made from other lists"):
         score_lists(teacher, other, collection, tmp_path / "out")
     score_lists(teacher, other, collection, Output(tmp_path / "out", overwrite=True))
-    assert all(row["negatives"] == ["p3"] for row in read(out))
+    assert all(row["negatives"] == ["p29"] for row in read(out))
 
 
 def test_judgements_alone_are_scored_too(teacher: Path, collection: Path, tmp_path: Path) -> None:
