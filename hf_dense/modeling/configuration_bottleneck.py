@@ -7,12 +7,14 @@ Each paper is a subclass with its own declaration (`modeling_retromae.py`, ...),
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy, deepcopy
 from dataclasses import asdict, fields
 from difflib import get_close_matches
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
+from torch import nn
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.models.auto import CONFIG_MAPPING
 
@@ -339,6 +341,12 @@ class BottleneckConfig(PreTrainedConfig):
         shared = set(encoders) & set(decoders)
         if shared:
             raise ValueError(f"An encoder and a decoder are both named {sorted(shared)[0]!r}; names must differ.")
+        for name in (*encoders, *decoders):
+            is_word = isinstance(name, str) and re.fullmatch(r"[\w -]+", name)
+            if not is_word or (name in decoders and hasattr(nn.ModuleDict, name)):
+                raise ValueError(f"An encoder or a decoder cannot be named {name!r}; give it another name.")
+            if name in self.contrasts or name in self.bags:
+                raise ValueError(f"The loss of an encoder is named {name!r} already; give this one another name.")
         family = family_of(self.backbone)
         shape, kinds = family.shape(self.backbone), family.attention_kinds(self.backbone, layers, copied=True)
         for name, decoder in decoders.items():

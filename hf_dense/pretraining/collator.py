@@ -155,7 +155,7 @@ class ViewCollator:
         if decoder is not None and decoder.attention_kind == "sampled":
             visible = sampled_visibility(word, present, decoder.attention_value, keys, "visible")
             rendered["visible"] = torch.from_numpy(visible)
-        if "titled" in view.sources:
+        if any("titled" in parse_source(source) for source in view.sources):
             rendered["token_type_ids"] = torch.from_numpy(_second_part(ids, present, self.vocabulary.last))
         return rendered
 

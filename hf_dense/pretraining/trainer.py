@@ -404,6 +404,8 @@ def check_arguments(
 ) -> None:
     """Raise `InputError` for settings that would give silently wrong results, or that a stream cannot have."""
     name, contrasts = model.config.model_type, model.config.contrasts
+    if not any(model.config.weights.values()):
+        raise InputError("All losses have the weight 0, so nothing would be learnt; give one a weight above 0.")
     if args.n_gpu > 1:
         raise InputError("One process would drive several GPUs; start with `accelerate launch`, one process per GPU.")
     if args.dataloader_persistent_workers:

@@ -159,6 +159,13 @@ def test_bad_declarations_are_refused(cls: Any, values: dict[str, Any], message:
         ({"decoders": {"decoder": {"encoder": "other"}}}, "reads encoder 'other'; there is: encoder"),
         ({"encoders": {"encoder": {"view": {"fill": "generator"}}}}, "a generator, which retromae has not; simlm has"),
         ({"decoders": {"encoder": {"view": {}}}}, "both named 'encoder'"),
+        ({"decoders": {"a.b": {"view": {}}}}, r"cannot be named 'a\.b'; give it another name"),
+        ({"decoders": {"keys": {"view": {}}}}, "cannot be named 'keys'"),
+        ({"decoders": {1: {"view": {}}}}, "cannot be named 1;"),
+        (
+            {"encoders": {"encoder": {"bag": {}}}, "decoders": {"encoder_bag": {"view": {}}}},
+            "The loss of an encoder is named 'encoder_bag' already",
+        ),
         ({"decoders": {"decoder": {"view": {"sources": ["text", "neighbour"]}}}}, "equally many sources"),
         (
             {"decoders": {"decoder": {"weight": float("nan")}}},

@@ -98,6 +98,16 @@ def test_a_text_without_a_title_is_read_alone() -> None:
     assert view["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 1], [0] * 6]
 
 
+def test_of_titles_that_are_drawn_among_others_the_texts_have_their_type_too() -> None:
+    mixed = {"view": {"sources": ["titled+text"]}}
+    collate = make_collator("retromae", encoders={"encoder": mixed}, decoders={"decoder": mixed})
+    rows = [{"title": np.array([12], np.int32), "text": np.array([10, at], np.int32)} for at in range(13, 33)]
+    view = collate(rows)["views"]["decoder"]
+    with_title = [original(view, row)[0] == 12 for row in range(len(rows))]
+    assert view["token_type_ids"].any(1).tolist() == with_title
+    assert 0 < sum(with_title) < len(rows)
+
+
 def test_retromae_decodes_every_token_of_the_unmasked_text() -> None:
     rows = make_rows()
     view = make_collator("retromae")(rows)["views"]["decoder"]

@@ -215,6 +215,9 @@ def test_settings_that_would_be_silently_wrong_are_refused(tmp_path: Path) -> No
         make_trainer(tmp_path, auto_find_batch_size=True)
     with pytest.raises(InputError, match="use_liger_kernel"):
         make_trainer(tmp_path, use_liger_kernel=True)
+    silent = {"encoders": {"encoder": {"weight": 0.0}}, "decoders": {"decoder": {"weight": 0.0}}}
+    with pytest.raises(InputError, match="All losses have the weight 0, so nothing would be learnt"):
+        make_trainer(tmp_path, config=silent)
 
 
 def test_contrast_refuses_what_would_cut_its_batch_up(tmp_path: Path) -> None:
