@@ -433,6 +433,8 @@ def check_arguments(
     if chunk is not None and (not contrasts or chunk < 2 or chunk % 2):
         which = "" if contrasts else f", which {name} does not"
         raise InputError(f"chunk is {chunk}: it is an even number of texts, for methods that contrast them{which}.")
+    if chunk is not None and len({len(view.sources) for view in model.config.views.values()}) > 1:
+        raise InputError("chunk cuts all views of a batch alike, and some read more sources than others; leave it out.")
     if streaming:
         _check_streaming(model, args)
 
