@@ -119,6 +119,12 @@ def plan_ablation(options: AblationOptions, values: Mapping[str, Any]) -> list[T
         raise InputError("An ablation has two variants at least, each with a name and a mapping of what it changes.")
     shared = _parts({part: values.get(part) for part in _PARTS}, "The file")
     changed = {name: _parts(changes, f"The variant {name!r}") for name, changes in variants.items()}
+    for name, changes in changed.items():
+        if "collection" in (changes.get("finetuning") or {}):
+            raise InputError(
+                f"The variant {name!r} has a collection; all are fine-tuned and measured on one, which stands in the "
+                "file's finetuning or in --collection."
+            )
     places = {name: re.sub(r"[^\w.-]+", "-", str(name)).strip("-.").lower() for name in variants}
     if len(set(places.values())) < len(places) or not all(places.values()):
         raise InputError(f"The names of the variants are too much alike for directories: {', '.join(places)}.")
@@ -137,6 +143,9 @@ def _parts(given: Any, where: str) -> Mapping[str, Any]:
         if not isinstance(value, dict | None):
             raise InputError(f"{where} has {value!r} where a mapping of options belongs.")
     check_keys(given or {}, set(_PARTS), [where])
+    for name, section in (given or {}).items():
+        if "seed" in (section or {}):
+            raise InputError(f"{where} has a seed in {name}; all are run with each of the option seeds.")
     return given or {}
 
 

@@ -106,6 +106,12 @@ def test_the_file_that_the_docs_show_is_one(tmp_path: Path) -> None:
             "The variant 'two' has measure_on .* its own option",
         ),
         ("{one: {}, two: {finetuning: {keep: x}}}", "The variant 'two' has keep .* hf-dense evaluate afterwards"),
+        (
+            "{one: {}, two: {pretraining: {seed: 3}}}",
+            "The variant 'two' has a seed in pretraining; all are run with each",
+        ),
+        ("{one: {}, two: {}}\nfinetuning: {seed: 3}", "The file has a seed in finetuning"),
+        ("{one: {}, two: {finetuning: {collection: x}}}", "The variant 'two' has a collection; all are fine-tuned and"),
         ("{one: {}, two: {pretraining: 3}}", "The variant 'two' has 3 where a mapping"),
         ("{one: {}, two: 3}", "The variant 'two' has 3 where a mapping"),
     ],
