@@ -370,6 +370,11 @@ def lists_of(
     scored: bool = False,
 ) -> PassageLists:
     """The lists of directories, by their paths, as one, over the corpus of the collection `origin`."""
+    if scored and len(parts) > 1:
+        raise InputError(
+            f"Lists that are joined ({', '.join(parts)}) have no teacher's scores, as those of two teachers do not "
+            "compare; score them together first (hf-dense data scores)."
+        )
     lists = PassageLists(join_lists([*parts.values()]), corpus, passages, seed, depth, scored)
     lists.origin, lists.parts = origin, list_sources(parts)
     return lists

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.finetuning.batches import ListSampler
-from hf_dense.finetuning.lists import Entry, PassageLists, join_lists, load_entries, share
+from hf_dense.finetuning.lists import Entry, PassageLists, join_lists, lists_of, load_entries, share
 
 
 def corpus(size: int = 20) -> Dataset:
@@ -60,6 +60,15 @@ def test_joined_lists_have_the_negatives_of_both_in_turn_and_no_positive() -> No
     assert first.scores is None, "scores of two teachers do not compare"
     assert others == [mined[1], bm25[1]], "what only one has"
     assert join_lists([mined]) == mined
+
+
+def test_joined_lists_have_no_teachers_scores() -> None:
+    scored = [entry(scores={f"p{at}": 1.0 for at in range(12)})]
+    assert len(lists_of({"a": scored}, corpus(), "c", 3, seed=0, scored=True)) == 1
+    with pytest.raises(
+        InputError, match=r"that are joined \(a, b\) have no teacher's scores.* score them together first"
+    ):
+        lists_of({"a": scored, "b": scored}, corpus(), "c", 3, seed=0, scored=True)
 
 
 def test_an_epoch_draws_a_positive_and_negatives_and_the_next_others() -> None:
