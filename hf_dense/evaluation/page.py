@@ -115,5 +115,5 @@ def _block_as_markdown(block: Block) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    return re.sub(r"([\\`*_\[\]|])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
+    """Text that Markdown shows as it is; tables see to their bars."""
+    return re.sub(r"([\\`*_\[\]])", r"\\\1", html.escape(" ".join(text.split()), quote=False))

@@ -18,6 +18,7 @@ from hf_dense.errors import InputError
 from hf_dense.hub.lineage import FOREIGN, FROM_HUB, Step, licence_of, steps_of
 from hf_dense.storage.files import write_text
 from hf_dense.storage.manifest import Manifest
+from hf_dense.storage.markdown import markdown_table
 
 CARD_TEMPLATE: Final = """---
 {metadata}
@@ -298,9 +299,8 @@ def _table(steps: Sequence[Step]) -> str:
         "date": [step.date or _NOT_RECORDED for step in steps],
         "licence": [None if step.licence == "other" else step.licence for step in steps],
     }
-    lines = [["", *_titles(steps)], ["---"] * (len(steps) + 1)]
-    lines += [[name, *(cell or "-" for cell in cells)] for name, cells in rows.items() if any(cells)]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    lines = [[name, *(cell or "-" for cell in cells)] for name, cells in rows.items() if any(cells)]
+    return markdown_table(["", *_titles(steps)], lines)
 
 
 def _titles(steps: Sequence[Step]) -> list[str]:

@@ -10,7 +10,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: 
 
     Args:
         head: names of the columns.
-        rows: cells.
+        rows: cells, of any text.
         numbers: indices of the columns that hold numbers, which stand at the right.
 
     >>> print(markdown_table(["", "MRR@10"], [["BM25", "0.5"]], numbers={1}))
@@ -19,4 +19,5 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: 
     | BM25 | 0.5 |
     """
     rule = ["---:" if column in numbers else "---" for column in range(len(head))]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
+    lines = ([cell.replace("|", "\\|") for cell in cells] for cells in (head, rule, *rows))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
