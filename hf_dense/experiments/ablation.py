@@ -12,6 +12,7 @@ from typing import Any, Final
 from transformers import TrainingArguments
 
 from hf_dense.data.collections import content_hash
+from hf_dense.data.corpus import load_passages
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import METRICS, mean_metrics, title
 from hf_dense.evaluation.plots import draw_metrics, save_figure
@@ -221,6 +222,7 @@ def _check(options: AblationOptions, trials: Sequence[Trial]) -> None:
         if options.split == trial.pipeline.split:
             raise InputError(f"The split {options.split!r} is trained on; measure on another (--split).")
     check_declarations(trials)
+    _check_corpora(trials)
     first, *others = dict.fromkeys(trial.pipeline.collection for trial in trials)
     if others:
         raise InputError(f"The variants are of the collections {first} and {others[0]}; name one with --collection.")
@@ -239,6 +241,17 @@ def check_declarations(trials: Sequence[Trial]) -> None:
             get_method(given.method).config(backbone_config=None, encoders=encoders, decoders=decoders)
         except (TypeError, ValueError) as error:
             raise InputError(f"The variant {trial.variant!r} cannot be pre-trained: {error}") from error
+
+
+def _check_corpora(trials: Sequence[Trial]) -> None:
+    """Raise `InputError` for a variant whose corpus cannot be read; a stream is opened when it is trained on."""
+    given = [(trial.variant, trial.pretraining[0]) for trial in trials if trial.pretraining is not None]
+    corpora = {(each.corpus, each.text_column): variant for variant, each in given if not each.streaming}
+    for (corpus, text_column), variant in corpora.items():
+        try:
+            load_passages(corpus, text_column)
+        except InputError as error:
+            raise InputError(f"The variant {variant!r} cannot be pre-trained: {error}") from error
 
 
 def _write(options: AblationOptions, trials: Sequence[Trial], rows: Sequence[VariantRow], output: Output) -> None:

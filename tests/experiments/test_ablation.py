@@ -73,6 +73,9 @@ def test_a_later_variants_fault_is_known_before_the_first_is_trained(tmp_path: P
     options = AblationOptions(str(tmp_path / "out"), split="test")
     with pytest.raises(InputError, match=r"The variant 'wrong' cannot be pre-trained: .*layers"):
         run_ablation(options, trials)
+    absent = PretrainingOptions("condenser", "no/where.jsonl")
+    with pytest.raises(InputError, match=r"The variant 'wrong' cannot be pre-trained: .*no/where\.jsonl"):
+        run_ablation(options, [trials[0], replace(trials[1], pretraining=(absent, None))])  # type: ignore[arg-type]
     for changed, message in (
         (AblationOptions(str(tmp_path / "out"), split="train"), "The split 'train' is trained on"),
         (AblationOptions(str(tmp_path / "out"), split="test", metric="map"), "metric is 'map'"),
@@ -90,7 +93,8 @@ def test_a_later_variants_fault_is_known_before_the_first_is_trained(tmp_path: P
 
 
 def test_side_by_side_what_others_start_from_is_trained_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, given = str(write_dataset(tmp_path / "data")), PretrainingOptions("condenser", "anything")
+    data = str(write_dataset(tmp_path / "data"))
+    given = PretrainingOptions("condenser", data)
     pretrained = {name: TrainingArguments(str(tmp_path / name), use_cpu=True) for name in ("a", "b")}
     trials = [
         Trial(name, f"{name}-seed0", start and (given, pretrained[start]), Pipeline(data, "anything", name))
