@@ -268,9 +268,13 @@ def _write(options: AblationOptions, trials: Sequence[Trial], rows: Sequence[Var
     about = (
         f"Split {options.split!r} of {collection}; seeds: {', '.join(map(str, options.seeds))}. Differences with 95 % "
         "bootstrap intervals over the queries and p-values of the two-sided paired randomisation test; each query's "
-        "score is its mean over the seeds. Bottleneck gap: what a decoder loses, in nats, with another text's vector; "
-        "the mean over the last quarter of pre-training."
+        "score is its mean over the seeds."
     )
+    if any(row.gaps for row in rows):
+        about += (
+            " Bottleneck gap: what a decoder loses, in nats, with another text's vector; the mean over the last "
+            "quarter of pre-training."
+        )
     write_text(output.path / _TABLE, f"{format_variants(rows, options.metric)}\n\n{about}\n")
 
 

@@ -59,6 +59,8 @@ def plan_sweep(options: SweepOptions) -> dict[str, Run]:
         given_mapping(options.pretraining, "pretraining"),
         given_mapping(options.method_options, "method_options"),
     )
+    if "seed" in {**given, **given_mapping(options.finetuning, "finetuning")}:
+        raise InputError("pretraining and finetuning take no seed; name those of the sweep with --seeds.")
     pretraining = {**PRETRAINING, **given}
     if options.sweep == "steps":
         steps = [int(value) for value in options.values]

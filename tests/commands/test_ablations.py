@@ -191,6 +191,8 @@ def test_an_ablation_of_a_paper_runs(
     facts = json.loads((tmp_path / "out" / "sweep.json").read_text())
     assert facts["variants"].keys() == variants.keys()
     assert {"sweep.md", "sweep.png"} <= {path.name for path in (tmp_path / "out").iterdir()}
+    written = (tmp_path / "out" / "sweep.md").read_text()
+    assert ("Bottleneck gap:" in written) is ("| bottleneck gap |" in written), "it is explained where it is shown"
     shutil.rmtree(lost := tmp_path / "out" / plan(name)[-1].place)
     main([*words, "--only", lost.name])  # as --side_by_side starts a trial
     assert any(lost.glob("evaluation-dev/*.json"))

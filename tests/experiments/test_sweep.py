@@ -298,6 +298,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a value twice": ({"values": [0.5, 0.5]}, "each only once"),
     "a value twice, written otherwise": ({"values": [0.5, 0.5 + 1e-15]}, "each only once"),
     "no seed": ({"seeds": []}, "The seeds are none"),
+    "a seed of its own": ({"pretraining": {"seed": 9}}, "name those of the sweep with --seeds"),
     "a seed twice": ({"seeds": [1, 1]}, "The seeds are 1, 1; name some, each only once"),
     "method": ({"method": "bert"}, "Unknown method 'bert'"),
     "no method": ({"method": None}, "--method"),
