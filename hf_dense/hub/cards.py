@@ -116,15 +116,19 @@ queries = encode(["what is a bottleneck"], "query")
 passages = encode(["A bottleneck squeezes a text into one vector."], "document")
 print(facts["similarity"])  # that queries and passages are compared by"""
 
+_NO_POOLER: Final = " A pooler that transformers may miss when it loads this is read by nothing."
+
 FORMS: Final = {
     "retriever": Form(
-        "A retriever: it turns queries and passages into vectors whose similarity is the passage's relevance.",
+        "A retriever: it turns queries and passages into vectors whose similarity is the passage's relevance."
+        + _NO_POOLER,
         "sentence-transformers",
         "sentence-similarity",
         _RETRIEVER_USE.replace("{options}", ""),
     ),
     "hybrid retriever": Form(
-        "A retriever of DupMAE's hybrid vectors: a dense projection, and a score for every token of the vocabulary.",
+        "A retriever of DupMAE's hybrid vectors: a dense projection, and a score for every token of the vocabulary."
+        + _NO_POOLER,
         "sentence-transformers",
         "sentence-similarity",
         _RETRIEVER_USE.replace("{options}", ", trust_remote_code=True"),
@@ -138,7 +142,7 @@ FORMS: Final = {
         'print(model.predict([("what is a bottleneck", "A bottleneck squeezes a text into one vector.")]))',
     ),
     "encoder": Form(
-        "An encoder of texts, to be fine-tuned.",
+        "An encoder of texts, to be fine-tuned." + _NO_POOLER,
         "transformers",
         "feature-extraction",
         "from transformers import AutoModel, AutoTokenizer\n\n"
