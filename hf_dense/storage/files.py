@@ -61,7 +61,10 @@ def plain_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         if says_full(error):
             raise InputError(f"There is no room left to write {path}; free some disk space and start again.") from error
         if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise InputError(f"{error.filename or path} may not be written; name another directory.") from error
+            ours = error.filename is None or Path(error.filename).name.startswith(".hf_dense.")  # of `replaced_file`
+            raise InputError(
+                f"{path if ours else error.filename} may not be written; name another directory."
+            ) from error
         raise
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import resource
@@ -104,3 +105,18 @@ def test_a_disk_that_fills_up_within_a_file_is_one_sentence_whoever_writes(
             write(tmp_path / "written")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_file_that_may_not_be_written_has_the_name_that_was_given(tmp_path: Path) -> None:
+    def refuse(file: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(file))
+
+    wanted = tmp_path / "hits.jsonl"
+    with (
+        pytest.raises(InputError, match=r"/hits\.jsonl may not be written"),
+        plain_errors(wanted),
+        replaced_file(wanted) as file,
+    ):
+        refuse(file)
+    with pytest.raises(InputError, match="/weights may not be written"), plain_errors(wanted):
+        refuse(tmp_path / "weights")
