@@ -10,6 +10,7 @@ from typing import Final
 from hf_dense.evaluation.measures import title
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.significance import Comparison, compare_paired
+from hf_dense.experiments.adaptation.options import NO_METHOD
 from hf_dense.experiments.asked import METRIC
 
 PAID, HARMED, OUTDONE, OPEN, UNTRIED = "paid", "harmed", "outdone", "not shown", "not tried"
@@ -147,7 +148,8 @@ def _of_pretraining(outcome: str, found: Comparison, effort: Effort, judged: int
     if outcome == PAID:
         return f"Pre-training paid: {figures} for {effort}."
     return (
-        f"Skip pre-training: {_SKIPPED[outcome]}, {figures}, in {effort}. Whether more of it would pay was not tried."
+        f"Skip pre-training: {_SKIPPED[outcome]}, {figures}, in {effort}. Whether more of it would pay was not tried; "
+        f"--method {NO_METHOD} gives its time to fine-tuning."
     )
 
 

@@ -50,7 +50,8 @@ def test_pretraining_that_harmed() -> None:
     assert (found.pretraining, found.best) == (HARMED, "fine-tuned")
     assert found.sentences[0].startswith("Skip pre-training: it harmed, -")
     assert found.sentences[0].endswith(
-        "in 42 minutes (1,200 steps, 4.0 epochs). Whether more of it would pay was not tried."
+        "in 42 minutes (1,200 steps, 4.0 epochs). Whether more of it would pay was not tried; "
+        "--method none gives its time to fine-tuning."
     )
 
 
