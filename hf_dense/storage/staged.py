@@ -34,8 +34,10 @@ def put_back(path: Path) -> None:
     Raises:
         InputError: a run is replacing it now.
     """
+    if path.exists():
+        return
     partial = _partial(path)
-    if path.exists() or not (Manifest.load(partial) and Manifest.load(partial / _OLD)):
+    if not (Manifest.load(partial) and Manifest.load(partial / _OLD)):
         return
     lock = Lock(partial, path)
     try:
