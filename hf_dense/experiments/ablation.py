@@ -264,7 +264,8 @@ def _write(options: AblationOptions, trials: Sequence[Trial], rows: Sequence[Var
         "seeds": options.seeds,
     }
     write_text(output.path / _FACTS, json.dumps(facts, indent=1))
-    save_figure(draw_metrics([{"name": row.name, **row.metrics} for row in rows]), output.path / _PICTURE)
+    shown = [{"name": row.name, **{title(name): row.metrics[name] for name in METRICS}} for row in rows]
+    save_figure(draw_metrics(shown), output.path / _PICTURE)
     about = (
         f"Split {options.split!r} of {collection}; seeds: {', '.join(map(str, options.seeds))}. Differences with 95 % "
         "bootstrap intervals over the queries and p-values of the two-sided paired randomisation test; each query's "
