@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shlex
+from itertools import count
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -98,7 +99,7 @@ def next_commands(directory: Path, judgements: Path) -> str:
         documents, given = labelled, []
     else:
         if own.suffix == ".jsonl" and own.is_file() and own.resolve() != judgements.resolve():
-            queries = _beside(directory, "queries.jsonl")
+            queries = _free(directory, "queries")
             first, then, both = (shlex.quote(str(file)) for file in (own, judgements, queries))
             lines = [f"(cat {first}; echo; cat {then}) > {both}"]
         given = ["--queries", str(queries)]
@@ -123,6 +124,12 @@ def _beside(directory: Path, ending: str) -> Path:
     home, here = home_of(directory), Path.cwd()
     path = home.with_name(f"{home.name}-{ending}")
     return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _free(directory: Path, ending: str) -> Path:
+    """A .jsonl file beside it that is not there yet, as one that is would be written over: the queries of before."""
+    names = (ending if number == 1 else f"{ending}-{number}" for number in count(1))
+    return next(path for name in names if not (path := _beside(directory, f"{name}.jsonl")).exists())
 
 
 def _check(path: Path) -> None:

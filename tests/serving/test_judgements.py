@@ -143,6 +143,20 @@ def test_the_next_adaptation_has_the_queries_of_this_one_too(adapted: Path, monk
     assert list(read_pairs(Path("adapted-queries.jsonl")).queries.values()) == ["a", "b"]
 
 
+def test_the_queries_of_before_are_not_written_over(adapted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(adapted.parent)
+    own, file = Path("adapted-queries.jsonl"), Path("adapted-judgements.jsonl")
+    own.write_text('{"query": "a", "positive": "text"}')
+    file.write_text('{"query": "b", "positive": "text"}\n')
+    found = manifest_of(adapted)
+    replace(found, sources=found.sources | {"queries": str(own)}).save(adapted)
+    joined, adapt = next_commands(Path("adapted"), file).splitlines()
+    assert " --queries adapted-queries-2.jsonl --out adapted-judged" in adapt
+    subprocess.run(joined, shell=True, check=True)
+    assert list(read_pairs(own).queries.values()) == ["a"]
+    assert list(read_pairs(Path("adapted-queries-2.jsonl")).queries.values()) == ["a", "b"]
+
+
 @pytest.mark.parametrize(("kept", "keeps"), [({"kept": "my/other:test"}, "--keep my/other:test"), ({}, "--keep none")])
 def test_the_next_adaptation_has_the_settings_of_this_one(kept: dict[str, str], keeps: str, adapted: Path) -> None:
     found = manifest_of(adapted)

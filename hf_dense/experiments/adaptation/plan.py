@@ -96,7 +96,7 @@ def tuned_arms(methods: int) -> int:
 def make_plan(task: Task, rates: Rates, learning: Learning) -> Plan:
     """Share the budget: measuring first, then fine-tuning; pre-training and a longer fine-tuning share the rest alike.
 
-    Where fine-tuning would have no time otherwise, there is no longer one, and then less is measured.
+    Where fine-tuning would have no time otherwise, the longer one is left out, and then less is measured.
 
     Raises:
         InputError: the budget is too short for anything.
