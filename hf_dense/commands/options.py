@@ -115,8 +115,8 @@ def given_flags(arguments: argparse.Namespace, *kinds: type[Any]) -> dict[str, A
 def build_options(kind: type[Kind], values: Mapping[str, Any], flags: Mapping[str, Any]) -> Kind:
     """A dataclass from values of files, which are read as flags are, and from flags, which win.
 
-    Changes to encoders and decoders that a flag gives are laid over those of files, as a later file's are; `null` in
-    place of them sets those of files aside.
+    Changes to encoders, decoders and a backbone's sizes that a flag gives are laid over those of files, as a later
+    file's are; `null` in place of them sets those of files aside.
 
     Raises:
         InputError: an option without a default is given by neither, or changes are no mapping.
@@ -138,7 +138,7 @@ def _needed(option: Field[Any]) -> bool:
 
 
 def _changed_parts(values: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, str]:
-    """What files and flags together change of encoders and decoders, where both change something."""
+    """What files and flags together change of a method's parts, where both change something."""
     both = [part for part in PARTS if values.get(part) and flags.get(part) not in (None, "null")]
     before, later = ({part: given_mapping(given[part], part) for part in both} for given in (values, flags))
     return {part: json.dumps(changes) for part, changes in merge(before, later).items()}

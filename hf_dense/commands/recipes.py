@@ -26,8 +26,9 @@ SUMMARY: Final = "List the recipes, or print one."
 FOLDER: Final = Path(__file__).parents[1] / "recipes"
 STAGES: Final = ("bm25", "retriever1", "mined", "retriever2", "reranker", "distilled")
 _SECTIONS: Final = (*STAGES, "retriever", "pretraining", "finetuning")
-PARTS: Final = ("encoders", "decoders")  # of a method, by their names
-_ASIDE: Final = {"backbone": ("backbone_config", "vocab_size"), "tokenizer": ("vocab_size",)}  # by what comes later
+_SIZES, _KIND = "backbone_config", "model_type"
+PARTS: Final = ("encoders", "decoders", _SIZES)  # of a method, of which files and flags change one thing or another
+_ASIDE: Final = {"backbone": (_SIZES, "vocab_size"), "tokenizer": ("vocab_size",)}  # by what comes later
 _USES: Final = {
     "pretrain": "Pre-training: hf-dense pretrain --config NAME",
     "overlay": "On top of any pre-training: hf-dense pretrain --config NAME --config OVERLAY",
@@ -67,9 +68,9 @@ def describe(path: Path) -> dict[str, str]:
 def read_configs(
     names: Iterable[str], method: str | None = None, others: Iterable[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """The options of recipes and YAML files, later ones winning: of a section each option, of encoders and decoders
-    each change by its name, at any depth, else the whole. One that names a ready backbone or tokenizer sets aside how
-    files before it would have one made.
+    """The options of recipes and YAML files, later ones winning: of a section each option, of encoders, decoders and a
+    backbone's sizes each change by its name, at any depth, else the whole. One that names a ready backbone or
+    tokenizer sets aside how files before it would have one made; one of another kind of backbone, the sizes before it.
 
     Args:
         names: paths, or names of recipes.
@@ -188,13 +189,15 @@ def merge(before: Mapping[str, Any], later: Mapping[str, Any], within: bool = Fa
 
     Args:
         before: options as a file holds them.
-        later: those that win: of a section option by option, of encoders and decoders name by name at every depth; else
-            as a whole. A null in the place of one of these, or of all, sets aside what stands there.
-        within: whether both are changes to encoders or decoders themselves.
+        later: those that win: of a section option by option, of `PARTS` name by name at every depth; else as a whole. A
+            null in the place of one of these, or of all, sets aside what stands there.
+        within: whether both are changes to a part itself.
     """
     merged = {key: value for key, value in before.items() if key not in set_aside(later)}
     for key, value in later.items():
         deep, both = within or key in PARTS, isinstance(value, dict) and isinstance(merged.get(key), dict)
+        if both and key == _SIZES and value.get(_KIND, here := merged[key].get(_KIND, "bert")) != here:
+            both = False  # the settings of one kind of encoder are none of another's
         merged[key] = merge(merged[key], value, deep) if both and (deep or key in _SECTIONS) else value
     return merged
 

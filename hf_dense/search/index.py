@@ -205,7 +205,6 @@ class SearchIndex:
             self.directory,
             name=self.manifest.sources["model"],
             origin=self.manifest.sources["corpus"],
-            cutting=self.manifest.facts.get("cutting"),  # of the next documents
             before=self.manifest,
         )
         return SearchIndex(self.retriever, self.directory)

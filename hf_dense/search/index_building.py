@@ -143,6 +143,7 @@ def update_index(
 
     Args:
         out: the index, made by the same model.
+        cutting: of passages that are given as rows; None: as the index has it.
         before: of the index that the corpus was made of; None where it is of no index.
 
     The other arguments are those of `build_index`.
@@ -155,7 +156,7 @@ def update_index(
             the one `before`.
     """
     output = replace(Output.of(out), overwrite=True)
-    index_in(output.path)
+    cutting = index_in(output.path).facts.get("cutting") if cutting is None else cutting
     plan = _plan(model, corpus, output.path, name, origin, cutting, _Wanted(kind, weight, precision, max_length))
     _check_like(plan, output.path)
     with output.stage(KIND, plan.settings, plan.sources, resumable=True) as work:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from hf_dense.storage.files import write_text
+
+logger = logging.getLogger(__name__)
 
 MANIFEST: Final = "hf_dense.json"
 OWN_PREFIX: Final = ".hf_dense"  # of the names of locks and of files that are being written
@@ -195,6 +198,17 @@ def remove_ours(directory: Path) -> None:
             own.unlink()
         if not any(Path(place).iterdir()):
             Path(place).rmdir()
+
+
+def inner_outputs(directory: Path) -> list[Path]:
+    """Outputs of other commands inside of one, from it: the index in a model, for instance."""
+    return sorted(file.parent.relative_to(directory) for file in directory.glob(f"*/**/{MANIFEST}"))
+
+
+def warn_of_inner(directory: Path) -> None:
+    """Say what else goes where an output is replaced."""
+    if inner := dict.fromkeys(place.parts[0] for place in inner_outputs(directory)):
+        logger.warning("%s is replaced, and with it what lies in it: %s.", directory, ", ".join(inner))
 
 
 def is_claimed(name: str, manifest: Manifest) -> bool:

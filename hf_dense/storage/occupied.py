@@ -20,6 +20,7 @@ from hf_dense.storage.manifest import (
     list_files,
     missing_file,
     remove_ours,
+    warn_of_inner,
 )
 from hf_dense.storage.places import DONE, LOCK, NEW, RESUMED, Lock, check_replaceable, state_of
 from hf_dense.storage.process_group import is_main_process, wait_for_everyone
@@ -73,6 +74,7 @@ class Occupied:
         try:
             state, before = self._check(), Manifest.load(self.path)
             if state == NEW and before is not None:
+                warn_of_inner(self.path)
                 remove_ours(self.path)
             elif before is not None:
                 self.resumed = True

@@ -18,9 +18,11 @@ from hf_dense.storage.manifest import (
     Manifest,
     difference,
     foreign_file,
+    inner_outputs,
     list_files,
     missing_file,
     remove_ours,
+    warn_of_inner,
 )
 from hf_dense.storage.places import DONE, NEW, RESUMED, Lock, check_place, state_of
 from hf_dense.storage.process_group import is_main_process, wait_for_everyone
@@ -99,6 +101,7 @@ class Staged:
             if self.done:
                 self._clear_up()
             else:
+                warn_of_inner(self.path)
                 self._begin()
         except BaseException:
             self._lock.release()
@@ -152,11 +155,10 @@ class Staged:
         """What is to be done, by what is there; raises where that is not ours."""
         state = state_of(self.path, self.manifest, self.overwrite)
         if state == DONE and (gone := missing_file(self.path)):
-            inner = next((file.parent for file in sorted(self.path.glob(f"*/**/{MANIFEST}"))), None)
-            if inner is not None and not self.overwrite:
+            if not self.overwrite and (inner := inner_outputs(self.path)):
                 raise InputError(
-                    f"{self.path} lacks {gone}, and {inner.relative_to(self.path)} lies in it, which would go with it; "
-                    "move that away, or make both again with --overwrite."
+                    f"{self.path} lacks {gone}, and {inner[0]} lies in it, which would go with it; move that away, or "
+                    "make both again with --overwrite."
                 )
             if foreign := foreign_file(self.path):
                 raise InputError(

@@ -16,7 +16,7 @@ from hf_dense.commands.options import read_options
 from hf_dense.commands.recipes import FOLDER, STAGES, describe, read_configs
 from hf_dense.errors import InputError
 from hf_dense.methods import METHODS, get_method
-from hf_dense.pretraining.options import PretrainingOptions
+from hf_dense.pretraining.options import PretrainingOptions, given_mapping
 
 RECIPES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 OVERLAYS = ("one_gpu", "demo")
@@ -100,6 +100,19 @@ def test_a_flag_changes_encoders_over_what_files_change(flag: Any, changed: Any,
     options, _ = read_options(arguments, PretrainingOptions, TrainingArguments)
     assert isinstance(options.encoders, str)
     assert json.loads(options.encoders) == changed
+
+
+def test_a_flag_for_one_size_leaves_the_others_of_a_recipe() -> None:
+    from transformers import TrainingArguments
+
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    pretrain.add_arguments(parser)
+    given = ["--config", "retromae", "--config", "demo", "--backbone_config", '{"num_hidden_layers": 4}']
+    arguments = parser.parse_args(given)
+    arguments.rest = ["--use_cpu", "true"]
+    options, _ = read_options(arguments, PretrainingOptions, TrainingArguments)
+    demo = read_configs(["retromae", "demo"])["backbone_config"]
+    assert given_mapping(options.backbone_config, "backbone_config") == {**demo, "num_hidden_layers": 4}
 
 
 @pytest.mark.parametrize("recipe", PRETRAINING)
@@ -204,6 +217,20 @@ def test_sections_are_merged_by_option_and_shared_by_retrievers(tmp_path: Path) 
     assert (first["chunk"], first["passages"], first["num_train_epochs"]) == (8, 1, 4)
     assert second == {**first, "passages": 4, "start": "retriever1"}
     assert values["mined"] == {"depth": 9}
+
+
+def test_of_a_backbones_sizes_a_later_file_changes_those_that_it_names(tmp_path: Path) -> None:
+    def sizes(later: str, *names: str) -> dict[str, Any]:
+        (tmp_path / "mine.yaml").write_text(f"backbone_config: {later}\n")
+        found: dict[str, Any] = read_configs([*(names or ("retromae", "demo")), str(tmp_path / "mine.yaml")])
+        return found.get("backbone_config") or {}
+
+    demo = read_configs(["retromae", "demo"])["backbone_config"]
+    assert sizes("{num_hidden_layers: 4}") == {**demo, "num_hidden_layers": 4}
+    assert sizes("{model_type: bert, num_hidden_layers: 4}") == {**demo, "model_type": "bert", "num_hidden_layers": 4}
+    assert sizes("{model_type: modernbert, hidden_size: 64}") == {"model_type": "modernbert", "hidden_size": 64}
+    assert sizes("null") == {}
+    assert read_configs(["seed_encoder", "demo"])["backbone_config"] == demo, "one encoder for all methods"
 
 
 def test_what_a_file_extends_lies_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset
 from manifests import manifest_of
 from pyarrow import parquet
 from tiny_retriever import spaced_tokenizer, write_cross_encoder, write_dataset, write_retriever
@@ -30,7 +31,7 @@ from hf_dense.search import dense
 from hf_dense.search.approximate import KINDS
 from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.index import SearchIndex
-from hf_dense.search.index_building import cutting_in
+from hf_dense.search.index_building import cutting_in, update_index
 from hf_dense.search.reranking import rerank_hits
 
 
@@ -213,6 +214,14 @@ def test_documents_are_cut_with_the_tokenizer_of_the_model_where_that_of_the_ind
     write_document(folder, "def")
     run(model, "abc", "--corpus", folder, "--update")
     assert f"{len(before)} passages kept, {len(before)} encoded, 0 removed\n" in capsys.readouterr().out
+    assert cutting_in(model / "index") == known
+
+
+def test_passages_that_are_given_as_rows_keep_how_documents_are_cut(model: Path, tmp_path: Path) -> None:
+    cut_and_indexed(model, tmp_path, load_tokenizer(model))
+    known = cutting_in(model / "index")
+    update_index(model, Dataset.from_list(indexed(model)[:1]), model / "index")
+    assert known
     assert cutting_in(model / "index") == known
 
 

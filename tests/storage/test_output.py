@@ -78,11 +78,24 @@ def test_something_else_is_refused_and_replaced_when_asked(tmp_path: Path) -> No
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
-def test_an_output_inside_goes_with_it(tmp_path: Path) -> None:
-    make(tmp_path / "out")
+@pytest.mark.parametrize("occupied", [False, True])
+def test_an_output_inside_goes_with_it_and_is_named(
+    occupied: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def outer(text: str, overwrite: bool = False) -> bool:
+        if not occupied:
+            return make(tmp_path / "out", text, overwrite=overwrite)
+        with Output(tmp_path / "out", overwrite=overwrite).occupy("run", {"text": text}) as work:
+            done = work.done
+            work.complete()
+        return not done
+
+    outer("a")
     make(tmp_path / "out" / "index", kind="index")
-    assert not make(tmp_path / "out")
-    make(tmp_path / "out", "b", overwrite=True)
+    assert not outer("a")
+    assert not caplog.records
+    outer("b", overwrite=True)
+    assert caplog.messages == [f"{tmp_path / 'out'} is replaced, and with it what lies in it: index."]
     assert not (tmp_path / "out" / "index").exists()
 
 
