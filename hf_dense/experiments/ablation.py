@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -123,9 +124,10 @@ def run_ablation(
 def run_trial(options: AblationOptions, trial: Trial, command: str = "") -> RetrievalResult | None:
     """Pre-train, fine-tune and measure one trial; what is complete is read back. None but in the main process."""
     found = None
-    if trial.pretraining is not None:
-        pretrain(*trial.pretraining, command)
-    models = run_pipeline(trial.pipeline, command)
+    with _named(trial):
+        if trial.pretraining is not None:
+            pretrain(*trial.pretraining, command)
+        models = run_pipeline(trial.pipeline, command)
     model = next(models[name] for name in _RETRIEVERS if name in models)
     if is_main_process():
         with alone():
@@ -134,6 +136,15 @@ def run_trial(options: AblationOptions, trial: Trial, command: str = "") -> Retr
             found = evaluate_retriever(model, collection, options.split, name=name, out=place)
     wait_for_everyone()
     return found
+
+
+@contextmanager
+def _named(trial: Trial) -> Iterator[None]:
+    """Have the sentence of what fails say of which trial it is."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{trial.place}: {error}") from error
 
 
 def _is_done(options: AblationOptions, trial: Trial) -> bool:

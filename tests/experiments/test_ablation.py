@@ -136,3 +136,14 @@ def test_of_trials_that_were_done_no_time_is_told(
     run_ablation(AblationOptions(str(out), split="test"), trials)
     said = [line for line in capsys.readouterr().err.splitlines() if " done in " in line]
     assert [line.partition(" done in")[0] for line in said] == ["one: 1 of 2", "two: 2 of 2"]
+
+
+def test_a_trial_that_fails_says_which_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise InputError("The loss is no number at step 7.")
+
+    data = str(write_dataset(tmp_path / "data"))
+    monkeypatch.setattr(ablation, "run_pipeline", broken)
+    options = AblationOptions(str(tmp_path / "out"), split="test")
+    with pytest.raises(InputError, match=r"^twice the rate-seed1: The loss is no number at step 7\.$"):
+        run_ablation(options, [Trial("twice the rate", "twice the rate-seed1", None, Pipeline(data, "anything", "x"))])
