@@ -1,15 +1,19 @@
-"""Vectors of a batch's texts: in groups of like length, so that little of what is computed is padding."""
+"""Vectors of a batch's texts: in groups of like length, so that little of what is computed is padding, and with
+gradients of the words that a group reads alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
 import torch
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
 
 Features = Mapping[str, Any]
 
@@ -44,6 +48,38 @@ def embed(model: SentenceTransformer, features: Features, task: str, chunk: int 
     again = size < rows
     vectors = [checkpoint(read, part, use_reentrant=False) if again else read(part) for part in parts]
     return torch.cat(vectors)[torch.cat(groups).argsort()]
+
+
+@contextmanager
+def gradients_of_read_words(model: nn.Module) -> Iterator[None]:
+    """Have a model sum up gradients of the words that its groups read, and make one of the vocabulary of them a step.
+
+    One of the whole vocabulary for each group takes a CPU as long as a small encoder. Gradients are the same but for
+    rounding. Not for several processes, which exchange gradients of one kind, nor for what is compiled.
+    """
+    embeddings = _word_embeddings(model)
+    hooks = [one.weight.register_post_accumulate_grad_hook(_make_dense) for one in embeddings]
+    for one in embeddings:
+        one.sparse = True
+    try:
+        yield
+    finally:
+        for one, hook in zip(embeddings, hooks, strict=True):
+            one.sparse = False
+            hook.remove()
+
+
+def _word_embeddings(model: nn.Module) -> list[nn.Embedding]:
+    """The embeddings of words that are trained, of all encoders; each once."""
+    encoders = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    found = [encoder.get_input_embeddings() for encoder in encoders]
+    trained = [one for one in found if isinstance(one, nn.Embedding) and one.weight.requires_grad and not one.sparse]
+    return list(dict.fromkeys(trained))
+
+
+def _make_dense(weight: Tensor) -> None:
+    if weight.grad is not None and weight.grad.is_sparse:
+        weight.grad = weight.grad.to_dense()
 
 
 def group_by_length(mask: Tensor, size: int) -> list[Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from transformers.trainer_utils import IntervalStrategy
 
 from hf_dense.errors import InputError
+from hf_dense.finetuning.embedding import gradients_of_read_words
 from hf_dense.finetuning.lists import PassageLists
 from hf_dense.hub.cards import write_model_card
 from hf_dense.hub.lineage import lineage_of
@@ -32,7 +34,7 @@ from hf_dense.storage.fingerprints import fingerprint_values
 from hf_dense.storage.occupied import Occupied
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
-from hf_dense.storage.process_group import is_main_process
+from hf_dense.storage.process_group import are_several, is_main_process
 from hf_dense.storage.steady_draws import SteadyDraws
 from hf_dense.storage.training_values import PlainRefusals, check_meant
 
@@ -139,7 +141,7 @@ def train_model(
     with occupy_training(output, kind, settings, sources, arguments, _CLAIMS, model.path, fit) as work:
         if not work.done:
             with float32_products(arguments.float32_matmul_precision):
-                _fit(make(), work, arguments.resume_from_checkpoint)
+                _fit(make(), trained, work, arguments.resume_from_checkpoint)
             everything = {**settings, **decisive(arguments)}
             with model.stage(form, everything, sources, seed=arguments.seed) as made:
                 if not made.done and is_main_process():
@@ -152,11 +154,13 @@ def train_model(
     return model.path
 
 
-def _fit(trainer: Trainer, work: Occupied, resume: str | None) -> None:
+def _fit(trainer: Trainer, model: nn.Module, work: Occupied, resume: str | None) -> None:
     """Train from the start or from a checkpoint, and note how long that took in all."""
+    plain = trainer.args.device.type == "cpu" and not trainer.args.torch_compile and not are_several()
     checkpoint = checkpoint_to_resume(work, resume)
     seconds = keep_time(trainer, work, checkpoint)
-    train(trainer, checkpoint)
+    with gradients_of_read_words(model) if plain else nullcontext():
+        train(trainer, checkpoint)
     if trainer.state.global_step == 0:
         raise InputError(
             "No step was trained: the data fill no batch of these settings; lower per_device_train_batch_size."

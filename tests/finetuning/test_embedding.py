@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from tiny_retriever import random_words, write_embedder, write_retriever
 
 from hf_dense.finetuning.batches import ListCollator
-from hf_dense.finetuning.embedding import cut_padding, embed, group_by_length
+from hf_dense.finetuning.embedding import cut_padding, embed, gradients_of_read_words, group_by_length
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,29 @@ def test_vectors_and_gradients_are_those_of_the_whole_batch(retriever: Path, sid
     assert gradients[0].keys() == gradients[1].keys() != set()
     for name, expected in gradients[0].items():
         torch.testing.assert_close(gradients[1][name], expected, rtol=1e-7, atol=1e-10, msg=name)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_gradients_of_the_words_that_are_read_are_those_of_the_vocabulary(retriever: Path, steps: int) -> None:
+    found = []
+    for sparse in (False, True):
+        model = SentenceTransformer(str(retriever)).double().eval()
+        words = model[0].auto_model.get_input_embeddings()
+        batch, kinds = tokens(model, "right"), list[bool]()
+        with gradients_of_read_words(model) if sparse else nullcontext():
+            hook = words.weight.register_hook(lambda gradient, kinds=kinds: kinds.append(gradient.is_sparse))
+            for _ in range(steps):  # whose gradients are added up
+                embed(model, batch, "query").sin().sum().backward()
+            hook.remove()
+        assert kinds == steps * [sparse]
+        assert words.weight.grad.layout == torch.strided
+        found.append(words.weight.grad)
+        assert not words.sparse
+        words.weight.grad = None
+        embed(model, batch, "query").sum().backward()
+        assert words.weight.grad.layout == torch.strided, "as before"
+    assert found[0].any()
+    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
 
 
 def test_less_than_half_of_the_padding_is_read(retriever: Path) -> None:
