@@ -128,6 +128,7 @@ def judge(
         if needed is not None:
             sentences.append(_of_queries(needed, found.queries, judged))
         sentences.append(str(alone))
+        sentences += _of_choice(outcome == PAID, best.name, pretrained.name, alone.result.name)
     sentences.append(_of_best(best, others))
     if made:
         queries = len(alone.result.per_query[METRIC])
@@ -174,6 +175,17 @@ def _of_queries(needed: int, queries: int, judged: int) -> str:
     more = " and judge more" if needed > judged else ""
     advice = f", as many as there was time for; give a longer budget (--budget){more}" if queries < judged else ""
     return f"A difference of this size {here}{advice}."
+
+
+def _of_choice(paid: bool, best: str, pretrained: str, alone: str) -> list[str]:
+    """What to say where the queries that choose saw it otherwise than those that are reported on; names of arms."""
+    if paid and best.startswith(alone):
+        return [
+            "The one to use was not pre-trained all the same: on the queries that choose, fine-tuning alone was ahead."
+        ]
+    if not paid and best.startswith(pretrained):
+        return ["The one to use was pre-trained all the same: the queries that choose had that ahead."]
+    return []
 
 
 def _of_best(best: RetrievalResult, others: Mapping[str, RetrievalResult]) -> str:

@@ -124,6 +124,30 @@ def test_what_is_behind_bm25_is_not_recommended() -> None:
     assert found.sentences[-1].endswith(" against BM25 (p = 0.0002). Use BM25 unless more queries say otherwise.")
 
 
+@pytest.mark.parametrize(
+    ("score", "used", "said"),
+    [
+        (
+            0.6,
+            "fine-tuned + BM25",
+            "not pre-trained all the same: the queries that choose had fine-tuning alone ahead.",
+        ),
+        (0.6, "RetroMAE, fine-tuned + BM25", None),
+        (0.4, "RetroMAE, fine-tuned", "pre-trained all the same: the queries that choose had that ahead."),
+        (0.4, "fine-tuned, distilled", None),
+        (0.6, "BM25", None),
+    ],
+)
+def test_a_choice_that_the_verdict_would_not_make_is_explained(score: float, used: str, said: str | None) -> None:
+    alone = Alone(result("fine-tuned", 0.5, 1), 30, 30, 90)
+    pretrained, best = result("RetroMAE, fine-tuned", score, 2), result(used, 0.7, 3)
+    found = judge(alone, pretrained, Effort(1, 2, 3.0), best, {}, judged=400, made=False)
+    sentences = [sentence for sentence in found.sentences if "all the same" in sentence]
+    assert len(sentences) == (said is not None)
+    assert said is None or said in sentences[0]
+    assert found.sentences[-1].startswith(f"Use {used}: ")
+
+
 def test_less_than_an_epoch_is_not_rounded_to_none() -> None:
     assert str(Effort(minutes=7, steps=79, epochs=0.0451)) == "7 minutes (79 steps, 0.045 epochs)"
     assert str(Effort(minutes=7, steps=79, epochs=1.04)) == "7 minutes (79 steps, 1.0 epochs)"
