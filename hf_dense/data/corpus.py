@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pandas  # type: ignore[import-untyped]
 from datasets import (
     Dataset,
+    DatasetBuilder,
     DatasetDict,
     Features,
     IterableDataset,
@@ -201,9 +202,22 @@ def _load_named(source: str, streaming: bool) -> Dataset | IterableDataset:
     """A Hub dataset: its `corpus` configuration when it has one, the default one otherwise; all splits."""
     name, revision = divided(source)
     try:
-        load_dataset_builder(name, "corpus", revision=revision)
+        hub_builder(name, "corpus", revision)
         loaded = load_dataset(name, "corpus", streaming=streaming, revision=revision)
     except ValueError:
         loaded = load_dataset(name, streaming=streaming, revision=revision)
     assert isinstance(loaded, (DatasetDict, IterableDatasetDict))
     return loaded["train"] if "train" in loaded else loaded[next(iter(loaded))]
+
+
+def hub_builder(name: str, configuration: str | None, revision: str | None) -> DatasetBuilder:
+    """What reads a dataset of the Hub.
+
+    Raises:
+        FileNotFoundError: there is none. By a name such as `json` or `text`, which is a reader of files, `datasets`
+            would read whatever lies in the working directory.
+    """
+    builder = load_dataset_builder(name, configuration, revision=revision)
+    if builder.repo_id is None:
+        raise FileNotFoundError(name)
+    return builder

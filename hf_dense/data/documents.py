@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from hf_dense.data.corpus import table_files
+from hf_dense.data.corpus import hub_builder, table_files
 from hf_dense.data.folders import written_files
 from hf_dense.data.hub_names import divided
 from hf_dense.data.readers.kinds import KINDS, read_page
@@ -219,14 +219,13 @@ class DocumentReader:
 
     def _published(self, source: str) -> _Opened:
         """A dataset of the Hub, streamed."""
-        from datasets import load_dataset_builder
         from datasets.exceptions import DatasetNotFoundError
 
         named, _, configuration = source.partition(":")
         name, revision = divided(named)
         self.rows = self.published = True
         try:
-            builder = load_dataset_builder(name, configuration or None, revision=revision)
+            builder = hub_builder(name, configuration or None, revision)
             rows = builder.as_streaming_dataset(split=self.split)
         except (DatasetNotFoundError, FileNotFoundError, ConnectionError, ValueError) as error:
             raise InputError(

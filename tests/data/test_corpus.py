@@ -101,6 +101,14 @@ def test_a_name_that_is_no_dataset_is_refused(source: str) -> None:
         load_passages(source)
 
 
+@pytest.mark.parametrize("name", ["json", "text"])
+def test_a_reader_of_files_is_no_dataset(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notes.jsonl").write_text('{"text": "abc"}\n')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=f"'{name}' is neither a path nor a dataset that can be reached"):
+        load_passages(name)
+
+
 @pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.parquet", "corpus.csv", "corpus.txt", "corpus.json"])
 def test_an_empty_file_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name

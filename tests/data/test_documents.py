@@ -268,6 +268,13 @@ def test_nothing_there(tmp_path: Path) -> None:
         read("nobody/nothing")
 
 
+def test_a_reader_of_files_is_no_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notes.jsonl").write_text('{"text": "abc"}\n')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="'json' is neither a path nor a dataset of the Hub"):
+        read("json")
+
+
 def made_from(*sources: Path, out: str = "out") -> dict[str, str]:
     read = DocumentReader(*map(str, sources)).made_from(Path(out))
     return {name: source.fingerprint for name, source in read.items()}
