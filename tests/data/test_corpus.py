@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -74,9 +75,10 @@ def test_a_hub_dataset_is_read_from_its_corpus_configuration_or_its_default(
     """Stands in for a Hub, whose datasets these tests cannot reach."""
     asked = []
 
-    def load_builder(source: str, configuration: str, revision: None) -> None:
+    def load_builder(source: str, configuration: str, revision: None) -> Namespace:
         if not with_corpus:
             raise ValueError(f"BuilderConfig '{configuration}' not found.")
+        return Namespace(repo_id=source)
 
     def load(*names: str, streaming: bool, revision: None) -> DatasetDict:
         assert not streaming
