@@ -48,7 +48,7 @@ def refuse_unknown(given: Iterable[str], known: Sequence[str], function: str) ->
 
 
 def read_call(
-    verb: str, positional: Sequence[Place], options: Mapping[str, Any], config: Place | Sequence[Place] = ()
+    verb: str, positional: Sequence[Place], options: Mapping[str, Any], config: Place | Sequence[Place] | None = None
 ) -> argparse.Namespace:
     """What the parser of a verb makes of a call.
 
@@ -66,7 +66,7 @@ def read_call(
     """
     first, *others = verb.split()
     words = [*others, *map(as_path, positional)]
-    words += [f"--config={as_path(one)}" for one in as_list(config)]
+    words += [f"--config={as_path(one)}" for one in as_list(() if config is None else config)]
     for name, value in options.items():
         words += _words(name, value)
     parser = Parser(prog=f"hf-dense {first}", allow_abbrev=False)
@@ -76,11 +76,15 @@ def read_call(
     return arguments
 
 
-def as_list(given: Place | Sequence[Place]) -> list[Place]:
-    """One, or several; what is neither, such as a loaded model, which can be looped over too, is one."""
-    if isinstance(given, str | os.PathLike) or not isinstance(given, Collection | Iterator):
-        return [given]
-    return list(given)
+def as_list(given: Any) -> list[Any]:
+    """One, or several; what is neither, such as a loaded model or a table, which can be looped over too, is one."""
+    return list(given) if _are_several(given) else [given]
+
+
+def _are_several(given: Any) -> bool:
+    """Whether it is to be looped over; of a dict and a table that gives keys and names of columns."""
+    one = isinstance(given, str | os.PathLike | Mapping) or hasattr(given, "to_parquet")
+    return not one and isinstance(given, Collection | Iterator)
 
 
 def as_path(given: Place) -> str:
@@ -104,8 +108,9 @@ def _words(name: str, value: Any) -> list[str]:
         return []
     if name in _SWITCHES:
         return [f"--{name}"] if value else []
-    if isinstance(value, list | tuple):
-        return [f"--{name}", *(_word(name, one) for one in value)] if value else []
+    if _are_several(value):
+        words = [_word(name, one) for one in value]
+        return [f"--{name}", *words] if words else []
     return [f"--{name}={_word(name, value)}"]
 
 

@@ -20,9 +20,9 @@ def evaluate(
     *,
     out: Place,
     protocol: str | None = None,
-    rerank: Models = (),
+    rerank: Models | None = None,
     rerank_depth: int | None = None,
-    dimensions: Sequence[int] = (),
+    dimensions: Sequence[int] | None = None,
     batch_size: int | None = None,
     precision: str | None = None,
     max_length: int | None = None,
@@ -58,7 +58,7 @@ def evaluate(
     from hf_dense.commands.output import encoding_of
     from hf_dense.evaluation.benchmark import FACTS_FILE
 
-    named = {"tasks": [*map(as_path, as_list(tasks))], "rerank": _named(rerank)}
+    named = {"tasks": [*map(as_path, as_list(tasks))], "rerank": _named(() if rerank is None else rerank)}
     arguments = read_call("evaluate", _named(models), {**named, **options})
     with encoding_of(arguments):
         table = measure(arguments)

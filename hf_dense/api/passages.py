@@ -87,7 +87,7 @@ class Corpus:
         self,
         *,
         out: Place,
-        kinds: Sequence[str] = ("headings", "sentences"),
+        kinds: str | Sequence[str] | None = None,
         limit: int | None = None,
         split: str | None = None,
         seed: int | None = None,
@@ -109,7 +109,8 @@ class Corpus:
 
         Args:
             out: receives the collection.
-            kinds: what queries are, as `--from` names it: `headings`, `sentences`, `neighbours`, `generated`.
+            kinds: what queries are, one or several, as `--from` names it: `headings`, `sentences`, `neighbours`,
+                `generated`; None is `headings` and `sentences`.
             limit: passages that queries are made of.
             split: shares of train, dev and test in the documents.
             seed: of all draws.
@@ -134,7 +135,8 @@ class Corpus:
             InputError: no query can be made, an option is out of range, or something else is in `out`.
         """
         options = {name: value for name, value in locals().items() if name not in ("self", "kinds")}
-        return _run_data("queries", [self.path], {"from": list(kinds), **options})
+        chosen = ("headings", "sentences") if kinds is None else as_list(kinds)
+        return _run_data("queries", [self.path], {"from": chosen, **options})
 
     def __len__(self) -> int:
         return len(self.rows)

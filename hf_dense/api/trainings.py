@@ -44,7 +44,7 @@ def adapt(
         base: ready embedder or encoder; None starts from scratch.
         queries: .jsonl, .csv or .tsv with query and positive; None makes queries.
         budget: time for all of it, such as `10m`; None is the flag's default here and everywhere.
-        method: of pre-training, or `auto`.
+        method: of pre-training, `auto`, or `none`.
         teacher: that the better model is distilled from: a cross-encoder, or `bm25`.
         keep: COLLECTION[:SPLIT] that shows what is forgotten; `none` measures none.
         length: longest text in tokens.
@@ -74,7 +74,7 @@ def adapt(
 def pretrain(
     *,
     out: Place | None = None,
-    config: Place | Sequence[Place] = (),
+    config: Place | Sequence[Place] | None = None,
     method: str | None = None,
     corpus: Place | None = None,
     backbone: Place | None = None,
@@ -137,7 +137,7 @@ def pretrain(
 def finetune(
     *,
     out: Place | None = None,
-    config: Place | Sequence[Place] = (),
+    config: Place | Sequence[Place] | None = None,
     model: Place | None = None,
     collection: Place | None = None,
     split: str | None = None,

@@ -15,9 +15,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 from datasets import Dataset
 from huggingface_hub import HfApi
+from pandas import DataFrame  # type: ignore[import-untyped]
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import LETTERS, tiny_tokenizer, write_dataset, write_embedder, write_retriever
 from torch.nn import Identity, Sequential
@@ -143,7 +145,7 @@ def test_stages_of_a_file_are_named(data: Path, retriever: Path, tmp_path: Path)
 
 def test_evaluate_gives_the_table_and_the_figures(data: Path, retriever: Path, tmp_path: Path) -> None:
     def call() -> Evaluation:
-        return hf_dense.evaluate({"<mine>": retriever}, data, out=tmp_path / "found", dimensions=[16])
+        return hf_dense.evaluate({"<mine>": retriever}, data, out=tmp_path / "found", dimensions=[16], rerank=None)
 
     result = done_once(call, tmp_path / "found" / "<mine>")
     assert [*result.figures] == ["bm25", "<mine>", "<mine> (16 dimensions)"]
@@ -220,6 +222,14 @@ WRONG = {
         lambda out: hf_dense.Corpus.from_documents(Dataset.from_dict({}), out=out),  # type: ignore[arg-type]
         "not an object of the type Dataset; write it with to_parquet",
     ),
+    "a table of documents": (
+        lambda out: hf_dense.Corpus.from_documents(DataFrame({"text": ["abc"]}), out=out),  # type: ignore[arg-type]
+        "not an object of the type DataFrame; write it with to_parquet",
+    ),
+    "a dict of documents": (
+        lambda out: hf_dense.Corpus.from_documents({"text": ["abc"]}, out=out),  # type: ignore[arg-type]
+        "not an object of the type dict; save it",
+    ),
     "passages": (lambda out: hf_dense.Corpus(Dataset.from_dict({})), "not an object of the type Dataset"),  # type: ignore[arg-type]
     "a declaration": (
         lambda out: hf_dense.pretrain(encoders=hf_dense.Encoder(), out=out),  # type: ignore[arg-type]
@@ -249,6 +259,20 @@ def test_declarations_may_be_objects_and_any_mapping() -> None:
     arguments = read_call("pretrain", [], {"method": "retromae", **given})
     words = [word for word in arguments.words if word.startswith("--encoders")]
     assert json.loads(words[0].partition("=")[2])["encoder"]["weight"] == 0.5
+
+
+def test_what_is_none_was_not_given_and_several_may_be_anything_to_loop_over() -> None:
+    assert read_call("pretrain", [], {"corpus": None}, None).words == ["pretrain"]
+    for numbers in (np.array([64, 32]), range(64, 31, -32), iter([64, 32]), (64, 32)):
+        words = read_call("evaluate", ["bm25"], {"tasks": "t", "out": "o", "dimensions": numbers}).words
+        assert words[-3:] == ["--dimensions", "64", "32"]
+
+
+def test_kinds_of_queries_may_be_one_or_none(tmp_path: Path) -> None:
+    corpus = hf_dense.Corpus.from_documents(write_documents(tmp_path / "documents"), out=tmp_path / "corpus", length=30)
+    for kinds, expected in (("sentences", "sentences"), (None, "headings sentences")):
+        made = corpus.queries(out=tmp_path / expected, kinds=kinds, limit=12)
+        assert f"--from {expected} " in Manifest.load(made).command
 
 
 def test_the_functions_load_nothing_heavy_before_they_are_called() -> None:
