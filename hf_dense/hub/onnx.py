@@ -19,7 +19,7 @@ from hf_dense.errors import InputError
 from hf_dense.hub.export import write_export
 from hf_dense.hub.fingerprints import retriever_fingerprint
 from hf_dense.hub.loading import load_retriever, unread_prompts
-from hf_dense.hub.retriever_settings import pools_prompts, query_length_of
+from hf_dense.hub.retriever_settings import pools_prompts, query_length_of, settings_of
 from hf_dense.hub.towers import two_encoders
 from hf_dense.storage.output import Output
 from hf_dense.storage.staged import Staged
@@ -67,6 +67,7 @@ def export_onnx(retriever: str | Path, out: str | os.PathLike[str] | Output) -> 
     unread = unread_prompts(model)
 
     def write(work: Staged) -> None:
+        work.facts["remarks"] = [settings_of(model).in_words()]
         names, file = _inputs(model), work.result / _FILE
         _trace(model, names, file)
         model.tokenizer.save_pretrained(work.result)
