@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from heapq import heappop, heappush
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from torch.utils.data import BatchSampler
 from hf_dense.finetuning.lists import PassageLists
 
 logger = logging.getLogger(__name__)
+
+_PASSES: Final = 3  # over pairs that share so much that one fills fewer batches than are said to come
 
 
 class ListCollator(SentenceTransformerDataCollator):
@@ -38,6 +40,106 @@ class ListCollator(SentenceTransformerDataCollator):
             relevant = [torch.tensor(row["relevant"]) for row in rows]
             queries["query_relevant"] = pad_sequence(relevant, batch_first=True, padding_value=-1)
         return {**queries, **passages, **labels}
+
+
+class Waiting:
+    """Rows in an order, out of which those are taken that share nothing.
+
+    A row that shares a name with what is taken waits in the queue of that name, and the whole queue is passed over at
+    once: a passage that half of the queries have clicked takes no more time than others.
+
+    Args:
+        order: the rows.
+        names: what a row may share with others.
+    """
+
+    def __init__(self, order: Sequence[int], names: Callable[[int], Collection[Any]]) -> None:
+        self._order, self._names, self._reached = order, names, 0
+        self._queues: dict[Any, list[int]] = {}  # heaps of places in the order
+        self._heads: list[tuple[int, Any]] = []  # a heap of their first places, and of some that are gone
+
+    def __bool__(self) -> bool:
+        """Whether rows are left."""
+        return self._reached < len(self._order) or bool(self._queues)
+
+    def apart(self, most: int) -> list[int]:
+        """The next rows of which no two share a name."""
+        rows, taken, met = list[int](), set[Any](), set[Any]()
+        while len(rows) < most and (place := self._next(taken, met)) is not None:
+            names = self._names(self._order[place])
+            if (shared := next((name for name in names if name in taken), None)) is None:
+                rows.append(self._order[place])
+                taken.update(names)
+            else:
+                heappush(self._queues.setdefault(shared, []), place)
+                met.add(shared)
+        for name in met:
+            self._announce(name)
+        return rows
+
+    def first(self, most: int) -> list[int]:
+        """The next rows, whatever they share."""
+        rows = list[int]()
+        while len(rows) < most and (place := self._next(set(), set())) is not None:
+            rows.append(self._order[place])
+        return rows
+
+    def _next(self, taken: Collection[Any], met: set[Any]) -> int | None:
+        """The next place, but for the queues of names that are taken, which are added to `met`."""
+        while self._heads:
+            place, name = heappop(self._heads)
+            queue = self._queues.get(name)
+            if not queue or queue[0] != place:
+                continue
+            if name in taken:
+                met.add(name)
+                continue
+            heappop(queue)
+            self._announce(name)
+            return place
+        self._reached += 1
+        return self._reached - 1 if self._reached <= len(self._order) else None
+
+    def _announce(self, name: Any) -> None:
+        if queue := self._queues[name]:
+            heappush(self._heads, (queue[0], name))
+        else:
+            del self._queues[name]
+
+
+class PairSampler(DefaultBatchSampler):
+    """Batches of pairs without a text twice: those of Sentence-Transformers' `NoDuplicatesBatchSampler`.
+
+    That one passes over what waits row by row, for every batch, which takes hours where many pairs have one passage.
+    """
+
+    def __iter__(self) -> Iterator[list[int]]:
+        if self.generator is not None:
+            self.generator.manual_seed(self.seed + self.epoch)
+        numbers: dict[str, int] = {}
+        pairs: Any = self.sampler
+        columns = [[numbers.setdefault(text, len(numbers)) for text in pairs[name]] for name in pairs.column_names]
+        rows, made = list(zip(*columns, strict=True)), 0
+        for number in range(_PASSES):
+            waiting = Waiting(torch.randperm(len(rows), generator=self.generator).tolist(), rows.__getitem__)
+            while waiting:
+                batch = waiting.apart(self.batch_size)
+                if len(batch) == self.batch_size or not self.drop_last:
+                    yield batch
+                    made += 1
+                if made >= len(self) and number:
+                    break
+            if made >= len(self):
+                return
+            if number == 0:
+                logger.warning(
+                    "Many pairs share a text, and a batch has none twice: the pairs fill %s batches of %s; the other "
+                    "%s of an epoch are drawn of the same pairs again, and some pairs of the texts that are there most "
+                    "often are in none. A smaller batch takes more of them.",
+                    f"{made:,}",
+                    f"{self.batch_size:,}",
+                    f"{len(self) - made:,}",
+                )
 
 
 class SharedBatches(BatchSampler):
@@ -82,19 +184,12 @@ class ListSampler(BatchSampler):
         return len(self.lists) // (self.batch_size * self.processes) * self.processes
 
     def __iter__(self) -> Iterator[list[int]]:
-        rng = np.random.default_rng([self.lists.seed, self.lists.epoch])
-        waiting = deque(rng.permutation(len(self.lists)).tolist())
+        rng, entries = np.random.default_rng([self.lists.seed, self.lists.epoch]), self.lists.entries
+        order = rng.permutation(len(self.lists)).tolist()
+        waiting = Waiting(order, lambda row: (entries[row].query, *entries[row].positives))
         step = self.batch_size * self.processes
         for _ in range(len(self) // self.processes):
-            rows, passed, seen = list[int](), list[int](), set[str]()
-            while waiting and len(rows) < step:
-                entry = self.lists.entries[waiting[0]]
-                names = {entry.query, *entry.positives}
-                if names & seen:
-                    passed.append(waiting.popleft())
-                else:
-                    rows.append(waiting.popleft())
-                    seen |= names
+            rows = waiting.apart(step)
             missing = step - len(rows)
             if missing and not self.warned:
                 self.warned = True
@@ -103,7 +198,6 @@ class ListSampler(BatchSampler):
                     "%d rows; a positive of a query is no negative of it. A smaller batch keeps them apart.",
                     step,
                 )
-            rows += passed[:missing]
-            waiting.extendleft(reversed(passed[missing:]))
+            rows += waiting.first(missing)
             for start in range(0, step, self.batch_size):
                 yield rows[start : start + self.batch_size]

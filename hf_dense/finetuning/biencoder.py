@@ -24,7 +24,7 @@ from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 from transformers.training_args import OptimizerNames
 
 from hf_dense.errors import InputError
-from hf_dense.finetuning.batches import ListCollator, ListSampler, SharedBatches
+from hf_dense.finetuning.batches import ListCollator, ListSampler, PairSampler, SharedBatches
 from hf_dense.finetuning.embedding import Features, embed
 from hf_dense.finetuning.lamb import lamb
 from hf_dense.finetuning.lists import GIVEN, PassageLists
@@ -272,13 +272,12 @@ class _BiencoderTrainer(CarefulTraining, SentenceTransformerTrainer):
 
     def get_batch_sampler(self, dataset: Any, batch_size: int, drop_last: bool, *given: Any, **named: Any) -> Any:
         """Batches of lists without a query or a positive in common; of pairs, what `batch_sampler` says of a step."""
-        processes = self.args.world_size
-        if dataset is not self.train_dataset or (self.lists is None and processes == 1):
-            return super().get_batch_sampler(dataset, batch_size, drop_last, *given, **named)
-        if self.lists is not None:
+        processes = self.args.world_size if dataset is self.train_dataset else 1
+        if self.lists is not None and dataset is self.train_dataset:
             return ListSampler(self.lists, batch_size, processes)
-        steps = super().get_batch_sampler(dataset, batch_size * processes, drop_last, *given, **named)
-        return SharedBatches(cast(DefaultBatchSampler, steps), batch_size)
+        make = PairSampler if self.args.batch_sampler in _WITHOUT_DUPLICATES else super().get_batch_sampler
+        steps = make(dataset, batch_size * processes, drop_last, *given, **named)
+        return steps if processes == 1 else SharedBatches(cast(DefaultBatchSampler, steps), batch_size)
 
 
 class ListLoss(nn.Module):
