@@ -299,7 +299,8 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _texts(row: Mapping[str, Any], names: Iterable[str], origin: str, dropped: Counter[str]) -> list[str]:
-    found: Any = next((row[name] for name in names if row.get(name)), [])
+    # An id may be 0.
+    found: Any = next((row[name] for name in names if row.get(name) or type(row.get(name)) in (int, float)), [])
     texts = [_text(text, origin).strip() for text in (found if isinstance(found, list) else [found])]
     dropped[_EMPTY] += texts.count("")
     return [text for text in texts if text]

@@ -557,6 +557,15 @@ def test_an_id_may_stand_in_the_place_of_its_text(tmp_path: Path) -> None:
         build_collection(pairs, tmp_path / "other")
 
 
+def test_an_id_may_be_the_number_0(tmp_path: Path) -> None:
+    pairs = write_rows(tmp_path / "pairs.jsonl", [{"query": "what is it", "positive": 0, "negatives": [1, 2]}])
+    with pairs.open("a") as more:
+        more.write(json.dumps({"query": "and that", "positive": 2, "negative": 0}) + "\n")
+    corpus = write_rows(tmp_path / "corpus.jsonl", [{"id": at, "text": f"text {at}"} for at in range(3)])
+    out = build_collection(pairs, tmp_path / "out", corpus=str(corpus))
+    assert [(row["positives"], row["negatives"]) for row in lists(out)] == [(["0"], ["1", "2"]), (["2"], ["0"])]
+
+
 def test_of_passages_that_are_alike_the_nearest_to_a_text_is_meant(tmp_path: Path) -> None:
     def product(speed: int, price: int) -> str:
         return (
