@@ -26,6 +26,7 @@ _WHOLE: Final = re.compile(r"([-+]?[0-9]{1,4})(?:\.0+)?")
 UNANSWERED: Final = "queries without a positive passage"
 _EMPTY: Final = "empty passages"
 _REPEATED: Final = "negatives that are positives or repeated"
+_REGRADED: Final = "grades left out, as a later row has another of the same passage"
 _SEPARATOR: Final = " [SEP] "  # between the titles of a history
 _HISTORY: Final = 50  # titles; more do not fit 512 tokens
 _CONTEXT_COLUMNS: Final = (("passage_id", "psg_id"), ("title", "title"))
@@ -55,11 +56,14 @@ class Labels:
     def add(self, query: str, positives: Iterable[str], negatives: Iterable[str], grade: int = 1) -> str:
         """Judge passages (ids) for a query that is known by its text; more of the same query is joined. Its id.
 
-        Positives have the grade, 0 where they are not relevant.
+        Positives have the grade, 0 where they are not relevant; what they had before is left out, and counted.
         """
         name = _name(query)
         self.queries[name] = query
-        self.grades.setdefault(name, {}).update(dict.fromkeys(positives, grade))
+        judged, graded = list(positives), self.grades.setdefault(name, {})
+        if again := sum(graded.get(passage, grade) != grade for passage in judged):
+            self.dropped[_REGRADED] += again
+        graded.update(dict.fromkeys(judged, grade))
         known = self.negatives.setdefault(name, [])
         known += [passage for passage in dict.fromkeys(negatives) if passage not in known]
         return name

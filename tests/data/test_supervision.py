@@ -548,6 +548,15 @@ def test_a_grade_of_pairs_is_read(tmp_path: Path, column: str) -> None:
         build_collection(path, tmp_path / "other")
 
 
+def test_of_two_grades_of_a_passage_the_last_one_counts_and_the_other_is_counted(tmp_path: Path) -> None:
+    rows = [("which", "this one", 3), ("which", "that one", 2), ("which", "this one", 1), ("which", "that one", 2)]
+    pairs = [{"query": query, "positive": passage, "label": grade} for query, passage, grade in rows]
+    out = build_collection(write_rows(tmp_path / "pairs.jsonl", pairs), tmp_path / "out")
+    known, (graded,) = texts(out), load_qrels(out, "train").values()
+    assert {known[name]: grade for name, grade in graded.items()} == {"this one": 1, "that one": 2}
+    assert counted(out)["grades left out, as a later row has another of the same passage"] == 1
+
+
 def test_an_id_may_stand_in_the_place_of_its_text(tmp_path: Path) -> None:
     pairs = write_rows(tmp_path / "pairs.jsonl", [{"query": "what is it", "positive": "p1", "negatives": ["p2"]}])
     corpus = write_rows(tmp_path / "corpus.jsonl", [{"id": f"p{at}", "text": f"text {at}"} for at in range(3)])
