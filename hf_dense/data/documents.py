@@ -95,9 +95,9 @@ class DocumentReader:
         code: what becomes of blocks of code: `keep` their words, `drop` them, or keep them between ``` (`fence`).
 
     Attributes:
-        counts: documents read, and left out by reason: `broken UTF-8`, `empty`, `too long` (10 MB), `unreadable`
-            (not JSON, a broken PDF, ...), `no text where one belongs` (an object, say), `duplicate id`; files and
-            folders skipped, by name.
+        counts: of the last reading: documents read, and left out by reason: `broken UTF-8`, `empty`, `too long` (10
+            MB), `unreadable` (not JSON, a broken PDF, ...), `no text where one belongs` (an object, say), `duplicate
+            id`; files and folders skipped, by name.
         pages: whether there are files of text among the sources, not only rows of tables.
         rows: whether there are tables, or datasets of the Hub.
         published: whether there are datasets of the Hub.
@@ -120,13 +120,18 @@ class DocumentReader:
         self.split = split
         self.code = code
         self.counts: Counter[str] = Counter()
+        self._skipped: Counter[str] = Counter()  # files, which are counted before any is read
         self._left_out: dict[str, list[str]] = {}  # the names of the first documents, by reason
+        self._told = False
         self.pages = self.rows = self.published = False
         self._names: set[str] = set()  # of files
         self.opened = [self._open(source) for source in sources]
 
     def __iter__(self) -> Iterator[TextDocument]:
         seen: set[bytes] = set()
+        self.counts.clear()  # of an earlier reading
+        self.counts.update(self._skipped)
+        self._left_out.clear()
         for document in (document for opened in self.opened for document in opened.read()):
             text = document.text
             if not text.strip():
@@ -142,9 +147,10 @@ class DocumentReader:
             seen.add(key)
             self.counts["documents read"] += 1
             yield document
-        for reason, names in self._left_out.items():
+        for reason, names in () if self._told else self._left_out.items():
             more = f" and {self.counts[reason] - len(names):,} more" if self.counts[reason] > len(names) else ""
             logger.warning("Left out, %s: %s%s", reason, ", ".join(map(repr, names)), more)
+        self._told = True
 
     def _leave_out(self, reason: str, name: str) -> None:
         """Count a document, and keep the names of the first ones."""
@@ -188,6 +194,7 @@ class DocumentReader:
             else:
                 files.append(path)
         self.counts += skipped
+        self._skipped += skipped
         if not files:
             also = "".join(f"; {number:,} {what}" for what, number in skipped.items())
             raise InputError(f"The folder {folder} holds no documents ({_KNOWN}){also}.")

@@ -37,7 +37,7 @@ class PassageSource:
     Args:
         open: given a folder for what lies between, and counts that are added to.
         sources: what they are made from, for a manifest.
-        read: what was read and left out of rows that are passages as they are; it grows as they are read.
+        read: what was read and left out of rows that are passages as they are; it is of the last time that they were.
     """
 
     open: Callable[[Path, Counter[str]], Tables]

@@ -90,7 +90,8 @@ def build_collection(
                 labels = divide(labels[splits[0]], matches, shares, seed) if shares else labels
             named = f"{path.name}, split {', '.join(labels)}"
             about = f"Passages, queries and judgements of {named}; lists to train on beside them."
-            write_collection(work, tables(), labels, f"Labelled queries of {path.name}", about, counts)
+            title = f"Labelled queries of {path.name}"
+            write_collection(work, tables(), labels, title, about, counts or passages.read)
     return output.path
 
 
@@ -128,13 +129,14 @@ def write_collection(
         labels: queries and judgements of each split.
         title: of the card.
         about: what the collection is and how it came to be, for the card.
-        counted: more counts for the card.
+        counted: more counts for the card, which may grow while the passages are read.
 
     Raises:
         InputError: there is no passage, or a judgement names an unknown one.
     """
-    counts: Counter[str] = Counter(counted or {})
-    known = _write_corpus(work.result / "corpus", passages, labels, counts)
+    written = Counter[str]()
+    known = _write_corpus(work.result / "corpus", passages, labels, written)
+    counts = Counter[str]({**(counted or {}), **written})
     counts.update(sum((found.dropped for found in labels.values()), Counter()))
     _write_queries(work.result / "queries" / "part-00000.parquet", labels)
     for name, found in labels.items():

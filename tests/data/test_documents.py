@@ -403,3 +403,16 @@ def test_the_first_ones_that_are_left_out_are_named(tmp_path: Path, caplog: pyte
     (tmp_path / "g.md").write_text("")
     assert read(tmp_path)[1] == {"documents read": 1, "broken UTF-8": 5, "empty": 1}
     assert caplog.messages == ["Left out, broken UTF-8: 'a.md', 'b.md', 'c.md' and 2 more", "Left out, empty: 'g.md'"]
+
+
+def test_a_second_reading_counts_and_says_no_more_than_the_first(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.md").write_text("A text.")
+    (tmp_path / "b.md").write_text("")
+    (tmp_path / "c.bin").write_text("no text")
+    reader = DocumentReader(str(tmp_path))
+    for _ in range(2):
+        assert len(list(reader)) == 1
+        assert reader.counts == {"documents read": 1, "empty": 1, "skipped .bin": 1}
+    assert caplog.messages == ["Left out, empty: 'b.md'"]

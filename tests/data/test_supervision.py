@@ -557,6 +557,18 @@ def test_of_two_grades_of_a_passage_the_last_one_counts_and_the_other_is_counted
     assert counted(out)["grades left out, as a later row has another of the same passage"] == 1
 
 
+def test_rows_of_a_corpus_that_are_left_out_are_counted_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The corpus is read three times: for its ids, for parts of texts, and to be written."""
+    corpus = [{"id": 1, "text": "the first text"}, {"id": 1, "text": "another"}, {"id": 2, "text": ""}, {"text": " "}]
+    write_rows(tmp_path / "corpus.jsonl", corpus)
+    pairs = [{"query": "which", "positive": 1}, {"query": "what", "positive": "nothing of what the corpus has at all"}]
+    write_rows(tmp_path / "pairs.jsonl", pairs)
+    out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus.jsonl"))
+    counts = counted(out)
+    assert (counts["passages"], counts["documents read"], counts["duplicate id"], counts["empty"]) == (1, 1, 1, 2)
+    assert caplog.messages == ["Left out, duplicate id: '1'", "Left out, empty: '2', 'corpus.jsonl-3'"]
+
+
 def test_an_id_may_stand_in_the_place_of_its_text(tmp_path: Path) -> None:
     pairs = write_rows(tmp_path / "pairs.jsonl", [{"query": "what is it", "positive": "p1", "negatives": ["p2"]}])
     corpus = write_rows(tmp_path / "corpus.jsonl", [{"id": f"p{at}", "text": f"text {at}"} for at in range(3)])
