@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hf_dense.data.labels import Labels
 from hf_dense.data.overlaps import Overlaps, nearest
-from hf_dense.data.splits import Shares, common_split, divide_documents
+from hf_dense.data.splits import Shares, common_split, divide_documents, plain_query
 from hf_dense.errors import InputError
 
 
@@ -159,7 +159,8 @@ def _use_ids(labels: Labels, found: Found) -> Labels:
 def divide(labels: Labels, found: Found, shares: Shares, seed: int) -> dict[str, Labels]:
     """Labels divided by the documents of their relevant passages, so that no document is asked for in two splits.
 
-    A query whose documents are of several splits is left out; one without any goes where a document of its id would.
+    Queries that differ in case and white space alone are of one split, by the documents of all of them. A query whose
+    documents are of several splits is left out; one without any goes where a document of its id would.
 
     Args:
         labels: naming passages as the corpus does.
@@ -171,10 +172,11 @@ def divide(labels: Labels, found: Found, shares: Shares, seed: int) -> dict[str,
         InputError: a split gets no query.
     """
     divided = {split: Labels(passages=labels.passages) for split, share in shares.items() if share > 0}
-    asked = {
-        query: {found.documents[name] for name, grade in labels.grades.get(query, {}).items() if grade > 0} or {query}
-        for query in labels.queries
-    }
+    alike: dict[str, set[str]] = {}
+    for query, text in labels.queries.items():
+        documents = {found.documents[name] for name, grade in labels.grades.get(query, {}).items() if grade > 0}
+        alike.setdefault(plain_query(text), set()).update(documents)
+    asked = {query: alike[plain_query(text)] or {query} for query, text in labels.queries.items()}
     splits = divide_documents((document for documents in asked.values() for document in documents), shares, seed)
     several = Counter[str]()
     for query, text in labels.queries.items():

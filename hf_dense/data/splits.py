@@ -73,6 +73,15 @@ def common_split(documents: Iterable[str], splits: Mapping[str, str]) -> str | N
     return found.pop() if len(found) == 1 else None
 
 
+def plain_query(text: str) -> str:
+    """What queries have in common that differ in case and white space alone: they are of one split.
+
+    >>> plain_query(" What  is it?") == plain_query("what is IT?")
+    True
+    """
+    return " ".join(text.casefold().split())
+
+
 def _draw(document: str, seed: int) -> float:
     """From 0 to 1, evenly."""
     digest = hashlib.blake2b(f"{seed}\0{document}".encode("utf-8", "surrogatepass"), digest_size=8).digest()

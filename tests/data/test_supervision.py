@@ -370,6 +370,22 @@ def test_splits_share_no_document(tmp_path: Path) -> None:
     assert all(fewer[name] <= every[name] for name in every), "none moves when there are more"
 
 
+def test_a_query_in_capitals_is_of_the_split_of_the_same_one(tmp_path: Path) -> None:
+    pairs = [
+        {"query": f"{which} {number}", "positive": f"text {number} of {which.strip().lower()} {at}"}
+        for number in range(100)
+        for at, which in enumerate(("Query", " QUERY "))
+    ]
+    out = build_collection(write_rows(tmp_path / "pairs.jsonl", pairs), tmp_path / "out", split="50/25/25")
+    texts = dict(zip(*(load_queries(out)[name] for name in ("id", "text")), strict=True))
+    parts = [
+        {" ".join(texts[query].lower().split()) for query in load_qrels(out, split)}
+        for split in ("train", "dev", "test")
+    ]
+    assert len(set().union(*parts)) == sum(map(len, parts)) > 20
+    assert counted(out)["queries left out, of documents in several splits"] == 200 - 2 * sum(map(len, parts))
+
+
 def test_shares_that_cannot_be(tmp_path: Path) -> None:
     source = write_pairs(tmp_path / "pairs.jsonl")
     with pytest.raises(

@@ -20,6 +20,7 @@ from hf_dense.data.matching import DIVIDED, UNFOUND
 from hf_dense.data.passage_corpus import Cutting, build_passage_corpus, listed
 from hf_dense.data.queries.collection import build_queries
 from hf_dense.data.schemas import SPLITS
+from hf_dense.data.splits import plain_query
 from hf_dense.data.supervision import build_collection, write_collection
 from hf_dense.errors import InputError
 from hf_dense.evaluation.runner import asked_texts, relevant
@@ -234,11 +235,13 @@ def _divided(labels: Labels, documents: Mapping[str, str], seed: int) -> tuple[L
             chosen |= group
     if len(chosen) < number / 2:
         chosen = set(rng.sample(queries, number))
+        others = {plain_query(labels.queries[query]) for query in queries if query not in chosen}
+        chosen = {query for query in chosen if plain_query(labels.queries[query]) not in others}
     return (_only(labels, set(queries) - chosen), _only(labels, chosen))
 
 
 def _groups(labels: Labels, documents: Mapping[str, str]) -> list[set[str]]:
-    """The queries, those together that ask for the same document, directly or by way of others."""
+    """The queries, those together that ask the same, or for the same document, directly or by way of others."""
     above: dict[tuple[str, str], tuple[str, str]] = {}
 
     def root(node: tuple[str, str]) -> tuple[str, str]:
@@ -249,6 +252,8 @@ def _groups(labels: Labels, documents: Mapping[str, str]) -> list[set[str]]:
     for query, grades in labels.grades.items():
         for passage in (name for name, grade in grades.items() if grade > 0):
             above[root(("document", documents.get(passage, passage)))] = root(("query", query))
+    for query, text in labels.queries.items():
+        above[root(("text", plain_query(text)))] = root(("query", query))
     groups: dict[tuple[str, str], set[str]] = {}
     for query in sorted(labels.queries):
         groups.setdefault(root(("query", query)), set()).add(query)

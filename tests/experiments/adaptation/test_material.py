@@ -112,7 +112,7 @@ def test_what_a_collection_lacks_comes_from_train(tmp_path: Path, monkeypatch: p
 def judged(*asked: tuple[str, ...]) -> Labels:
     names = [f"q{at}" for at in range(len(asked))]
     grades = {name: dict.fromkeys(passages, 1) | {"p": 0} for name, passages in zip(names, asked, strict=True)}
-    return Labels(dict.fromkeys(names, "asked"), grades)
+    return Labels({name: f"asked {name}" for name in names}, grades)
 
 
 def test_queries_that_are_chosen_by_ask_for_other_documents_than_those_trained_on() -> None:
@@ -134,6 +134,18 @@ def test_queries_that_all_hang_together_are_drawn_one_by_one() -> None:
     chain = judged(*((f"p{at}", f"p{at + 1}") for at in range(100)))
     train, dev = material._divided(chain, {}, 0)
     assert (len(train.queries), len(dev.queries)) == (90, 10)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_queries_that_differ_in_case_alone_are_not_divided(linked: bool) -> None:
+    pairs = judged(*((f"p{at}", f"p{at + 1}") if linked else (f"p{at}",) for at in range(200)))
+    texts = [text for number in range(100) for text in (f"what is {number}?", f" WHAT is  {number}?")]
+    pairs.queries = dict(zip(pairs.queries, texts, strict=True))
+    for seed in range(5):
+        parts = material._divided(pairs, {}, seed)
+        train, dev = ({" ".join(text.lower().split()) for text in part.queries.values()} for part in parts)
+        assert not train & dev
+        assert linked or len(dev) == 10
 
 
 @pytest.mark.parametrize("named", ["in a column", "in ids"])
