@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -175,7 +175,7 @@ def write_lists(
         filters: named by what they leave out; given the id of a query and the (hits,) scores and indices that are left,
             one tells which to keep. Positives and passages equal or nearly equal to one are left out before.
         spare: hits read beyond the depth and the positives, for those that are left out.
-        together: queries searched at once.
+        together: queries searched at once; fewer where one has so many positives that the hits would fill the memory.
     """
     names, file = list(judged.positives), f"negatives/{judged.split}.parquet"
     counts = Counter(queries=len(names))
@@ -185,14 +185,26 @@ def write_lists(
         parquet.ParquetWriter(work.result / file, TRAINING.arrow_schema) as writer,
         tqdm(total=len(names), desc="Searching", unit=" queries") as bar,
     ):
-        for start in range(0, len(names), together):
-            part = names[start : start + together]
+        for part in _parts(judged.positives, depth + spare, together):
             most = max(sum(map(len, judged.positives[name])) for name in part)
             found = zip(part, *search(part, depth + most + spare), strict=True)
             while rows := [_row(judged, *hits, filters, depth, counts) for hits in islice(found, _ROWS)]:
                 writer.write_table(pa.Table.from_pylist(rows, schema=TRAINING.arrow_schema))
                 bar.update(len(rows))
     write_lists_card(work, origin, dict(sorted(counts.items())), file)
+
+
+def _parts(positives: Mapping[str, list[list[int]]], hits: int, together: int) -> Iterator[list[str]]:
+    """The queries that are searched at once, in their order, all to the depth of the one with the most positives."""
+    room, part, most = together * (hits + SPARE), list[str](), 0
+    for name, judged in positives.items():
+        own = sum(map(len, judged))
+        if part and (len(part) == together or (len(part) + 1) * (hits + max(most, own)) > room):
+            yield part
+            part, most = [], 0
+        part.append(name)
+        most = max(most, own)
+    yield part
 
 
 def write_lists_card(work: Staged, origin: Origin, counts: dict[str, int], file: str) -> None:

@@ -13,8 +13,10 @@ from tiny_retriever import random_words
 
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
+from hf_dense.finetuning import negatives
 from hf_dense.finetuning.lists import load_lists
 from hf_dense.finetuning.negatives import build_lexical_negatives
+from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.storage.output import Output
 
 
@@ -143,3 +145,32 @@ def test_joined_lists_name_each_directory_that_they_are_of(tmp_path: Path) -> No
     alone = {path: load_lists(path, data, 2, 0).sources() for path in (short, long)}
     assert lists.sources() == {**alone[short], "lists 2": alone[long]["lists"]}
     assert load_lists(short, data, 2, 0, queries={"q1"}).entries == load_lists(short, data, 2, 0).entries[1:]
+
+
+def test_a_query_with_many_positives_is_searched_with_few_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"_id": f"p{at}", "title": "", "text": f"word{at} common"} for at in range(600)]
+    judgements = [(f"q{at}", f"p{at}", 1) for at in range(40)] + [("q20", f"p{at}", 1) for at in range(40, 540)]
+    queries = [{"_id": f"q{at}", "text": f"word{at} common"} for at in range(40)]
+    collection = tmp_path / "collection"
+    (collection / "qrels").mkdir(parents=True)
+    for name, table in (("corpus", rows), ("queries", queries)):
+        (collection / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table))
+    lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in judgements)]
+    (collection / "qrels" / "train.tsv").write_text("\n".join(lines) + "\n")
+    asked: list[tuple[int, int]] = []
+    search = LexicalIndex.search
+
+    def watched(index: LexicalIndex, texts: list[str], depth: int) -> Any:
+        asked.append((len(texts), depth))
+        return search(index, texts, depth)
+
+    monkeypatch.setattr(LexicalIndex, "search", watched)
+    monkeypatch.setattr(negatives, "_QUERIES", 10)
+    out = build_lexical_negatives(collection, tmp_path / "out", depth=5)
+    assert max(texts * hits for texts, hits in asked) <= 10 * (5 + 2 * negatives.SPARE)
+    assert sum(texts for texts, _ in asked) == 40
+    written = parquet.read_table(out / "negatives" / "train.parquet").to_pylist()
+    assert [row["query_id"] for row in written] == [f"q{at}" for at in range(40)]
+    assert all(len(row["negatives"]) == 5 for row in written)
