@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,6 +22,8 @@ from hf_dense.commands.options import (
 from hf_dense.commands.output import command_line, losses_aside
 from hf_dense.commands.recipes import STAGES, read_configs
 from hf_dense.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 SUMMARY: Final = "Train a retriever, or several in stages, and measure each."
 _INTRODUCTION: Final = """\
@@ -144,8 +147,6 @@ def _run_stages(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Tun
     single = [*(f"--{name}" for name in given_flags(arguments, SingleOptions)), *arguments.rest]
     if single:
         raise InputError(f"{single[0]} is of one training; the stages' options stand in the sections of the file.")
-    import logging
-
     from hf_dense.experiments.pipeline_results import measure_stages
     from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
     from hf_dense.storage.process_group import alone, is_main_process, wait_for_everyone
@@ -169,6 +170,7 @@ def _run_stages(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Tun
 
 def _check_measuring(measuring: MeasuringOptions, collection: str, trained_on: str) -> tuple[str, Any]:
     """The split and the kept collection (or None), found fit to be measured on before anything is trained."""
+    from hf_dense.data.collections import asked_again, judged_splits
     from hf_dense.evaluation.retrieval import build_task
     from hf_dense.experiments.keeping import open_kept
 
@@ -176,6 +178,8 @@ def _check_measuring(measuring: MeasuringOptions, collection: str, trained_on: s
     if split == trained_on:
         raise InputError(f"The split {split!r} is trained on; measure on another (--measure_on).")
     build_task(collection, split)  # raises where nothing can be measured
+    if trained_on in judged_splits(collection) and (again := asked_again(collection, split, trained_on)):
+        logger.warning("%s", again)
     return split, open_kept(measuring.keep, collection) if measuring.keep else None
 
 

@@ -27,6 +27,7 @@ from hf_dense.data.hub_names import collection_folder, is_named
 from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.rows import check_lines
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
+from hf_dense.data.splits import plain_query
 from hf_dense.errors import InputError, first_line
 from hf_dense.storage.fingerprints import fingerprint_files
 
@@ -167,6 +168,25 @@ def _graded(table: pa.Table, origin: Path) -> dict[str, dict[str, int]]:
     if again:
         logger.warning("%s says %s of its judgements twice; each counts once.", origin, f"{again:,}")
     return qrels
+
+
+def asked_again(path: str | os.PathLike[str], split: str, trained_on: str) -> str:
+    """How many queries of a split are among those of another one, which is trained on; "" where none is.
+
+    Raises:
+        InputError: as the loaders do.
+    """
+    texts = dict(zip(*(load_queries(path)[name][:] for name in ("id", "text")), strict=True))
+    asked, known = (
+        [plain_query(texts[query]) for query, graded in load_qrels(path, name).items() if max(graded.values()) > 0]
+        for name in (split, trained_on)
+    )
+    if not (number := sum(map(set(known).__contains__, asked))):
+        return ""
+    return (
+        f"{number:,} of the {len(asked):,} queries of {split} are asked in {trained_on}, too, but for case and white "
+        "space: figures on them say little of new queries; leave them out of one of the two."
+    )
 
 
 def training_pairs(path: str | os.PathLike[str], split: str = "train") -> Dataset:

@@ -7,9 +7,17 @@ import pyarrow as pa
 import pytest
 from datasets import Dataset
 from pyarrow import parquet
+from tiny_retriever import write_dataset
 
 from hf_dense.data import collections
-from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries, training_pairs
+from hf_dense.data.collections import (
+    asked_again,
+    content_hash,
+    load_corpus,
+    load_qrels,
+    load_queries,
+    training_pairs,
+)
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
 from hf_dense.errors import InputError
 
@@ -232,3 +240,19 @@ def test_ids_of_beir_may_be_whole_numbers(tmp_path: Path) -> None:
     write_lines(folder / "corpus.jsonl", [{"_id": at, "text": "a text"} for at in ("a", 1)])
     with pytest.raises(InputError, match="ids that are neither all texts nor all whole numbers; put them in quotes"):
         load_corpus(folder)
+
+
+def test_queries_that_are_asked_in_two_splits_are_counted(tmp_path: Path) -> None:
+    collection = write_dataset(tmp_path / "data", passages=20, queries=6)
+    (collection / "queries.jsonl").write_text(
+        "".join(
+            json.dumps({"_id": f"q{at}", "text": text}) + "\n"
+            for at, text in enumerate(("what is it", "  What IS it ", "who", "where", "when", "how"))
+        )
+    )
+    head = "query-id\tcorpus-id\tscore\n"
+    (collection / "qrels" / "train.tsv").write_text(f"{head}q0\tp0\t1\nq2\tp2\t1\nq3\tp3\t0\n")
+    (collection / "qrels" / "test.tsv").write_text(f"{head}q1\tp1\t1\nq2\tp2\t1\nq3\tp3\t1\nq4\tp4\t1\n")
+    assert "2 of the 4 queries of test are asked in train, too" in asked_again(collection, "test", "train")
+    (collection / "qrels" / "test.tsv").write_text(f"{head}q4\tp4\t1\n")
+    assert asked_again(collection, "test", "train") == ""

@@ -13,7 +13,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from hf_dense.data.collections import content_hash, judged_splits, load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import (
+    asked_again,
+    content_hash,
+    judged_splits,
+    load_corpus,
+    load_qrels,
+    load_queries,
+)
 from hf_dense.data.corpus import table_files
 from hf_dense.data.labels import UNANSWERED, Labels, read_pairs
 from hf_dense.data.matching import DIVIDED, UNFOUND
@@ -108,6 +115,12 @@ def prepare(
     left_out = {reason: read[reason] for reason in (UNFOUND, UNANSWERED, DIVIDED) if read[reason]}
     number = sum(read[f"queries of {split}"] for split in SPLITS) + sum(left_out.values())
     return replace(found, passages=Path(passages), given=number, left_out=left_out)
+
+
+def known_queries(material: Material) -> list[str]:
+    """How many of the queries to choose by, and of those to report on, are trained on, where any is."""
+    found = (asked_again(material.collection, split, TRAIN) for split in (DEV, TEST))
+    return [said for said in found if said]
 
 
 def _say_counts(source: str, made: str | os.PathLike[str]) -> Counter[str]:

@@ -23,7 +23,7 @@ from hf_dense.evaluation.page import Block, Code, Heading, Picture, Table, as_ht
 from hf_dense.evaluation.plots import as_png, draw_losses, draw_metrics, legend_below, loss_series
 from hf_dense.evaluation.significance import compare_paired
 from hf_dense.experiments.adaptation.arms import BASE, LONGER, TUNED, WORDS, Arm
-from hf_dense.experiments.adaptation.material import DEV, PASSAGES, TEST, Material
+from hf_dense.experiments.adaptation.material import DEV, PASSAGES, TEST, Material, known_queries
 from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.experiments.adaptation.verdict import Alone, Effort, judge
 from hf_dense.experiments.arms import format_test
@@ -163,6 +163,7 @@ def write_report(
     blocks = [
         *verdict.sentences,
         *_left_out(material),
+        *known_queries(material),
         *_use(best, out.path, material.passages),
         *_arms(facts["arms"], facts["queries"]),
         *_training(arms, out.path),

@@ -21,7 +21,7 @@ from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.arms import Arm, Workshop
 from hf_dense.experiments.adaptation.base import check_base
 from hf_dense.experiments.adaptation.learning import DEPTH, Learning
-from hf_dense.experiments.adaptation.material import TRAIN, Material, prepare
+from hf_dense.experiments.adaptation.material import TRAIN, Material, known_queries, prepare
 from hf_dense.experiments.adaptation.options import AUTO, NOTHING_KEPT, PLAIN, WRITTEN, AdaptOptions
 from hf_dense.experiments.adaptation.plan import Plan, Task, describe, fit_batch, index_seconds, make_plan, tuned_arms
 from hf_dense.experiments.adaptation.pool import count_asked, draw_pool
@@ -80,6 +80,8 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
         if not work.done or missing_file(out) or missing_file(out / RETRIEVER):
             options = replace(options, length=_readable(options))
             material = prepare(options.docs, options.queries, options.length, options.seed, output, options.base)
+            for known in known_queries(material):
+                say(known)
             base = _base(options, material, output)
             say("What BM25 takes for relevant")
             negatives = build_lexical_negatives(material.collection, output.at("lists", "negatives"), TRAIN, DEPTH)

@@ -13,7 +13,7 @@ from hf_dense.data.labels import UNANSWERED, Labels
 from hf_dense.data.matching import UNFOUND
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation import material
-from hf_dense.experiments.adaptation.material import prepare
+from hf_dense.experiments.adaptation.material import known_queries, prepare
 from hf_dense.storage.output import Output
 
 SPLITS = ("train", "dev", "test")
@@ -269,3 +269,14 @@ def test_what_is_judged_must_be_in_the_collection(splits: tuple[str, ...], tmp_p
     queries.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"_id": blank, "text": " "}]))
     with pytest.raises(InputError, match=f"The query '{blank}' of .* is empty"):
         prepare(str(collection), None, 128, 0, Output(tmp_path / "out"))
+
+
+def test_queries_to_report_on_that_are_trained_on_are_counted(tmp_path: Path) -> None:
+    collection = write_dataset(tmp_path / "own", passages=60, queries=40)  # the same ones in train and test
+    lines = (collection / "qrels" / "test.tsv").read_text().splitlines(keepends=True)
+    (collection / "qrels" / "dev.tsv").write_text("".join(lines[:11]))
+    found = prepare(str(collection), None, 128, 0, Output(tmp_path / "out"))
+    assert [said.partition(",")[0] for said in known_queries(found)] == [
+        "10 of the 10 queries of dev are asked in train",
+        "40 of the 40 queries of test are asked in train",
+    ]
