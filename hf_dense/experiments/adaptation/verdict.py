@@ -180,9 +180,7 @@ def _of_queries(needed: int, queries: int, judged: int) -> str:
 def _of_choice(paid: bool, best: str, pretrained: str, alone: str) -> list[str]:
     """What to say where the queries that choose saw it otherwise than those that are reported on; names of arms."""
     if paid and best.startswith(alone):
-        return [
-            "The one to use was not pre-trained all the same: on the queries that choose, fine-tuning alone was ahead."
-        ]
+        return ["The one to use was not pre-trained all the same: the queries that choose had fine-tuning alone ahead."]
     if not paid and best.startswith(pretrained):
         return ["The one to use was pre-trained all the same: the queries that choose had that ahead."]
     return []
