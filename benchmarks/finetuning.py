@@ -1,6 +1,6 @@
 """How fast a step of fine-tuning is on a CPU, against Sentence-Transformers' own loss on the same batches.
 
-    python benchmarks/finetuning.py COLLECTION --model EMBEDDER [--steps 12] [--vocabulary 250002]
+    python benchmarks/finetuning.py COLLECTION [COLLECTION ...] --model EMBEDDER [--steps 12] [--vocabulary 250002]
 
 A step is that of `adapt`: ten queries, each with a relevant passage and three that BM25 found. Ours is `ListLoss`, as
 `finetune` runs it; theirs `MultipleNegativesRankingLoss` at the same temperature, whose texts are padded to the longest
@@ -16,7 +16,6 @@ import argparse
 import json
 import time
 from copy import deepcopy
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import Reading
 from hf_dense.storage.files import write_text
 from hf_dense.storage.output import Output
-from hf_dense.storage.provenance import describe_commit, describe_hardware
+from hf_dense.storage.provenance import describe_run
 
 SEED = 0
 PACKAGES = ("hf_dense", "torch", "transformers", "sentence-transformers")
@@ -138,10 +137,8 @@ def main() -> None:
         "model": Path(options.model).name,
         "tokens": tokens,
         "threads": torch.get_num_threads(),
-        "commit": describe_commit(Path(__file__).parent),
-        "hardware": describe_hardware(),
+        **describe_run(),
         "versions": {name: version(name) for name in PACKAGES},
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": SEED,
     }
     known = json.loads(options.results.read_text(encoding="utf-8")) if options.results.is_file() else {}

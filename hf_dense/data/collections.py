@@ -173,12 +173,18 @@ def _graded(table: pa.Table, origin: Path) -> dict[str, dict[str, int]]:
 def asked_again(path: str | os.PathLike[str], split: str, trained_on: str) -> str:
     """How many queries of a split are among those of another one, which is trained on; "" where none is.
 
+    Judgements of queries that are not there are passed over.
+
     Raises:
         InputError: as the loaders do.
     """
     texts = dict(zip(*(load_queries(path)[name][:] for name in ("id", "text")), strict=True))
     asked, known = (
-        [plain_query(texts[query]) for query, graded in load_qrels(path, name).items() if max(graded.values()) > 0]
+        [
+            plain_query(texts[query])
+            for query, graded in load_qrels(path, name).items()
+            if query in texts and max(graded.values()) > 0
+        ]
         for name in (split, trained_on)
     )
     if not (number := sum(map(set(known).__contains__, asked))):

@@ -256,3 +256,5 @@ def test_queries_that_are_asked_in_two_splits_are_counted(tmp_path: Path) -> Non
     assert "2 of the 4 queries of test are asked in train, too" in asked_again(collection, "test", "train")
     (collection / "qrels" / "test.tsv").write_text(f"{head}q4\tp4\t1\n")
     assert asked_again(collection, "test", "train") == ""
+    (collection / "qrels" / "train.tsv").write_text(f"{head}gone\tp0\t1\n")
+    assert asked_again(collection, "test", "train") == "", "whoever trains on them is told"
