@@ -206,9 +206,13 @@ def inner_outputs(directory: Path) -> list[Path]:
 
 
 def warn_of_inner(directory: Path) -> None:
-    """Say what else goes where an output is replaced."""
-    if inner := dict.fromkeys(place.parts[0] for place in inner_outputs(directory)):
-        logger.warning("%s is replaced, and with it what lies in it: %s.", directory, ", ".join(inner))
+    """Say what else goes where an output is replaced: outputs inside that another command wrote, as far as is known."""
+    outer = Manifest.load(directory)
+    own = outer.command if outer else ""
+    found = {place: Manifest.load(directory / place) for place in inner_outputs(directory)}
+    others = [str(place) for place, inner in found.items() if not own or inner is None or inner.command != own]
+    if others:
+        logger.warning("%s is replaced, and with it what lies in it: %s.", directory, ", ".join(others))
 
 
 def is_claimed(name: str, manifest: Manifest) -> bool:

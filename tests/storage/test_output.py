@@ -99,6 +99,23 @@ def test_an_output_inside_goes_with_it_and_is_named(
     assert not (tmp_path / "out" / "index").exists()
 
 
+def test_what_the_command_of_an_output_wrote_inside_is_not_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def written(text: str, overwrite: bool = False) -> None:
+        output = Output(tmp_path / "out", overwrite=overwrite, command="hf-dense finetune")
+        with output.occupy("run", {"text": text}, claims=()) as work:
+            with output.at("model").stage("retriever", {"text": text}) as model:
+                (model.result / "weights").write_text(text)
+            work.complete()
+
+    written("a")
+    with Output(tmp_path / "out" / "model" / "index", command="hf-dense search").stage("index", {}):
+        pass
+    written("b", overwrite=True)
+    assert caplog.messages == [f"{tmp_path / 'out'} is replaced, and with it what lies in it: model/index."]
+
+
 @pytest.mark.parametrize("name", ["thesis.tex", "deep/thesis.tex", "index/thesis.tex"])
 def test_what_came_into_an_output_is_not_deleted(tmp_path: Path, name: str) -> None:
     make(tmp_path / "out")
