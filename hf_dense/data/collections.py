@@ -130,7 +130,7 @@ def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, 
     if published:
         table = _read_parquet(published)
     elif beir.is_file():
-        table = _parse(beir, {"query-id": pa.string(), "corpus-id": pa.string(), "score": pa.int32()})
+        table = _parse(beir, {"query-id": pa.string(), "corpus-id": pa.string(), "score": pa.float64()})
     else:
         raise InputError(
             f"{path} has no relevance judgements for split {split!r}; it has {_listed(judged_splits(path))}"
@@ -143,7 +143,17 @@ def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, 
         )
     _check_columns(table.column_names, tuple(QRELS), origin)
     with _sound(origin):
+        _check_grades(table.column("score"), origin)
         return _graded(_cast(table, QRELS), origin)
+
+
+def _check_grades(scores: pa.ChunkedArray, origin: Path) -> None:
+    """Raise `InputError` for a grade between two whole numbers; 1.0 is one as a program of tables writes it."""
+    if not pa.types.is_floating(scores.type):
+        return
+    odd = scores.filter(compute.not_equal(scores, compute.floor(scores)))
+    if len(odd):
+        raise InputError(f"{origin} has the grade {odd[0]}; grades are whole numbers, and 0 is not relevant.")
 
 
 def _graded(table: pa.Table, origin: Path) -> dict[str, dict[str, int]]:

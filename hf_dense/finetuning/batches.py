@@ -14,6 +14,7 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import BatchSampler
 
+from hf_dense.data.splits import plain_query
 from hf_dense.finetuning.lists import PassageLists
 
 logger = logging.getLogger(__name__)
@@ -186,7 +187,7 @@ class ListSampler(BatchSampler):
     def __iter__(self) -> Iterator[list[int]]:
         rng, entries = np.random.default_rng([self.lists.seed, self.lists.epoch]), self.lists.entries
         order = rng.permutation(len(self.lists)).tolist()
-        waiting = Waiting(order, lambda row: (entries[row].query, *entries[row].positives))
+        waiting = Waiting(order, lambda row: (plain_query(entries[row].query), *entries[row].positives))
         step = self.batch_size * self.processes
         for _ in range(len(self) // self.processes):
             rows = waiting.apart(step)

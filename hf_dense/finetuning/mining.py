@@ -158,7 +158,8 @@ def _origin(sources: Mapping[str, str], search: _Search, depth: int) -> Origin:
         title=f"Hard negatives of {Path(sources['collection']).name}",
         about=f"For every judged query of the split {search.judged.split} up to {depth} passages that the retriever "
         f"`{sources['retriever']}` ranks highest ({search.retriever.similarity_fn_name} similarity, {search.kind} "
-        "search), without its positives, passages equal or nearly equal to them, and what else is counted below.",
+        "search), without its positives, those of a query of the same words, passages equal or nearly equal to one, "
+        "and what else is counted below.",
         negative_scores="the retriever's similarity of query and negative",
     )
 

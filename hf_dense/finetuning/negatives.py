@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ from hf_dense.data.collections import content_hash, judged_indices, load_corpus,
 from hf_dense.data.duplicates import exact_hashes, near_hashes
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.schemas import TRAINING
+from hf_dense.data.splits import plain_query
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import KIND
 from hf_dense.search.bm25 import LexicalIndex
@@ -68,6 +70,17 @@ class Judged:
         """Title and text of every passage."""
         return PassageTexts(self.corpus)
 
+    def relevant(self, query: str) -> set[int]:
+        """The indices of what is relevant for a query, or for another one of the same words."""
+        return self._asked[plain_query(self.queries[query])]
+
+    @cached_property
+    def _asked(self) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for query, positives in self.positives.items():
+            found.setdefault(plain_query(self.queries[query]), set()).update(chain(*positives))
+        return found
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -92,8 +105,8 @@ def build_lexical_negatives(
         collection: see `hf_dense.data.collections`.
         out: holds `negatives/<split>.parquet` with the columns of `TRAINING`, and a card.
         split: of the judgements.
-        depth: greatest number of negatives of a query. Positives, passages with the words of one, passages nearly
-            equal to one, and passages without a word of the query are none.
+        depth: greatest number of negatives of a query. Positives, also those of a query with the same words, passages
+            equal or nearly equal to one, and passages without a word of the query are none.
         skip: leaves out so many of the highest hits that are not positives.
 
     Returns:
@@ -107,7 +120,8 @@ def build_lexical_negatives(
     origin = Origin(
         title=f"BM25 negatives of {Path(collection).name}",
         about=f"For every judged query of the split {split} the {depth} passages that BM25 (English stop words and "
-        "stemmer, title and text) ranks highest, without its positives and passages equal or nearly equal to them.",
+        "stemmer, title and text) ranks highest, without its positives, those of a query of the same words, and "
+        "passages equal or nearly equal to one.",
         negative_scores="BM25 scores of the negatives",
     )
     settings = {"search": "BM25", "BM25": model_source("bm25").fingerprint, "split": split, "depth": depth}
@@ -173,7 +187,7 @@ def write_lists(
             and their indices, -1 for none.
         origin: for the card.
         filters: named by what they leave out; given the id of a query and the (hits,) scores and indices that are left,
-            one tells which to keep. Positives and passages equal or nearly equal to one are left out before.
+            one tells which to keep. What is relevant, and what is equal or nearly equal to it, is left out before.
         spare: hits read beyond the depth and the positives, for those that are left out.
         together: queries searched at once; fewer where one has so many positives that the hits would fill the memory.
     """
@@ -185,8 +199,8 @@ def write_lists(
         parquet.ParquetWriter(work.result / file, TRAINING.arrow_schema) as writer,
         tqdm(total=len(names), desc="Searching", unit=" queries") as bar,
     ):
-        for part in _parts(judged.positives, depth + spare, together):
-            most = max(sum(map(len, judged.positives[name])) for name in part)
+        for part in _parts(judged, depth + spare, together):
+            most = max(len(judged.relevant(name)) for name in part)
             found = zip(part, *search(part, depth + most + spare), strict=True)
             while rows := [_row(judged, *hits, filters, depth, counts) for hits in islice(found, _ROWS)]:
                 writer.write_table(pa.Table.from_pylist(rows, schema=TRAINING.arrow_schema))
@@ -194,11 +208,11 @@ def write_lists(
     write_lists_card(work, origin, dict(sorted(counts.items())), file)
 
 
-def _parts(positives: Mapping[str, list[list[int]]], hits: int, together: int) -> Iterator[list[str]]:
+def _parts(judged: Judged, hits: int, together: int) -> Iterator[list[str]]:
     """The queries that are searched at once, in their order, all to the depth of the one with the most positives."""
     room, part, most = together * (hits + SPARE), list[str](), 0
-    for name, judged in positives.items():
-        own = sum(map(len, judged))
+    for name in judged.positives:
+        own = len(judged.relevant(name))
         if part and (len(part) == together or (len(part) + 1) * (hits + max(most, own)) > room):
             yield part
             part, most = [], 0
@@ -256,7 +270,7 @@ def _row(
 
 
 class _Forbidden:
-    """Passages that are no negatives of a query: its positives and what says the same."""
+    """Passages that are no negatives of a query: those that are relevant for its words, and what says the same."""
 
     def __init__(self, judged: Judged) -> None:
         texts = judged.texts
@@ -264,19 +278,15 @@ class _Forbidden:
         for start in range(0, len(texts), _ROWS):
             part = texts[start : start + _ROWS]
             hashes.append(np.vstack([exact_hashes(part), near_hashes(part).T]))
-        self.positives = judged.positives
-        self.marks = np.hstack(hashes)  # (hashes, passages): searched hash by hash
-        self.order = np.argsort(self.marks, axis=1, kind="stable")
-        self.ordered = np.take_along_axis(self.marks, self.order, axis=1)
+        self.judged = judged
+        self.marks = np.hstack(hashes)  # (hashes, passages): of one mark are passages that are equal, or nearly so
 
     def other(self, name: str, scores: Floats, indices: Indices) -> NDArray[np.bool_]:
-        """(hits,) which passages are neither positives of a query nor equal or nearly equal to one."""
-        found = set(chain(*self.positives[name]))
-        for index in tuple(found):
-            for mark, order, ordered in zip(self.marks[:, index], self.order, self.ordered, strict=True):
-                start, end = (int(np.searchsorted(ordered, mark, side)) for side in ("left", "right"))
-                found.update(order[start:end].tolist())
-        return ~np.isin(indices, list(found))
+        """(hits,) which passages are neither relevant nor equal or nearly equal to one that is."""
+        relevant = list(self.judged.relevant(name))
+        same = [np.isin(marks[indices], marks[relevant]) for marks in self.marks]
+        found: NDArray[np.bool_] = ~np.any(same, axis=0)
+        return found
 
 
 def _positives(

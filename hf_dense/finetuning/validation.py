@@ -10,6 +10,7 @@ from typing import Final
 from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
+from hf_dense.data.splits import plain_query
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import Entry, PassageLists, even_draw, share
 from hf_dense.finetuning.negatives import DEPTH
@@ -39,7 +40,9 @@ class QueryShares:
         Raises:
             InputError: the fraction leaves none.
         """
-        return [entry for entry in self._used(entries) if not self._is_held_out(entry)]
+        used = self._used(entries)
+        asked = self._asked(used)
+        return [entry for entry in used if plain_query(entry.query) not in asked]
 
     def held_out(self, entries: Sequence[Entry]) -> list[Entry]:
         """Those that are held out.
@@ -47,7 +50,9 @@ class QueryShares:
         Raises:
             InputError: there are none.
         """
-        found = [entry for entry in self._used(entries) if self._is_held_out(entry)]
+        used = self._used(entries)
+        asked = self._asked(used)
+        found = [entry for entry in used if plain_query(entry.query) in asked]
         if not found:
             raise InputError(f"The share validation {self.validation} of the training queries holds none; raise it.")
         return found
@@ -55,9 +60,13 @@ class QueryShares:
     def _used(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         return share(entries, self.fraction, self.seed) if self.fraction < 1 else entries
 
-    def _is_held_out(self, entry: Entry) -> bool:
-        """By a draw that depends on nothing but seed and query."""
-        return even_draw(f"tuning:{self.seed}:{entry.id}") < self.validation
+    def _asked(self, entries: Sequence[Entry]) -> set[str]:
+        """What is asked by those held out: drawn by seed and id alone, and whoever asks the same goes with them."""
+        return {
+            plain_query(entry.query)
+            for entry in entries
+            if even_draw(f"tuning:{self.seed}:{entry.id}") < self.validation
+        }
 
 
 def search_metric(similarity: str) -> str:

@@ -225,6 +225,25 @@ def test_judgements_as_trec_has_them_are_refused_with_what_is_wanted(tmp_path: P
         load_qrels(tmp_path / "c", "test")
 
 
+@pytest.mark.parametrize("suffix", ["tsv", "parquet"])
+def test_grades_with_a_point_are_whole_numbers(tmp_path: Path, suffix: str) -> None:
+    folder = tmp_path / "c" / "qrels"
+    folder.mkdir(parents=True)
+
+    def write(*scores: float) -> None:
+        rows = [{"query-id": f"q{at}", "corpus-id": "p", "score": score} for at, score in enumerate(scores)]
+        if suffix == "parquet":
+            Dataset.from_list(rows).to_parquet(folder / "test.parquet")
+        else:
+            Dataset.from_list(rows).to_csv(folder / "test.tsv", sep="\t", index=False)
+
+    write(1.0, 2.0, 0.0)
+    assert load_qrels(tmp_path / "c", "test") == {"q0": {"p": 1}, "q1": {"p": 2}, "q2": {"p": 0}}
+    write(1.0, 0.5)
+    with pytest.raises(InputError, match=r"has the grade 0\.5; grades are whole numbers, and 0 is not relevant"):
+        load_qrels(tmp_path / "c", "test")
+
+
 def test_a_line_may_be_as_long_as_a_book(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "b")
     rows: list[dict[str, object]] = [{"_id": str(at), "text": "word " * 100} for at in range(3000)]

@@ -66,6 +66,19 @@ def test_negatives_are_the_best_hits_without_positives_and_their_copies(tmp_path
         assert row["positive_scores"] == []
 
 
+def test_what_is_relevant_for_the_same_words_is_no_negative(tmp_path: Path) -> None:
+    collection = write_collection(tmp_path / "data", [("q0", "p0", 1), ("q2", "p3", 1)])
+    asked = [json.loads(line) for line in (collection / "queries.jsonl").read_text().splitlines()]
+    asked[2]["text"] = asked[0]["text"].upper() + " "
+    (collection / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    out = build_lexical_negatives(collection, tmp_path / "out", depth=10)
+    rows = parquet.read_table(out / "negatives" / "train.parquet").to_pylist()
+    assert [row["positives"] for row in rows] == [["p0"], ["p3"]]
+    for row in rows:
+        assert not {"p0", "p1", "p2", "p3"} & set(row["negatives"])
+        assert len(row["negatives"]) == 10
+
+
 def test_the_highest_hits_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     plain, skipped = build(tmp_path / "plain"), build(tmp_path, depth=8, skip=2)

@@ -8,7 +8,7 @@ from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import Entry
 from hf_dense.finetuning.validation import QueryShares
 
-ENTRIES = [Entry(f"q{at:05}", "what", ("p",)) for at in range(10_000)]  # ids of one length
+ENTRIES = [Entry(f"q{at:05}", f"what {at}", ("p",)) for at in range(10_000)]  # ids of one length
 
 
 @pytest.mark.parametrize(("fraction", "validation"), [(0.1, 0.2), (0.5, 0.1), (1.0, 0.3)])
@@ -22,6 +22,18 @@ def test_queries_held_out_are_a_share_of_those_that_are_used(fraction: float, va
     more = QueryShares(1.0, validation, 42)
     assert {entry.id for entry in held} <= {entry.id for entry in more.held_out(ENTRIES)}
     assert {entry.id for entry in trained} <= {entry.id for entry in more.trained_on(ENTRIES)}
+
+
+def test_queries_of_the_same_words_are_held_out_together() -> None:
+    entries = [
+        Entry(f"q{at:05}", ["What is {}?", "what  is {}?"][at % 2].format(at // 2), ("p",)) for at in range(2000)
+    ]
+    shares = QueryShares(1.0, 0.1, 42)
+    trained, held = shares.trained_on(entries), shares.held_out(entries)
+    assert len(trained) + len(held) == len(entries)
+    assert not {entry.query.lower().split()[2] for entry in trained} & {entry.query.split()[2] for entry in held}
+    alone = QueryShares(1.0, 0.1, 42).held_out(entries[::2])
+    assert {entry.id for entry in alone} <= {entry.id for entry in held}, "the others' draws stay"
 
 
 def test_a_share_that_holds_no_query_is_refused() -> None:
