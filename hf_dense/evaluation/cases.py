@@ -140,7 +140,7 @@ def _case(query: str, change: float, first: Run, run: Run, texts: Texts) -> Tabl
         shown = "nothing found" if top is None else texts.passage(top)
         right = top is not None and texts.is_relevant(query, top)
         rows.append((f"first of {side.name}{', relevant' if right else ''}", shown))
-    return Table((f"{change:+.4f}", f"{query}: {texts.query(query)}"), rows)
+    return Table((f"{change:+z.4f}", f"{query}: {texts.query(query)}"), rows)
 
 
 def shortened(text: str) -> str:

@@ -128,8 +128,8 @@ def _differences(first: Run, others: Sequence[Run]) -> list[Block]:
     for run in others:
         for metric in [*first.result.metrics][:_PLOTTED]:
             found = compare_paired(values_of(run, metric), values_of(first, metric))
-            interval = f"{found.low:+.4f} to {found.high:+.4f}"
-            rows.append((run.name, title(metric), f"{found.difference:+.4f}", interval, f"{found.p_value:.4f}"))
+            interval = f"{found.low:+z.4f} to {found.high:+z.4f}"
+            rows.append((run.name, title(metric), f"{found.difference:+z.4f}", interval, f"{found.p_value:.4f}"))
     return [
         *blocks,
         "Mean differences over the queries, their 95 % bootstrap interval, and the two-sided p-value of the paired "

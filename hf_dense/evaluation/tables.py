@@ -102,7 +102,7 @@ def compare_models(found: Mapping[str, Mapping[str, RetrievalResult]]) -> list[s
             alike = metric == main_metric(task, before[task]) and values[0].keys() == values[1].keys()
             if alike and len(values[0]) > 1:
                 test = compare_paired(*values)
-                interval = f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})"
+                interval = f"{test.difference:+z.4f} ({test.low:+z.4f} to {test.high:+z.4f})"
                 what = f"{task} {title(metric)}, {second} - {first}"
                 lines.append(f"- {what}: {interval}, p = {test.p_value:.4f}, {test.queries} queries")
     return sorted(lines)

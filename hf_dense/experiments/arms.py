@@ -85,8 +85,8 @@ def format_test(found: Mapping[str, float] | None) -> str:
     """A paired test in a cell: difference, 95 % interval, p-value."""
     if found is None:
         return "-"
-    interval = f"{found['low']:+.4f} to {found['high']:+.4f}"
-    return f"{found['difference']:+.4f} ({interval}), p = {found['p_value']:.4f}"
+    interval = f"{found['low']:+z.4f} to {found['high']:+z.4f}"
+    return f"{found['difference']:+z.4f} ({interval}), p = {found['p_value']:.4f}"
 
 
 def draw_rows(rows: Sequence[Mapping[str, Any]]) -> Figure:

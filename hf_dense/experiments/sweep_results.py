@@ -117,4 +117,4 @@ def format_comparison(found: Comparison | None) -> str:
     """A difference with its interval and p-value, or a dash."""
     if found is None:
         return "-"
-    return f"{found.difference:+.4f} ({found.low:+.4f} to {found.high:+.4f}, p = {found.p_value:.4f})"
+    return f"{found.difference:+z.4f} ({found.low:+z.4f} to {found.high:+z.4f}, p = {found.p_value:.4f})"

@@ -78,7 +78,7 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
     settings = {name: getattr(options, name) for name in ("budget", "method", "length", "precision")}
     with output.occupy(KIND, settings, sources, seed=options.seed, claims=REPORT_FILES) as work:
         if not work.done or missing_file(out) or missing_file(out / RETRIEVER):
-            options = replace(options, length=_readable(options))
+            options = replace(options, length=_readable(options, say))
             material = prepare(options.docs, options.queries, options.length, options.seed, output, options.base)
             for known in known_queries(material):
                 say(known)
@@ -184,10 +184,13 @@ def _open_base(options: AdaptOptions) -> SentenceTransformer:
     return build_retriever(options.base, RetrieverSettings(max_length=length))
 
 
-def _readable(options: AdaptOptions) -> int:
-    """Tokens of the longest text: as many as are wanted, and as the base reads."""
+def _readable(options: AdaptOptions, say: Progress) -> int:
+    """Tokens of the longest text: as many as are wanted, and as the base reads, which is said where it is less."""
     read = length_of(_open_base(options)) if options.base is not None else None
-    return min(options.length, read or options.length)
+    if read is None or read >= options.length:
+        return options.length
+    say(f"At most {read} tokens of a text, as {options.base} reads no more, in place of a length of {options.length}")
+    return read
 
 
 def _base(options: AdaptOptions, material: Material, output: Output) -> Path:

@@ -143,8 +143,8 @@ def judge(
 def _of_pretraining(outcome: str, found: Comparison, effort: Effort, judged: int) -> str:
     points = 100 * found.difference, 100 * found.low, 100 * found.high
     figures = (
-        f"{points[0]:+.1f} points of {title(METRIC)} against fine-tuning alone (95 % interval {points[1]:+.1f} to "
-        f"{points[2]:+.1f}, p = {found.p_value:.4f}, {_part(found.queries, judged)} queries)"
+        f"{points[0]:+z.1f} points of {title(METRIC)} against fine-tuning alone (95 % interval {points[1]:+z.1f} to "
+        f"{points[2]:+z.1f}, p = {found.p_value:.4f}, {_part(found.queries, judged)} queries)"
     )
     if outcome == PAID:
         return f"Pre-training paid: {figures} for {effort}."
@@ -192,7 +192,7 @@ def _of_best(best: RetrievalResult, others: Mapping[str, RetrievalResult]) -> st
     for name, other in others.items():
         if name != best.name:
             found = compare_paired(best.per_query[METRIC], other.per_query[METRIC])
-            against.append(f"{100 * found.difference:+.1f} points against {name} (p = {found.p_value:.4f})")
+            against.append(f"{100 * found.difference:+z.1f} points against {name} (p = {found.p_value:.4f})")
             if found.difference < 0 and found.p_value < _CERTAIN:
                 ahead.append(name)
     figures = ", ".join([figure, *against])

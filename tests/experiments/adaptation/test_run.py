@@ -234,7 +234,7 @@ def test_what_is_kept_is_built_only_once_all_else_is_found(tmp_path: Path, monke
 
 
 def test_what_was_refused_before_the_plan_may_be_given_otherwise(
-    collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = list[str]()
 
@@ -248,6 +248,10 @@ def test_what_was_refused_before_the_plan_may_be_given_otherwise(
         with pytest.raises(InputError, match=f"{budget} is too short"):
             adapt(replace(given, budget=budget, length=16))
     assert asked == ["5m", "6m"]
+    assert "tokens of a text" not in capsys.readouterr().err
+    with pytest.raises(InputError, match="5m is too short"):
+        adapt(replace(given, budget="5m", length=64))
+    assert "At most 20 tokens of a text, as" in capsys.readouterr().err
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.tex").write_text("mine")
     with pytest.raises(InputError, match="was not written by hf_dense"):
