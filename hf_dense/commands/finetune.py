@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -222,7 +223,10 @@ def _run_single(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Tun
         dev_origin=f"{both.collection}:{single.dev_split}",
         output=output,
     )
-    said = f"The model, fine-tuned on {len(rows):,} {'pairs' if single.lists is None else 'lists'}, is in {path}"
+    said = ""
+    if is_main_process():
+        read = f"{len(rows):,} {'pairs' if single.lists is None else 'lists'}"
+        said = f"The model, fine-tuned on {read} for {_epochs(output.path)}, is in {path}"
     if measured:
         from hf_dense.experiments.pipeline_results import measure_training
 
@@ -231,7 +235,13 @@ def _run_single(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Tun
                 table = measure_training(both.model, output, both.collection, split, kept, seed=both.seed)
                 said = f"{table}\n{said}"
         wait_for_everyone()
-    return Tuned(output.path, {"model": path}, said if is_main_process() else "")
+    return Tuned(output.path, {"model": path}, said)
+
+
+def _epochs(directory: Path) -> str:
+    """How often a training read all that it was given."""
+    epochs: float = json.loads((directory / "trainer_state.json").read_text(encoding="utf-8"))["epoch"]
+    return "1 epoch" if epochs == 1 else f"{epochs:.3g} epochs"
 
 
 def _check_single(flags: Mapping[str, Any], values: Mapping[str, Any]) -> None:

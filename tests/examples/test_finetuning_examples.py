@@ -30,7 +30,7 @@ def test_stage_by_stage(tmp_path: Path) -> None:
     mined, scores = tmp_path / "mined", tmp_path / "scores"
     run(*verb, "negatives", data, "--model", retriever, "--depth", "10", "--out", mined)
     tune = (EXAMPLES / "finetune.py", "--model", retriever, "--collection", data, *FEW, *LISTS)
-    assert "fine-tuned on 20 lists" in run(*tune, "--lists", mined, "--out", tmp_path / "r2")
+    assert "fine-tuned on 20 lists for " in run(*tune, "--lists", mined, "--out", tmp_path / "r2")
     train = (EXAMPLES / "train_reranker.py", "--base", encoder, "--collection", data, "--lists", mined, *FEW)
     run(*train, "--passages", "3", "--max_length", "32", "--kept", "2", "--out", tmp_path / "ce")
     reranker = tmp_path / "ce" / "model"
