@@ -17,6 +17,7 @@ from hf_dense.commands.main import load_verb
 from hf_dense.commands.options import Parser
 from hf_dense.commands.recipes import closest
 from hf_dense.errors import InputError
+from hf_dense.storage.scratch import settle_home
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,6 +65,7 @@ def read_call(
     Raises:
         InputError: a value that the flag does not take.
     """
+    settle_home()
     first, *others = verb.split()
     words = [*others, *map(as_path, positional)]
     words += [f"--config={as_path(one)}" for one in as_list(() if config is None else config)]

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, Protocol, cast
 
 from hf_dense.commands.output import encoding_of
 from hf_dense.errors import InputError, one_line, run_main
-from hf_dense.storage.files import says_full
+from hf_dense.storage.scratch import advice_on, settle_home
 from hf_dense.storage.training_values import check_seed
 from hf_dense.version import __version__
 
@@ -90,19 +90,23 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.verb not in _TOGETHER and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
         raise InputError(f"hf-dense {arguments.verb} is one process; start it without accelerate launch.")
     check_seed(getattr(arguments, "seed", 0))
-    if arguments.verb not in _ALONE:
-        from hf_dense.hub.reach import notice_offline
-
-        notice_offline()
     try:
+        if arguments.verb not in _ALONE:
+            _settle()
         with encoding_of(arguments):
             load_verb(arguments.verb).run(arguments)
     except Exception as error:  # of what is not the output: temporary files, the caches of libraries
-        if says_full(error):
-            raise InputError(
-                "There is no room left to write all of it; free some disk space and start again."
-            ) from error
+        if said := advice_on(error):
+            raise InputError(said) from error
         raise
+
+
+def _settle() -> None:
+    """See to what libraries look for when they are imported, or first used."""
+    settle_home()
+    from hf_dense.hub.reach import notice_offline
+
+    notice_offline()
 
 
 def _instead(words: Sequence[str], parser: argparse.ArgumentParser) -> str:

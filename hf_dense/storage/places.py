@@ -46,7 +46,7 @@ def check_place(
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; name a directory.")
     target = path.resolve()
-    places = {"the working directory": Path.cwd(), "the home directory": Path.home()}
+    places = {"the working directory": Path.cwd(), "the home directory": Path(os.path.expanduser("~"))}
     places |= {f"the {what}": Path(source.name) for what, source in (sources or {}).items()}
     places |= {f"{name}, which is read": Path(name) for name in map(str, reads)}
     for what, place in places.items():
