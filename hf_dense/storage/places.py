@@ -88,6 +88,10 @@ def check_replaceable(path: Path) -> None:
         )
 
 
+class BeingWritten(InputError):
+    """Another run holds the lock of a directory."""
+
+
 class Lock:
     """Keeps a second run out of a directory."""
 
@@ -96,7 +100,7 @@ class Lock:
         try:
             self._file.acquire(timeout=0)
         except Timeout as error:
-            raise InputError(f"Another run is writing {output}; wait until it ends, or stop it.") from error
+            raise BeingWritten(f"Another run is writing {output}; wait until it ends, or stop it.") from error
 
     def release(self) -> None:
         """Let others in; the file goes too, where its directory has not gone before."""

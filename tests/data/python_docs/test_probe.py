@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from hf_dense.data.python_docs import probe
 from hf_dense.data.python_docs.collection import Collection
 from hf_dense.data.python_docs.docstrings import SourceFile
 from hf_dense.data.python_docs.probe import draw_part, open_probe
+from hf_dense.errors import InputError
+from hf_dense.storage.places import Lock
 
 
 def whole(size: int = 60) -> Collection:
@@ -53,6 +56,38 @@ def test_it_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(probe, "read_documents", None)
     assert open_probe() == place
     assert content_hash(place) == before
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, beside a documentation of one module."""
+    file = SourceFile("m", tmp_path / "m.py")
+    file.path.write_text('"""A module explained.\n\nThe body of it says something of its own.\n"""\n')
+    monkeypatch.setattr(probe, "HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(probe, "find_sources", lambda packages: ([file], {"python": "3.99"}))
+    return tmp_path / "home"
+
+
+def test_a_run_waits_for_another_that_builds_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = open_probe()
+    partial = place.with_name(f"{place.name}.partial")
+    partial.mkdir()
+    other, waited = Lock(partial, place), []
+
+    def release(seconds: float) -> None:
+        waited.append(seconds)
+        other.release()
+
+    monkeypatch.setattr(time, "sleep", release)
+    assert open_probe() == place
+    assert len(waited) == 1
+    assert [each.name for each in home.glob("hf_dense/*")] == [place.name]
+
+
+def test_a_cache_that_may_not_be_written_is_said(home: Path) -> None:
+    home.write_text("")
+    with pytest.raises(InputError, match="set HF_HOME"):
+        open_probe()
 
 
 def test_another_documentation_is_another_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
