@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from typing import Final
@@ -46,6 +47,16 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def share_like(written: Path, files: Iterable[Path]) -> None:
+    """Let whoever may read `written` read `files` too: safetensors lets their owner alone, whatever the umask says."""
+    wanted = stat.S_IMODE(written.stat().st_mode)
+    for file in files:
+        found = stat.S_IMODE(file.lstat().st_mode)
+        if not file.is_symlink() and found | wanted != found:
+            with suppress(OSError):  # of another owner, or a file system without modes
+                file.chmod(found | wanted)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from hf_dense.errors import InputError
-from hf_dense.storage.files import plain_errors, says_full
+from hf_dense.storage.files import plain_errors, says_full, share_like
 from hf_dense.storage.manifest import (
     COMPLETE,
     MANIFEST,
@@ -134,6 +134,7 @@ class Occupied:
             known = {} if before is None else before.files
             files = {name: size for name, size in there.items() if name in known or is_claimed(name, self.manifest)}
             replace(self.manifest.listing(self.path, files), state=state, facts=self.facts).save(self.path)
+            share_like(self.path / MANIFEST, (self.path / name for name in files))
 
     def _check(self) -> str:
         """What is to be done; raises where the directory, or a file that we would write over, is not ours."""

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hf_dense.errors import InputError
-from hf_dense.storage.files import plain_errors, says_full
+from hf_dense.storage.files import plain_errors, says_full, share_like
 from hf_dense.storage.manifest import (
     COMPLETE,
     MANIFEST,
@@ -204,6 +204,7 @@ class Staged:
     def _finish(self) -> None:
         made = self.manifest.listing(self.result, list_files(self.result))
         replace(made, state=COMPLETE, facts=self.facts).save(self.result)
+        share_like(self.result / MANIFEST, (self.result / name for name in made.files))
         if self.path.exists():
             state_of(self.path, self.manifest, overwrite=True)  # raises where something foreign has come into it
             os.rename(self.path, self._old)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -210,3 +211,10 @@ def test_what_static_embeddings_are_not_taken_for(tmp_path: Path) -> None:
     SentenceTransformer(modules=[words, Pooling(2, "mean")], device="cpu").save_pretrained(str(tmp_path / "words"))
     with pytest.raises(InputError, match="reads texts by WordEmbeddings; a retriever does by Transformer or Static"):
         load_retriever(tmp_path / "words")
+
+
+def test_weights_of_another_user_are_said_to_be_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_retriever(tmp_path / "model")
+    monkeypatch.setattr(os, "access", lambda place, mode: Path(place).name != "model.safetensors")  # as for no root
+    with pytest.raises(InputError, match="may not be read by this user"):
+        load_retriever(tmp_path / "model")

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from manifests import manifest_of
+from safetensors.numpy import save_file
 
 from hf_dense.errors import InputError
 from hf_dense.storage import output as output_module
@@ -58,6 +60,22 @@ def test_umask_is_respected(tmp_path: Path) -> None:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o750
     assert stat.S_IMODE((tmp_path / "out" / MANIFEST).stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_weights_may_be_read_by_whom_the_umask_lets(umask: int, tmp_path: Path) -> None:
+    weights = {"weight": np.zeros(3, np.float32)}
+    before = os.umask(umask)
+    try:
+        with Output(tmp_path / "made").stage("retriever", {}) as made:
+            save_file(weights, made.result / "model.safetensors")
+        with Output(tmp_path / "worked").occupy("training", {}, claims=["model.safetensors"]) as worked:
+            save_file(weights, worked.path / "model.safetensors")
+            worked.complete()
+    finally:
+        os.umask(before)
+    for place in ("made", "worked"):
+        assert stat.S_IMODE((tmp_path / place / "model.safetensors").stat().st_mode) == 0o666 & ~umask
 
 
 def test_the_same_again_is_done(tmp_path: Path) -> None:
