@@ -57,7 +57,7 @@ def run_main(main: Callable[[], None]) -> None:
         main()
         sys.stdout.flush()
     except KeyboardInterrupt:
-        print("\nStopped. The same command goes on where it was, or begins anew.", file=sys.stderr)
+        _say("\nStopped. The same command goes on where it was, or begins anew.")
         sys.exit(128 + SIGINT)
     except InputError as error:
         said = str(error)
@@ -75,8 +75,16 @@ def run_main(main: Callable[[], None]) -> None:
         said = f"There is not enough memory ({first_line(error).rstrip('.')}); make what is read or asked for smaller."
     else:
         return
-    print(f"error: {one_line(said)}", file=sys.stderr)
+    _say(f"error: {one_line(said)}")
     sys.exit(2)
+
+
+def _say(said: str) -> None:
+    """Print on standard error, which may be a file on a full disk: the exit code is right all the same."""
+    try:
+        print(said, file=sys.stderr, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # as Python flushes it again when it ends
 
 
 def one_line(said: str) -> str:

@@ -70,6 +70,7 @@ class _CommandLine(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; a user's mistake is one line on standard error and exit code 2."""
+    _open_streams()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text
     if not sys.stderr.isatty():
@@ -84,6 +85,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         innermost.error(f"unrecognized arguments: {' '.join(rest)}{_instead(rest, innermost)}")
     arguments.rest, arguments.words = rest, words
     run_main(lambda: _run(arguments))
+
+
+def _open_streams() -> None:
+    """Lead nowhere what is closed (`>&-`): else the next file to be opened takes its number, and what is printed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def _run(arguments: argparse.Namespace) -> None:

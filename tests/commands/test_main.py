@@ -72,6 +72,21 @@ def test_nobody_who_reads_ends_a_command_in_silence(lines: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "streams", "code"),
+    [
+        ("recipes", "<&- >&-", 0),
+        ("recipes", "<&- >&- 2>&-", 0),
+        ("recipes nowhere", "2>&-", 2),
+        ("recipes nowhere", "2>/dev/full", 2),
+        ("recipes", ">/dev/full 2>/dev/full", 2),
+    ],
+)
+def test_exit_codes_are_right_where_nobody_reads_what_is_said(words: str, streams: str, code: int) -> None:
+    command = f"exec {sys.executable} -m hf_dense {words} {streams}"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == code
+
+
+@pytest.mark.parametrize(
     ("raised", "code", "said"),
     [
         (KeyboardInterrupt(), 130, "Stopped. The same command goes on"),
