@@ -275,7 +275,7 @@ def train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
         checkpoint: a complete checkpoint of the same run, or None.
 
     Raises:
-        InputError: the best checkpoint is to be chosen by a figure that evaluations have not.
+        InputError: the best checkpoint is to be chosen by a figure that evaluations have not, or is gone.
     """
     try:
         with _own_checkpoints(trainer):
@@ -295,11 +295,32 @@ def _train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
     state = TrainerState.load_from_json(str(Path(checkpoint) / _STATE))
     trainer.args.eval_on_start = False
     trainer.args.restore_callback_states_from_checkpoint = True
+    if trainer.args.load_best_model_at_end and state.best_global_step:
+        _keep_best(trainer, Path(checkpoint).with_name(f"checkpoint-{state.best_global_step}"))
     finished = _is_finished(state)
     with _no_means(trainer), _no_epoch(trainer) if finished else nullcontext():
         trainer.train(resume_from_checkpoint=str(checkpoint))
     if finished:
         trainer.state.num_train_epochs = state.num_train_epochs
+
+
+def _keep_best(trainer: Trainer, best: Path) -> None:
+    """Let the best checkpoint so far be that beside the one that is gone on with, wherever they have been moved to.
+
+    What a checkpoint says of it is a path of the machine that wrote it, where nothing is by now, or another run's.
+    """
+    from transformers import TrainerCallback
+
+    if not best.is_dir():
+        raise InputError(f"{best}, which has its best weights so far, is gone; copy it too, or start anew.")
+
+    class Found(TrainerCallback):
+        """Says where it is, when what the checkpoint says has been read."""
+
+        def on_train_begin(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
+            state.best_model_checkpoint = str(best)
+
+    trainer.add_callback(Found())
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 import torch
 from datasets import Dataset
 from launched import launch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from sentence_transformers import (
     CrossEncoder,
     SentenceTransformer,
@@ -479,6 +479,32 @@ def test_a_run_that_was_moved_keeps_its_best_checkpoint(tmp_path: Path) -> None:
     train(trainer, newest_checkpoint(moved))
     assert trainer.state.best_model_checkpoint == str(moved / "checkpoint-2")
     assert {path.name for path in moved.glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-5"}
+
+
+@pytest.mark.parametrize("step", [2, 4, 5])
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_run_that_goes_on_elsewhere_ends_with_its_own_best_weights(
+    tmp_path: Path, undisturbed: Callable[[str, bool], Trainer], step: int, copied: bool
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(make_trainer(tmp_path / "cut", "transformers", Killed(step), **BEST), None)
+    if copied:
+        shutil.copytree(tmp_path / "cut", tmp_path / "elsewhere")
+        for weights in (tmp_path / "cut").glob("checkpoint-*/model.safetensors"):
+            save_file({name: value + 1 for name, value in load_file(weights).items()}, weights, {"format": "pt"})
+    else:
+        (tmp_path / "cut").rename(tmp_path / "elsewhere")
+    resumed = make_trainer(tmp_path / "elsewhere", "transformers", **BEST)
+    train(resumed, newest_checkpoint(tmp_path / "elsewhere"))
+    assert same(resumed, undisturbed("transformers", True))
+
+
+def test_a_run_whose_best_checkpoint_is_gone_does_not_go_on(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(make_trainer(tmp_path / "cut", "transformers", Killed(4), **BEST), None)
+    newest = (tmp_path / "cut" / "checkpoint-4").rename(tmp_path / "checkpoint-4")
+    with pytest.raises(InputError, match=r"its best weights so far, is gone; copy it too"):
+        train(make_trainer(tmp_path / "other", "transformers", **BEST), newest)
 
 
 def test_a_best_checkpoint_by_a_figure_that_is_not_there_is_refused(tmp_path: Path) -> None:
