@@ -62,7 +62,11 @@ def test_mteb_has_a_cache_where_the_home_may_not_be_written(tmp_path: Path, monk
     Path(os.environ["MTEB_CACHE"]).mkdir(parents=True, exist_ok=True)
 
 
-@pytest.mark.parametrize("place", [HF_HOME, f"{HF_DATASETS_CACHE}/json", str(Path(HF_HOME).parent)])
+@pytest.mark.parametrize(
+    "place",
+    [HF_HOME, f"{HF_DATASETS_CACHE}/json", str(Path(HF_HOME).parent)],
+    ids=["home of the caches", "data sets", "above"],
+)
 def test_a_cache_that_may_not_be_written_says_which_variable_to_set(
     place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
