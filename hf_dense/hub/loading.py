@@ -347,11 +347,9 @@ def _check_directory(given: str | Path, marker: str = "config.json", remedy: str
             inside = sorted(str(found.parent) for deep in ("", "*/") for found in path.glob(f"{deep}model/{marker}"))
             where = f"; give what is in it, {' or '.join(inside)}" if inside else remedy
             raise InputError(f"{given} is not a model directory: it has no {marker}{where}.")
-        weights = [file for file in sorted(path.glob("*.safetensors")) if file.exists()]
-        if closed := next(
-            (file for file in weights if not os.access(file, os.R_OK)), None
-        ):  # safetensors: no such file
-            raise InputError(f"{closed} may not be read by this user; let others read it (chmod a+r).")
+        closed = [file for file in path.glob("*.safetensors") if file.exists() and not os.access(file, os.R_OK)]
+        if closed:  # safetensors says that there is no such file
+            raise InputError(f"{min(closed)} may not be read by this user; let others read it (chmod a+r).")
         layers = getattr(load_config(path), "num_hidden_layers", 0)
         if isinstance(layers, int) and layers > _LAYERS:  # each would be made before weights are found to lack
             raise InputError(f"{path / 'config.json'} says {layers} layers, which no encoder has; correct it.")

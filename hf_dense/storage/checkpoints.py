@@ -26,7 +26,7 @@ from hf_dense.storage.places import Source
 from hf_dense.storage.process_group import decide_together, is_main_process
 
 if TYPE_CHECKING:
-    from transformers import Trainer, TrainingArguments
+    from transformers import Trainer, TrainerState, TrainingArguments
 
 logger = logging.getLogger(__name__)
 
@@ -295,8 +295,8 @@ def _train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
     state = TrainerState.load_from_json(str(Path(checkpoint) / _STATE))
     trainer.args.eval_on_start = False
     trainer.args.restore_callback_states_from_checkpoint = True
-    if trainer.args.load_best_model_at_end and state.best_global_step:
-        _keep_best(trainer, Path(checkpoint).with_name(f"checkpoint-{state.best_global_step}"))
+    if trainer.args.load_best_model_at_end:
+        _keep_best(trainer, Path(checkpoint), state)
     finished = _is_finished(state)
     with _no_means(trainer), _no_epoch(trainer) if finished else nullcontext():
         trainer.train(resume_from_checkpoint=str(checkpoint))
@@ -304,15 +304,20 @@ def _train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
         trainer.state.num_train_epochs = state.num_train_epochs
 
 
-def _keep_best(trainer: Trainer, best: Path) -> None:
+def _keep_best(trainer: Trainer, checkpoint: Path, state: TrainerState) -> None:
     """Let the best checkpoint so far be that beside the one that is gone on with, wherever they have been moved to.
 
-    What a checkpoint says of it is a path of the machine that wrote it, where nothing is by now, or another run's.
+    What a checkpoint says of it is a path of the machine that wrote it, where nothing is by now, or another run's. The
+    best step may have been evaluated alone, and not saved; then there is none, or an earlier one.
     """
     from transformers import TrainerCallback
 
+    known = state.best_model_checkpoint
+    best = checkpoint.with_name(Path(known).name if known else f"checkpoint-{state.best_global_step}")
     if not best.is_dir():
-        raise InputError(f"{best}, which has its best weights so far, is gone; copy it too, or start anew.")
+        if known:
+            raise InputError(f"{best}, which has its best weights so far, is gone; copy it too, or start anew.")
+        return
 
     class Found(TrainerCallback):
         """Says where it is, when what the checkpoint says has been read."""

@@ -499,6 +499,25 @@ def test_a_run_that_goes_on_elsewhere_ends_with_its_own_best_weights(
     assert same(resumed, undisturbed("transformers", True))
 
 
+@pytest.mark.parametrize("best", [1, 3])
+def test_a_run_goes_on_whose_best_step_was_not_saved(tmp_path: Path, best: int) -> None:
+    class Best(TrainerCallback):
+        def on_evaluate(
+            self, args: TrainingArguments, state: TrainerState, control: Any, metrics: Any, **__: Any
+        ) -> None:
+            metrics["eval_loss"] = -abs(state.global_step - best)
+
+    changes = {**BEST, "save_steps": 2, "eval_steps": 1, "eval_on_start": False}
+    whole = make_trainer(tmp_path / "whole", "transformers", Best(), **changes)
+    train(whole, None)
+    with pytest.raises(KeyboardInterrupt):
+        train(make_trainer(tmp_path / "cut", "transformers", Killed(4), Best(), **changes), None)
+    moved = (tmp_path / "cut").rename(tmp_path / "moved")
+    resumed = make_trainer(moved, "transformers", Best(), **changes)
+    train(resumed, newest_checkpoint(moved))
+    assert same(resumed, whole)
+
+
 def test_a_run_whose_best_checkpoint_is_gone_does_not_go_on(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(make_trainer(tmp_path / "cut", "transformers", Killed(4), **BEST), None)

@@ -7,6 +7,7 @@ gives the same passages and queries. Another one has other documentation, so fig
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from hf_dense.storage.output import Output
 from hf_dense.storage.places import BeingWritten, Source
 from hf_dense.storage.scratch import may_be_written
 from hf_dense.version import __version__
+
+logger = logging.getLogger(__name__)
 
 PROBE_SPLIT: Final = "dev"
 _QUERIES, _PASSAGES, _LENGTH = 200, 2000, 64  # MiniLM reads them in half a minute on one core
@@ -45,6 +48,7 @@ def open_probe() -> Path:
             f"{out.path}, a part of Python's documentation that is kept for all runs, is not there and may not be "
             "written; set HF_HOME to a directory that may, or keep a collection of yours (--keep COLLECTION)."
         )
+    waits = False
     while True:
         try:
             with out.stage("collection", settings, {"packages": source}) as work:
@@ -53,6 +57,9 @@ def open_probe() -> Path:
                     write_tables(work.result, draw_part(whole, _QUERIES, _PASSAGES))
             return out.path
         except BeingWritten:
+            if not waits:
+                logger.warning("Another run is building %s; this one waits for it.", out.path)
+            waits = True
             time.sleep(_PATIENCE)
 
 

@@ -68,7 +68,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def test_a_run_waits_for_another_that_builds_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_waits_for_another_that_builds_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     place = open_probe()
     partial = place.with_name(f"{place.name}.partial")
     partial.mkdir()
@@ -81,6 +83,7 @@ def test_a_run_waits_for_another_that_builds_it(home: Path, monkeypatch: pytest.
     monkeypatch.setattr(time, "sleep", release)
     assert open_probe() == place
     assert len(waited) == 1
+    assert "this one waits for it" in caplog.text
     assert [each.name for each in home.glob("hf_dense/*")] == [place.name]
 
 
