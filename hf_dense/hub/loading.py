@@ -35,6 +35,7 @@ from hf_dense.modeling.bottleneck_backbones import FAMILIES, quiet_loading
 logger = logging.getLogger(__name__)
 
 _LAYERS: Final = 1_000  # of an encoder at most
+_LENGTHS: Final = ("max_seq_length", "query_length", "document_length")  # that a module of an encoder may say
 _DENSE: Final = "SentenceTransformer"  # what makers of dense vectors say that they are, or nothing
 _UNKNOWN: Final = "\ua66e"  # the rarest of letters, found in one manuscript
 _HOLES: Final = 1_000_000  # ids of a tokenizer that no token has, at most
@@ -137,6 +138,7 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
             if isinstance(encoder, PreTrainedModel):
                 check_weights(model, type(encoder), subfolder=folder)
     check_dropout(retriever, model)
+    cut_to_positions(retriever, model)
     with plain_loading("a retriever", model):
         _check_tokenizers(retriever, model)
         for encode in (retriever.encode_query, retriever.encode_document):  # its modules' settings are read only then
@@ -308,6 +310,31 @@ def drop_pooler(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, PreTrainedModel) and getattr(module, "pooler", None) is not None:
             module.register_module("pooler", None)
+
+
+def cut_to_positions(model: nn.Module, origin: str | Path) -> None:
+    """Set the longest texts, in place, to what encoders have positions for, where a model says more.
+
+    It would stop at the first text of such a length.
+    """
+    for part in model.modules():
+        positions = _positions(part.model) if isinstance(part, Transformer) else None
+        for name in _LENGTHS if positions is not None else ():
+            length = getattr(part, name)
+            if length is not None and length > positions:
+                logger.warning(
+                    "%s is to read %d tokens of a text (%s), and its encoder has positions for %d; it reads these.",
+                    *(origin, length, name, positions),
+                )
+                setattr(part, name, positions)
+
+
+def _positions(encoder: Any) -> int | None:
+    """The tokens that an encoder's table of positions has rows for; None where it has no such table."""
+    table = getattr(getattr(getattr(encoder, "base_model", None), "embeddings", None), "position_embeddings", None)
+    if not isinstance(table, nn.Embedding):
+        return None
+    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
 
 
 def check_dropout(model: nn.Module, origin: str | Path) -> None:

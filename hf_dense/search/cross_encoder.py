@@ -15,7 +15,15 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
-from hf_dense.hub.loading import check_dropout, check_weights, classifies, load_tokenizer, longest_text, plain_loading
+from hf_dense.hub.loading import (
+    check_dropout,
+    check_weights,
+    classifies,
+    cut_to_positions,
+    load_tokenizer,
+    longest_text,
+    plain_loading,
+)
 
 _PIECE: Final = 100  # queries
 _CHARACTERS: Final = 16  # of a question, for each token of a pair: at most so many are read anew with every passage
@@ -65,6 +73,7 @@ def _load(base: str, new_head: bool) -> CrossEncoder:
         reranker: CrossEncoder = CrossEncoder(place, num_labels=1, model_card_data=card, trust_remote_code=False)
         check_weights(base, AutoModelForSequenceClassification if headed else AutoModel, pooled=headed)
         check_dropout(reranker, base)
+        cut_to_positions(reranker, base)
         reranker.predict([("a", "a")], show_progress_bar=False)  # its tokens may be none of its encoder
     return reranker
 

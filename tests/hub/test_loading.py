@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer, WordEmbeddings
 from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
+from tiny_backbones import BACKBONES
 from tiny_retriever import (
     change_json,
     static_embeddings,
@@ -25,7 +27,7 @@ from tiny_retriever import (
     write_static,
     write_two_encoders,
 )
-from transformers import BertForMaskedLM, T5Config, T5EncoderModel
+from transformers import AutoModel, BertForMaskedLM, T5Config, T5EncoderModel
 
 from hf_dense.data.collections import training_pairs
 from hf_dense.errors import InputError
@@ -39,6 +41,7 @@ from hf_dense.hub.loading import is_cross_encoder, load_encoder, load_retriever,
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.hub.towers import untie
 from hf_dense.methods import METHODS
+from hf_dense.modeling.bottleneck_backbones import FAMILIES
 from hf_dense.pretraining.start import start_from
 from hf_dense.search.candidates import load_ranker
 from hf_dense.search.cross_encoder import load_reranker
@@ -143,6 +146,33 @@ def test_weights_that_lack_are_not_made_up(tmp_path: Path, change: Callable[[str
         load_encoder(encoder)
     with pytest.raises(InputError, match=said):
         start_from(METHODS["retromae"], str(encoder), {})
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_text_is_cut_to_the_positions_that_there_are(
+    backbone: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = BACKBONES[backbone](0.0)
+    AutoModel.from_config(config).save_pretrained(tmp_path / "encoder")
+    tiny_tokenizer().save_pretrained(tmp_path / "encoder")
+    first = Transformer(str(tmp_path / "encoder"), max_seq_length=20)
+    model = SentenceTransformer(modules=[first, Pooling(32, "mean")], device="cpu")
+    model.save_pretrained(str(tmp_path / "retriever"), create_model_card=False)
+    assert load_retriever(tmp_path / "retriever").max_seq_length == 20
+    assert "positions" not in caplog.text
+    change_json(tmp_path / "retriever" / "sentence_bert_config.json", max_seq_length=90, query_length=50)
+    found = load_retriever(tmp_path / "retriever")
+    if backbone == "modernbert":  # it rotates, and has no table that ends
+        assert found.max_seq_length == 90
+        return
+    positions = FAMILIES[config.model_type].shape(config).positions
+    assert (found.max_seq_length, found[0].query_length) == (positions, positions)
+    assert (
+        f"is to read 90 tokens of a text (max_seq_length), and its encoder has positions for {positions}" in caplog.text
+    )
+    model.max_seq_length = positions
+    for encode, other in ((found.encode_query, model.encode_query), (found.encode_document, model.encode_document)):
+        np.testing.assert_allclose(encode(["a " * 100, "b"]), other(["a " * 100, "b"]), atol=1e-6)
 
 
 def test_a_cross_encoder_has_its_head(tmp_path: Path) -> None:

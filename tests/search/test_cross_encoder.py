@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import CrossEncoder
-from tiny_retriever import random_words, write_cross_encoder
+from tiny_retriever import change_json, random_words, write_cross_encoder
 
 from hf_dense.search.cross_encoder import load_reranker, predict_scores, read_part
 
@@ -56,3 +57,14 @@ def test_a_question_whose_beginning_says_less_stays_whole(reranker: CrossEncoder
     assert read_part(reranker, ENDLESS["a word behind blanks"]) == ENDLESS["a word behind blanks"]
     assert read_part(reranker, "ab cd") == "ab cd"
     assert len(read_part(reranker, ENDLESS["one word"])) < 1_000
+
+
+def test_a_pair_is_cut_to_the_positions_that_there_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    CrossEncoder(str(write_cross_encoder(tmp_path / "plain"))).save_pretrained(str(tmp_path / "saved"))
+    change_json(tmp_path / "saved" / "sentence_bert_config.json", max_seq_length=100)
+    found = load_reranker(tmp_path / "saved")
+    assert found.max_seq_length == 64
+    assert "is to read 100 tokens of a text (max_seq_length), and its encoder has positions for 64" in caplog.text
+    pairs = [("a", "b " * 200)]
+    wanted = load_reranker(tmp_path / "plain", max_length=64).predict(pairs, show_progress_bar=False)
+    np.testing.assert_allclose(found.predict(pairs, show_progress_bar=False), wanted, atol=1e-6)
