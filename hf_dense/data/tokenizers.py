@@ -33,6 +33,16 @@ def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
     return max(tokenizer.get_vocab().values()) + 1
 
 
+def rows_read(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The rows of an embedding that texts are read by: special tokens that are put into none need none.
+
+    A tokenizer of Gemma has one for images, and an encoder for texts alone has no row for it.
+    """
+    special = {id for id, token in tokenizer.added_tokens_decoder.items() if token.special}
+    put = {*tokenizer("")["input_ids"], tokenizer.pad_token_id}
+    return max(id for id in tokenizer.get_vocab().values() if id in put or id not in special) + 1
+
+
 def train_tokenizer(texts: Sequence[str], size: int, max_length: int) -> PreTrainedTokenizerBase:
     """Train a lower-casing BERT WordPiece tokenizer on a corpus.
 

@@ -19,6 +19,7 @@ from hf_dense.hub.cards import Measured, write_model_card
 from hf_dense.hub.fingerprints import encoder_fingerprint, parts_fingerprint, retriever_fingerprint
 from hf_dense.hub.lineage import lineage_of
 from hf_dense.hub.loading import (
+    check_vocabulary,
     check_weights,
     is_cross_encoder,
     load_config,
@@ -34,7 +35,7 @@ from hf_dense.hub.retriever_settings import (
     own_settings,
     settings_of,
 )
-from hf_dense.hub.retrievers import build_retriever, check_fit, check_vocabulary
+from hf_dense.hub.retrievers import build_retriever, check_fit
 from hf_dense.methods import METHODS
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source

@@ -27,6 +27,7 @@ from transformers import (
 
 from hf_dense.data.hub_names import model_folder
 from hf_dense.data.passages import check_longest
+from hf_dense.data.tokenizers import rows_read
 from hf_dense.errors import InputError, as_sentence, first_line
 from hf_dense.hub.towers import check_one_encoder, parts_of
 from hf_dense.methods import METHODS
@@ -78,7 +79,7 @@ def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
             model_folder(checkpoint), trust_remote_code=False
         )
         check_longest(tokenizer)
-        _check_vocabulary(tokenizer, checkpoint)
+        _check_tokenizer(tokenizer, checkpoint)
     return tokenizer
 
 
@@ -282,16 +283,19 @@ def classifies(config: PreTrainedConfig | None) -> bool:
 
 
 def _check_tokenizers(retriever: SentenceTransformer, origin: str) -> None:
-    """Pass when texts are read by transformers' tokenizers, or by those of static embeddings."""
-    readers = {type(part).__name__: part.tokenizer for part in parts_of(retriever) if hasattr(part, "tokenizer")}
-    for name, tokenizer in readers.items():
-        if isinstance(tokenizer, PreTrainedTokenizerBase):
-            _check_vocabulary(tokenizer, origin)
-        elif not isinstance(tokenizer, Tokenizer):
+    """Pass when texts are read by transformers' tokenizers that fit, or by those of static embeddings."""
+    for part in parts_of(retriever):
+        if not hasattr(part, "tokenizer"):
+            continue
+        if isinstance(part, Transformer) and isinstance(part.tokenizer, PreTrainedTokenizerBase):
+            _check_tokenizer(part.tokenizer, origin)
+            check_vocabulary(part.tokenizer, part.config, origin)
+        elif not isinstance(part.tokenizer, Tokenizer):
+            name = type(part).__name__
             raise InputError(f"{origin} reads texts by {name}; a retriever does by Transformer or StaticEmbedding.")
 
 
-def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, origin: str | Path) -> None:
+def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, origin: str | Path) -> None:
     """Refuse the empty tokenizer that transformers makes where there is none, and those that stop at what they lack."""
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise InputError(f"There is no tokenizer in {origin}; save one there with tokenizer.save_pretrained.")
@@ -300,6 +304,13 @@ def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, origin: str | Path) ->
         raise InputError(f"The tokenizer in {origin} has a token of the id {greatest}, but {len(tokenizer)} tokens.")
     with as_sentence(f"The tokenizer in {origin} has no token for what it does not know"):
         tokenizer(_UNKNOWN)
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, origin: str | Path) -> None:
+    """Raise `InputError` for a tokenizer that reads texts as tokens of which its encoder has no row."""
+    rows = getattr(config.get_text_config(), "vocab_size", math.inf)
+    if (size := rows_read(tokenizer)) > rows:
+        raise InputError(f"The tokenizer of {origin} has {size} tokens, its encoder only {rows}.")
 
 
 def drop_pooler(model: nn.Module) -> None:

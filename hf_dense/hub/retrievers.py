@@ -13,10 +13,10 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_dense.data.tokenizers import vocabulary_size
 from hf_dense.errors import InputError, as_sentence
 from hf_dense.hub.loading import (
     check_makes_vectors,
+    check_vocabulary,
     drop_pooler,
     is_retriever,
     load_config,
@@ -120,12 +120,6 @@ def _check_cls(tokenizer: PreTrainedTokenizerBase, checkpoint: str | Path) -> No
     """Raise `InputError` where the first state of a text is not that of [CLS]."""
     if tokenizer("a")["input_ids"][:1] != [tokenizer.cls_token_id]:
         raise InputError(f"The tokenizer of {checkpoint} does not put [CLS] first; cls pooling needs it.")
-
-
-def check_vocabulary(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, checkpoint: str | Path) -> None:
-    """Raise `InputError` for a tokenizer with more tokens than its encoder has."""
-    if (size := vocabulary_size(tokenizer)) > config.vocab_size:
-        raise InputError(f"The tokenizer of {checkpoint} has {size} tokens, its encoder only {config.vocab_size}.")
 
 
 def assemble(

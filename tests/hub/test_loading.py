@@ -35,9 +35,10 @@ from hf_dense.evaluation.analyses import similarity_by_length
 from hf_dense.evaluation.retrieval import evaluate_retriever
 from hf_dense.experiments.interpolation import Between
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
-from hf_dense.hub.export import export_cross_encoder
+from hf_dense.hub.export import export_cross_encoder, export_encoder
 from hf_dense.hub.fingerprints import retriever_fingerprint
 from hf_dense.hub.loading import is_cross_encoder, load_encoder, load_retriever, load_tokenizer
+from hf_dense.hub.retriever_settings import RetrieverSettings
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.hub.towers import untie
 from hf_dense.methods import METHODS
@@ -87,6 +88,31 @@ def test_a_tokenizer_that_stops_at_what_it_does_not_know(tmp_path: Path) -> None
     for load in (load_retriever, load_tokenizer):
         with pytest.raises(InputError, match="retriever has no token for what it does not know"):
             load(retriever)
+
+
+def add_token(retriever: Path, special: bool) -> None:
+    tokenizer = load_tokenizer(retriever)
+    tokenizer.add_tokens("zebrafish", special_tokens=special)
+    tokenizer.save_pretrained(retriever)
+
+
+def test_a_token_that_the_encoder_has_no_row_for(tmp_path: Path) -> None:
+    retriever, two = write_retriever(tmp_path / "retriever"), write_two_encoders(tmp_path / "two")
+    add_token(retriever, special=False)
+    add_token(two / "query_0_Transformer", special=False)
+    for model in (retriever, two):
+        with pytest.raises(InputError, match=f"The tokenizer of {model} has 58 tokens, its encoder only 57"):
+            load_retriever(model)
+
+
+def test_a_special_token_that_no_text_is_read_by_needs_no_row(tmp_path: Path) -> None:
+    """Gemma's tokenizer has one for images, and EmbeddingGemma no row for it."""
+    retriever = write_retriever(tmp_path / "retriever")
+    expected = load_retriever(retriever).encode("a b")
+    add_token(retriever, special=True)
+    np.testing.assert_array_equal(load_retriever(retriever).encode("a b"), expected)
+    assert build_retriever(retriever, RetrieverSettings(max_length=16)).max_seq_length == 16
+    export_encoder(retriever, tmp_path / "encoder")
 
 
 def test_what_is_no_place_and_no_model_is_no_retriever() -> None:
