@@ -283,8 +283,9 @@ class _BiencoderTrainer(CarefulTraining, SentenceTransformerTrainer):
 class ListLoss(nn.Module):
     """The losses that were chosen, on the vectors of queries and of their passages.
 
-    With `matryoshka` each is the mean over the whole vectors and those that are cut. Source: Kusupati et al. 2022
-    (arXiv:2205.13147), equation 1 with all weights 1, over the number of dimensions.
+    Vectors are those that the model makes: a `truncate_dim` of its own cuts them. With `matryoshka` each loss is the
+    mean over these and those that are cut further. Source: Kusupati et al. 2022 (arXiv:2205.13147), equation 1 with all
+    weights 1, over the number of dimensions.
 
     Args:
         model: the retriever.
@@ -304,7 +305,7 @@ class ListLoss(nn.Module):
         weight = arguments.contrast_weight
         self.weight = (1.0 if self.distillation == "none" else 0.2) if weight is None else weight
         self.keeping = arguments.keep_similarities
-        self.dimensions = (None, *(arguments.matryoshka or ()))
+        self.dimensions = (model.truncate_dim, *(arguments.matryoshka or ()))
         # In a tuple it is no part of this module, whose parts are trained and wrapped for several processes.
         self.start: tuple[SentenceTransformer, ...] = (
             (deepcopy(model).eval().requires_grad_(False),) if self.keeping else ()
@@ -353,9 +354,9 @@ class ListLoss(nn.Module):
 
     @torch.no_grad()
     def _embed_before(self, features: Sequence[Features], device: torch.device) -> Tensor:
-        """(R, D) whole vectors of all texts, by the model that training started from."""
+        """(R, D) vectors of all texts, by the model that training started from."""
         texts = _together(*self._embed_both(self.start[0].to(device), features))
-        return cut_vectors(texts, None, self.cosine)
+        return cut_vectors(texts, self.dimensions[0], self.cosine)
 
     def _embed_both(self, model: SentenceTransformer, features: Sequence[Features]) -> tuple[Tensor, Tensor]:
         """(B, D) vectors of queries, and (B, N, D) of their passages."""

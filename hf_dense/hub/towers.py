@@ -81,7 +81,8 @@ def project(model: SentenceTransformer, seed: int) -> SentenceTransformer:
     """
     if any(isinstance(module, Dense) for module in parts_of(model)):
         return model
-    width = model.get_embedding_dimension()
+    with model.truncate_embeddings(None):
+        width = model.get_embedding_dimension()
     if two_encoders(model) or width is None:
         raise InputError("A projection is added to one encoder; add it before its weights are shared no more.")
     own, shared = _divided(model)

@@ -18,7 +18,7 @@ from torch.nn import functional
 from hf_dense.commands.main import main
 from hf_dense.errors import InputError
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
-from hf_dense.finetuning.losses import contrastive_loss, distillation_loss
+from hf_dense.finetuning.losses import contrastive_loss, cut_vectors, distillation_loss
 from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
 
 DIMENSIONS = [16, 4]  # of 32
@@ -47,6 +47,20 @@ def test_the_loss_is_the_mean_over_the_dimensions(retriever: Path, tmp_path: Pat
             loss = 0.2 * loss + distillation_loss(changes["distillation"], scores, teacher)
         total += loss.item() / 3
     assert found.item() == pytest.approx(total, rel=1e-4)
+
+
+def test_what_a_model_cuts_by_itself_is_not_trained(retriever: Path, tmp_path: Path) -> None:
+    """Else a training is for vectors that nothing reads."""
+    model = SentenceTransformer(str(retriever), truncate_dim=8).eval()
+    whole = SentenceTransformer(str(retriever)).eval()
+    batch, unit = batch_of(model, lists()), model.similarity_fn_name == "cosine"
+    found = loss_of(model, batch, tmp_path, keep_similarities=0.5)
+    rows = [lists().dataset()[row] for row in range(6)]
+    queries = whole.encode([row["query"] for row in rows], convert_to_tensor=True)
+    passages = torch.stack([whole.encode(row["passages"], convert_to_tensor=True) for row in rows])
+    cut = [cut_vectors(vectors, 8, unit) for vectors in (queries, passages)]
+    expected = contrastive_loss("in_batch", *cut, 10.0, relevant_of(lists(), rows=6))
+    assert found.item() == pytest.approx(expected.item(), rel=1e-4), "similarities are as at the start, all are kept"
 
 
 def test_the_gradient_is_the_mean_of_those_of_the_dimensions(retriever: Path, tmp_path: Path) -> None:

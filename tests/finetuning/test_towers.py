@@ -157,6 +157,10 @@ def test_a_projection_is_a_linear_layer_and_a_norm(root: Path, tmp_path: Path) -
     unit = project(load_retriever(write_embedder(tmp_path / "embedder")), seed=3)
     assert np.linalg.norm(unit.encode_query(TEXTS), axis=1) == pytest.approx(1), "a norm of vectors stays the last"
     assert settings_of(unit).similarity == "cosine"
+    cut = load_retriever(root / "retriever")
+    cut.truncate_dim = 8
+    vectors = project(cut, seed=3).encode_document(TEXTS)
+    np.testing.assert_allclose(vectors, head.encode_document(TEXTS)[:, :8], atol=1e-6)
 
 
 def test_queries_are_cut_to_a_length_of_their_own(root: Path, tmp_path: Path) -> None:
