@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,7 +80,7 @@ def project(model: SentenceTransformer, seed: int) -> SentenceTransformer:
 
     Source: the released fine-tuning of arXiv:2102.09206 (the paper does not say it): LN(W h + b), W of N(0, 0.02).
     """
-    if any(isinstance(module, Dense) for module in parts_of(model)):
+    if any(isinstance(one, Dense) and isinstance(two, LayerNorm) for one, two in pairwise(parts_of(model))):
         return model
     with model.truncate_embeddings(None):
         width = model.get_embedding_dimension()

@@ -13,6 +13,7 @@ from datasets import Dataset
 from huggingface_hub import HfApi
 from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense
 from test_biencoder import arguments, killed_after
 from test_biencoder_lists import lists
 from tiny_retriever import random_words, write_dataset, write_embedder, write_hybrid, write_retriever
@@ -157,6 +158,8 @@ def test_a_projection_is_a_linear_layer_and_a_norm(root: Path, tmp_path: Path) -
     unit = project(load_retriever(write_embedder(tmp_path / "embedder")), seed=3)
     assert np.linalg.norm(unit.encode_query(TEXTS), axis=1) == pytest.approx(1), "a norm of vectors stays the last"
     assert settings_of(unit).similarity == "cosine"
+    dense = load_retriever(write_embedder(tmp_path / "dense", Dense(32, 32)))
+    assert len(project(dense, seed=3)) == len(dense) + 2, "a linear layer of its own is no such head"
     cut = load_retriever(root / "retriever")
     cut.truncate_dim = 8
     vectors = project(cut, seed=3).encode_document(TEXTS)
