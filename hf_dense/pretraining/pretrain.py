@@ -41,7 +41,7 @@ from hf_dense.pretraining.longest import head_rows, longest_rows, most_rows
 from hf_dense.pretraining.options import PretrainingOptions, check_options, given_mapping
 from hf_dense.pretraining.probe import BEST, Pool, RetrievalProbe, check_best, load_best, load_pool
 from hf_dense.pretraining.soundness import STEP_FILE
-from hf_dense.pretraining.start import start_from
+from hf_dense.pretraining.start import check_kind, start_from
 from hf_dense.pretraining.stream import PassageStream
 from hf_dense.pretraining.trainer import PreTrainer, check_arguments
 from hf_dense.pretraining.vocabulary import Vocabulary
@@ -171,6 +171,9 @@ def _start(
         raise InputError(f"decoder_learning_rate is {rate}; it must be above 0.")
     if not 0 <= options.held_out < 1:
         raise InputError(f"held_out is {options.held_out}; it must be from 0 to below 1.")
+    if options.backbone is not None:
+        check_one_encoder(options.backbone)
+        check_kind(options.backbone)
     tokenizer = _tokenizer(options, corpus)
     vocabulary = Vocabulary.of(tokenizer)
     model = _model(method, options, tokenizer)

@@ -10,7 +10,7 @@ from transformers.utils import logging
 
 from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
-from hf_dense.hub.loading import check_weights, is_retriever
+from hf_dense.hub.loading import check_weights, is_retriever, load_config
 from hf_dense.hub.retriever_settings import embedder_settings
 from hf_dense.methods import METHODS, Method
 from hf_dense.modeling.bottleneck_backbones import family_of
@@ -58,6 +58,27 @@ def start_from(method: Method, name_or_path: str, changes: dict[str, Any]) -> Bo
     if is_retriever(name_or_path):
         changes = _of_embedder(name_or_path, changes)
     return method.pretraining.from_backbone(name_or_path, **changes)
+
+
+def check_kind(name: str) -> None:
+    """Pass when a checkpoint is of a kind that pre-training can start from, as far as its configuration says.
+
+    It is asked before the tokenizer is looked at, whose lack of [MASK] would be named as what is wrong.
+
+    Raises:
+        InputError: its encoder's family is not supported, or a retriever has no encoder where one is looked for.
+    """
+    found = load_config(name)
+    if found is None and is_retriever(name):
+        raise InputError(
+            f"{name} has no config.json of an encoder beside its modules.json, and pre-training starts from one; "
+            "hf-dense export writes a retriever whose encoder lies in a folder of its own anew, with the encoder there."
+        )
+    if found is not None and found.model_type not in METHODS:
+        try:
+            family_of(found)
+        except ValueError as error:
+            raise InputError(str(error)) from error
 
 
 def _of_embedder(name: str, changes: dict[str, Any]) -> dict[str, Any]:

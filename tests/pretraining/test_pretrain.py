@@ -28,8 +28,16 @@ from tiny_pretraining import (
     weights,
     write_corpus,
 )
-from tiny_retriever import spaced_tokenizer, tiny_config, tiny_tokenizer, write_two_encoders
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertForMaskedLM
+from tiny_retriever import spaced_tokenizer, tiny_config, tiny_tokenizer, write_static, write_two_encoders
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForPreTraining,
+    AutoTokenizer,
+    BertForMaskedLM,
+    PreTrainedTokenizerBase,
+    T5Config,
+)
 
 from hf_dense.errors import InputError
 from hf_dense.hub import precision
@@ -557,6 +565,12 @@ def test_a_stream_of_the_hub_is_known_by_its_revision(hub_client: Any, tmp_path:
     assert "was made from another corpus" in said[2]
 
 
+def unmasked_tokenizer() -> PreTrainedTokenizerBase:
+    tokenizer = tiny_tokenizer()
+    tokenizer.mask_token = None
+    return tokenizer
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
     (
         {"method": "bert"},
@@ -603,6 +617,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
         {"backbone": "{tmp}/two", "tokenizer": None},
         "two encoders, and one is wanted here; name one of them, .*two/",
     ),
+    ({"backbone": "{tmp}/t5", "tokenizer": None}, "Backbones of type 't5' are not supported; use: bert, "),
+    ({"backbone": "{tmp}/static", "tokenizer": None}, "has no config.json of an encoder beside its modules.json"),
     ({"backbone": "{tmp}/plain", "bottleneck": "max"}, "bottleneck is 'max'; allowed: cls, mean"),
     ({"probe": "{tmp}/nowhere"}, "There is no collection .*nowhere to probe with"),
     ({"probe": "{tmp}/nowhere:dev"}, "There is no collection .*nowhere to probe with"),
@@ -624,10 +640,13 @@ def test_bad_input_is_refused_before_anything_is_written(
 ) -> None:
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "short.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
+    if "{tmp}/t5" in changes.values():
+        T5Config().save_pretrained(tmp_path / "t5")
+        unmasked_tokenizer().save_pretrained(tmp_path / "t5")
+    if "{tmp}/static" in changes.values():
+        write_static(tmp_path / "static")
     if "{tmp}/unmasked" in changes.values():
-        tokenizer = tiny_tokenizer()
-        tokenizer.mask_token = None
-        tokenizer.save_pretrained(tmp_path / "unmasked")
+        unmasked_tokenizer().save_pretrained(tmp_path / "unmasked")
     if "probe" in changes:
         (tmp_path / "qrels").mkdir()
         (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td1\t0\n")
