@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -71,7 +73,7 @@ def pretoken_counter() -> CountTokens:
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a directory or a Hub id.
+    """The tokenizer of a directory or a Hub id; of a retriever the one that reads passages.
 
     Raises:
         InputError: there is none.
@@ -79,9 +81,35 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer  # takes seconds, and is needed here only
 
     with as_sentence(f"No tokenizer can be loaded from {name!r}; give a directory or a Hub id of one"):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_folder(name), trust_remote_code=False)
+        place = model_folder(name)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            place, subfolder=_reader_of_passages(place), trust_remote_code=False
+        )
         check_longest(tokenizer)
     return tokenizer
+
+
+def _reader_of_passages(place: str) -> str:
+    """The folder of a retriever that its passages' tokenizer is in; empty where that is the retriever's own."""
+    modules = _read_json(place, "modules.json")
+    if not modules:
+        return ""
+    folder = str(modules[0]["path"])
+    if str(modules[0]["type"]).endswith(".Router"):  # two encoders
+        routes = _read_json(place, f"{folder}/router_config.json".lstrip("/"))["structure"]
+        folder = f"{folder}/{routes['document'][0]}".lstrip("/")
+    return folder
+
+
+def _read_json(place: str, name: str) -> Any:
+    """What a file of a model holds; None where there is no such file."""
+    if Path(place).is_dir():
+        file: str | Path | None = Path(place) / name
+    else:
+        from sentence_transformers.util import load_file_path  # takes seconds, too
+
+        file = load_file_path(place, name)
+    return json.loads(Path(file).read_text(encoding="utf-8")) if file and Path(file).is_file() else None
 
 
 def check_longest(tokenizer: PreTrainedTokenizerBase) -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from datasets import Dataset
+from tiny_retriever import write_embedder, write_two_encoders
 from tokenizers import normalizers, pre_tokenizers
 
-from hf_dense.data.passages import add_neighbours, build_passages, count_words, pretoken_counter
+from hf_dense.data.passages import add_neighbours, build_passages, count_words, load_tokenizer, pretoken_counter
 from hf_dense.errors import InputError
 
 
@@ -109,3 +112,22 @@ def test_neighbours_of_lonely_passages_are_an_empty_table() -> None:
 def test_neighbours_need_positions() -> None:
     with pytest.raises(InputError, match="need the corpus column 'document', but it has only id, text"):
         add_neighbours(Dataset.from_dict({"id": ["1"], "text": ["x"]}))
+
+
+def test_of_two_encoders_the_tokenizer_is_that_of_passages(tmp_path: Path) -> None:
+    two = write_two_encoders(tmp_path / "two")
+    assert load_tokenizer(str(two)).model_max_length == 20, "queries have 8"
+    (two / "router_config.json").write_text("{}")
+    with pytest.raises(InputError, match="No tokenizer can be loaded from"):
+        load_tokenizer(str(two))
+
+
+def test_the_tokenizer_of_a_retriever_of_2019_lies_in_a_folder(tmp_path: Path) -> None:
+    embedder = write_embedder(tmp_path / "embedder")
+    expected = load_tokenizer(str(embedder)).get_vocab()
+    (embedder / "0_Transformer").mkdir()
+    for file in embedder.glob("*token*"):
+        file.rename(embedder / "0_Transformer" / file.name)
+    modules = (embedder / "modules.json").read_text().replace('"path": ""', '"path": "0_Transformer"')
+    (embedder / "modules.json").write_text(modules)
+    assert load_tokenizer(str(embedder)).get_vocab() == expected
