@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from hf_dense.errors import InputError
 from hf_dense.storage.manifest import COMPLETE, OWN_PREFIX, UNSAID, Manifest, difference, foreign_file
 
 NEW, DONE, RESUMED = "new", "done", "resumed"
+_UNLOCKABLE: Final = (errno.ENOLCK, errno.EOPNOTSUPP)  # as network file systems answer that are mounted without locks
 LOCK: Final = f"{OWN_PREFIX}.lock"
 
 
@@ -101,6 +103,13 @@ class Lock:
             self._file.acquire(timeout=0)
         except Timeout as error:
             raise BeingWritten(f"Another run is writing {output}; wait until it ends, or stop it.") from error
+        except OSError as error:
+            if error.errno not in _UNLOCKABLE:
+                raise
+            raise InputError(
+                f"{output} is on a file system that cannot lock files ({error.strerror}), so that two runs could write "
+                "it at once; mount it with locks, or name a directory on another one."
+            ) from error
 
     def release(self) -> None:
         """Let others in; the file goes too, where its directory has not gone before."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import multiprocessing
 import os
@@ -606,3 +608,13 @@ def test_an_output_that_lacks_a_file_is_not_made_again_over_one_that_lies_in_it(
     assert (tmp_path / "out" / "index" / "deep" / "text").is_file()
     assert make(tmp_path / "out", overwrite=True)
     assert (tmp_path / "out" / "README.md").is_file()
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_said(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(InputError, match="file system that cannot lock files"):
+        make(tmp_path / "out")
