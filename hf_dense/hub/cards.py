@@ -251,9 +251,17 @@ def render_model_card(name: str, manifest: Manifest, form: str, revision: str | 
 
 
 def settings_as_yaml(manifest: Manifest) -> str:
-    """What an output depends on beside its sources."""
+    """What an output depends on beside its sources, without what was left unset."""
     settings = {key: value for key, value in manifest.made_from.items() if key not in manifest.sources}
-    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True).strip()
+    return yaml.safe_dump(_without_none(settings), sort_keys=False, allow_unicode=True).strip()
+
+
+def _without_none(settings: Mapping[str, object]) -> dict[str, object]:
+    return {
+        key: _without_none(value) if isinstance(value, Mapping) else value
+        for key, value in settings.items()
+        if value is not None
+    }
 
 
 def _metadata(title: str, manifest: Manifest, form: Form, results: Sequence[Measured]) -> ModelCardData:

@@ -119,7 +119,10 @@ def check_fit(
 def _check_cls(tokenizer: PreTrainedTokenizerBase, checkpoint: str | Path) -> None:
     """Raise `InputError` where the first state of a text is not that of [CLS]."""
     if tokenizer("a")["input_ids"][:1] != [tokenizer.cls_token_id]:
-        raise InputError(f"The tokenizer of {checkpoint} does not put [CLS] first; cls pooling needs it.")
+        raise InputError(
+            f"The tokenizer of {checkpoint} does not put [CLS] first; cls pooling needs it, and mean pooling "
+            "(--pooling mean) does not."
+        )
 
 
 def assemble(

@@ -71,10 +71,15 @@ def decisive(arguments: TrainingArguments) -> dict[str, Any]:
     left_out = {*_UNDECISIVE.split(), *(["num_train_epochs"] if arguments.max_steps > 0 else [])}
     if arguments.load_best_model_at_end:
         left_out -= {"save_strategy", "save_steps"}
-    step = arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
-    chosen = {"batch_size": step, **{name: value for name, value in values.items() if name not in left_out}}
+    chosen = {"batch_size": _step(arguments), **{name: value for name, value in values.items() if name not in left_out}}
     found: dict[str, Any] = json.loads(json.dumps(chosen, default=_named))
     return found
+
+
+def _step(arguments: TrainingArguments) -> int:
+    """The rows of an optimiser step, over all processes and accumulated batches."""
+    rows: int = arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
+    return rows
 
 
 def _named(value: Any) -> str:
@@ -119,9 +124,12 @@ def occupy_training(
         everything = {**settings, **decisive(arguments)}
         return output.occupy(kind, everything, sources, seed=arguments.seed, claims=names, result=result or output.path)
 
+    recorded = recorded_setting("batch_size", output.path, wanted, kind)
     if not is_auto(arguments):
+        if recorded and not output.overwrite:
+            _check_step(arguments, recorded, output.path)
         return occupy(output)
-    if recorded := recorded_setting("batch_size", output.path, wanted, kind):
+    if recorded:
         keep_batch_size(arguments, recorded)
         try:
             return occupy(replace(output, overwrite=False))
@@ -132,6 +140,20 @@ def occupy_training(
         raise InputError(f"per_device_train_batch_size auto is not offered for a {kind}; name a number.")
     arguments.per_device_train_batch_size = fit()
     return occupy(output)
+
+
+def _check_step(arguments: TrainingArguments, recorded: int, directory: Path) -> None:
+    """Raise `InputError`, with the numbers that a step is made of, where a training goes on with steps of other sizes.
+
+    Whoever goes on with other processes is not to begin anew for it.
+    """
+    if recorded != _step(arguments):
+        raise InputError(
+            f"The training in {directory} has {recorded} rows a step, and these settings {_step(arguments)} "
+            f"(per_device_train_batch_size {arguments.train_batch_size} x {arguments.world_size} processes x "
+            f"gradient_accumulation_steps {arguments.gradient_accumulation_steps}); to go on with it, make the product "
+            "the same; to begin anew, name another directory, or replace it with --overwrite."
+        )
 
 
 def recorded_setting(name: str, directory: Path, wanted: str | bool | None, kind: str) -> Any:

@@ -107,6 +107,12 @@ def test_nothing_is_invented() -> None:
     assert not re.findall(r"\d", card.text)
 
 
+def test_settings_that_were_not_set_are_left_out() -> None:
+    made_from = {"model": "f", "seed": 0, "titles": None, "arguments": {"rate": 0.0, "sampler": None}}
+    manifest = Manifest("retriever", COMPLETE, made_from, {"model": "y"})
+    assert cards.settings_as_yaml(manifest) == "seed: 0\narguments:\n  rate: 0.0"
+
+
 def test_a_model_of_several_of_the_hub_names_each() -> None:
     steps = [asdict(Step("model of the Hub", start=start)) for start in ("me/one", "me/two@v1", "me/one")]
     merged = Manifest("retriever", COMPLETE, facts={"lineage": steps})
