@@ -34,7 +34,7 @@ from hf_dense.finetuning.negatives import build_lexical_negatives
 from hf_dense.hub.cards import Measured
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.loading import is_retriever
-from hf_dense.hub.retriever_settings import RetrieverSettings, length_of
+from hf_dense.hub.retriever_settings import RetrieverSettings, length_of, settings_of
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.fingerprints import model_source, retriever_source
@@ -49,6 +49,10 @@ from hf_dense.storage.places import Source
 
 KIND: Final = "adaptation"  # of output
 _PLANNING, _PLAN = "plan", "plan.json"
+_NO_PROMPTS: Final = (
+    " It names no prompts; where its makers ask for words before queries or passages, stop here, and write "
+    "it with them first: hf-dense export, --query_prompt, --document_prompt."
+)
 
 
 def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
@@ -78,7 +82,8 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
     settings = {name: getattr(options, name) for name in ("budget", "method", "length", "precision")}
     with output.occupy(KIND, settings, sources, seed=options.seed, claims=REPORT_FILES) as work:
         if not work.done or missing_file(out) or missing_file(out / RETRIEVER):
-            options = replace(options, length=_readable(options, say))
+            if options.base is not None:
+                options = replace(options, length=_readable(_open_base(options), options, say))
             material = prepare(options.docs, options.queries, options.length, options.seed, output, options.base)
             for known in known_queries(material):
                 say(known)
@@ -184,9 +189,12 @@ def _open_base(options: AdaptOptions) -> SentenceTransformer:
     return build_retriever(options.base, RetrieverSettings(max_length=length))
 
 
-def _readable(options: AdaptOptions, say: Progress) -> int:
-    """Tokens of the longest text: as many as are wanted, and as the base reads, which is said where it is less."""
-    read = length_of(_open_base(options)) if options.base is not None else None
+def _readable(base: SentenceTransformer, options: AdaptOptions, say: Progress) -> int:
+    """Tokens of the longest text: as many as are wanted, and as the base reads; how it reads them is said."""
+    own = settings_of(base)
+    hint = _NO_PROMPTS if is_retriever(options.base or "") and not any((own.prompts or {}).values()) else ""
+    say(f"The base is {options.base}. {own.in_words()}{hint}")
+    read = length_of(base)
     if read is None or read >= options.length:
         return options.length
     say(f"At most {read} tokens of a text, as {options.base} reads no more, in place of a length of {options.length}")

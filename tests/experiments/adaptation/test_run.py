@@ -13,6 +13,7 @@ import torch
 from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import (
+    change_json,
     write_cross_encoder,
     write_dataset,
     write_embedder,
@@ -233,8 +234,13 @@ def test_what_is_kept_is_built_only_once_all_else_is_found(tmp_path: Path, monke
         adapt(AdaptOptions("nowhere", str(tmp_path / "out")))
 
 
+@pytest.mark.parametrize("prompted", [False, True])
 def test_what_was_refused_before_the_plan_may_be_given_otherwise(
-    collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    prompted: bool,
+    collection: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked = list[str]()
 
@@ -244,11 +250,17 @@ def test_what_was_refused_before_the_plan_may_be_given_otherwise(
 
     monkeypatch.setattr(run, "_make_plan", too_short)
     given = AdaptOptions(str(collection), str(tmp_path / "out"), str(write_embedder(tmp_path / "base")), keep="none")
+    prompts = {"query": "query: "} if prompted else {}
+    change_json(tmp_path / "base" / "config_sentence_transformers.json", prompts=prompts)
     for budget in ("5m", "6m"):
         with pytest.raises(InputError, match=f"{budget} is too short"):
             adapt(replace(given, budget=budget, length=16))
     assert asked == ["5m", "6m"]
-    assert "tokens of a text" not in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "tokens of a text" not in said
+    assert "How it makes vectors: pooling mean" in said
+    assert ("query prompt 'query: '" in said) == prompted
+    assert ("It names no prompts" in said) != prompted
     with pytest.raises(InputError, match="5m is too short"):
         adapt(replace(given, budget="5m", length=64))
     assert "At most 20 tokens of a text, as" in capsys.readouterr().err
