@@ -147,6 +147,7 @@ def train_model(
                 if not made.done and is_main_process():
                     made.facts |= {**work.facts, "lineage": [] if start == _LOADED else lineage_of(start)}
                     made.facts |= save(made.result) or {}
+                    made.facts |= _chosen(work.facts, made.facts)
                     write_model_card(made.result, replace(made.manifest, facts=made.facts), name=str(model.path))
             work.complete()
     if publication and is_main_process():
@@ -167,6 +168,19 @@ def _fit(trainer: Trainer, model: nn.Module, work: Occupied, resume: str | None)
         )
     trainer.save_state()
     work.facts |= {"steps": trainer.state.global_step, "seconds": seconds()}
+    if trainer.args.load_best_model_at_end and (best := trainer.state.best_model_checkpoint):
+        step = int(Path(best).name.rpartition("-")[2])
+        work.facts["best"] = {"step": step, "metric": trainer.args.metric_for_best_model}
+
+
+def _chosen(training: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of a model whose weights are those of the best checkpoint, by the facts of its training and its own."""
+    if (best := training.get("best")) is None:
+        return {}
+    remark = (
+        f"Its weights are those after step {best['step']:,} of {training['steps']:,}, where {best['metric']} was best."
+    )
+    return {"steps": best["step"], "remarks": [*model.get("remarks", []), remark]}
 
 
 def check_tuning(arguments: TrainingArguments) -> None:

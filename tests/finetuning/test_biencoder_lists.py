@@ -21,6 +21,7 @@ from hf_dense.finetuning.batches import ListCollator
 from hf_dense.finetuning.biencoder import ListLoss, finetune
 from hf_dense.finetuning.lists import Entry, PassageLists
 from hf_dense.finetuning.losses import CONTRASTS, contrastive_loss, distillation_loss
+from hf_dense.hub.lineage import lineage_of
 from hf_dense.storage.checkpoints import load_history
 
 EARLY = {  # ends before its last step: after the first ones it gets worse
@@ -222,6 +223,13 @@ def test_the_best_checkpoint_is_kept_and_training_ends_early(retriever: Path, tm
     assert len(scores) < 12
     kept = evaluator(SentenceTransformer(str(model)))["validation_cosine_mrr@10"]
     assert kept == pytest.approx(max(scores), abs=1e-6)
+    best, ended = 5 * (1 + scores.index(max(scores))), history[-1]["step"]
+    assert best < ended
+    assert (
+        f"Its weights are those after step {best} of {ended}, where validation_cosine_mrr@10 was best."
+        in (model / "README.md").read_text()
+    )
+    assert lineage_of(model)[-1]["steps"] == best
 
 
 def test_a_loss_that_is_no_number_ends_the_training(
