@@ -76,7 +76,7 @@ def load_entries(path: str | os.PathLike[str], split: str = "train") -> list[Ent
             )
         return _judged(path, split)
     try:
-        rows = parquet.read_table(file, columns=list(TRAINING)).to_pylist()
+        rows = parquet.read_table(file).select(list(TRAINING)).cast(TRAINING.arrow_schema).to_pylist()
     except (ArrowException, KeyError, OSError) as error:
         raise InputError(f"{file} is not a file of training lists: {str(error).splitlines()[0]}") from error
     if not rows:
@@ -85,19 +85,31 @@ def load_entries(path: str | os.PathLike[str], split: str = "train") -> list[Ent
 
 
 def _entry(row: dict[str, Any], place: str) -> Entry:
-    positives, negatives = tuple(row["positives"] or ()), tuple(row["negatives"] or ())
+    positives, negatives = (tuple(dict.fromkeys(row[kind] or ())) for kind in ("positives", "negatives"))
     entry = Entry(row["query_id"], row["query"], positives, negatives, place=place)
     if not isinstance(entry.id, str) or not isinstance(entry.query, str):
         raise InputError(f"{entry} lacks {'its text' if entry.id else 'an id'}.")
     if not positives:
         raise InputError(f"{entry} has no positive passage.")
-    given = [*(row["positive_scores"] or ()), *(row["negative_scores"] or ())]
     if row["positive_scores"]:  # a teacher's; BM25 scores negatives alone
-        if len(given) != len(positives) + len(negatives):
-            missing = len(positives) + len(negatives) - len(given)
-            raise InputError(f"{entry} lacks the teacher's scores of {missing} passages; score it again.")
-        return replace(entry, scores=dict(zip((*positives, *negatives), given, strict=True)))
+        return replace(entry, scores=_scores(entry, row))
     return entry
+
+
+def _scores(entry: Entry, row: dict[str, Any]) -> dict[str, float]:
+    """A teacher's scores by passage, when there is one for each."""
+    scores: dict[str, float] = {}
+    for kind in ("positive", "negative"):
+        names, given = row[f"{kind}s"] or (), row[f"{kind}_scores"] or ()
+        if len(given) != len(names):
+            raise InputError(
+                f"{entry} has {len(given)} {kind}_scores for {len(names)} {kind}s; a teacher scores each of them."
+            )
+        for name, score in zip(names, given, strict=True):
+            if name in scores and scores[name] != score:
+                raise InputError(f"{entry} has two scores of the passage {name!r}; leave one of them.")
+            scores[name] = score
+    return scores
 
 
 def join_lists(parts: Sequence[Sequence[Entry]]) -> list[Entry]:

@@ -175,12 +175,32 @@ def test_steps_share_no_query_and_no_positive(caplog: pytest.LogCaptureFixture) 
         ({"positives": []}, r"The list of query 'q' \(row 1 of .*train.parquet\) has no positive passage"),
         ({"query_id": None}, r"The list of query None \(row 1 of .*train.parquet\) lacks an id"),
         ({"query": None}, r"The list of query 'q' \(row 1 of .*train.parquet\) lacks its text"),
-        ({"positive_scores": [1.0]}, r"\(row 1 of .*\) lacks the teacher's scores of 2 passages"),
+        ({"positive_scores": [1.0]}, r"\(row 1 of .*\) has 0 negative_scores for 2 negatives; a teacher scores"),
+        ({"positive_scores": [1.0, 2.0], "negative_scores": [3.0]}, "has 2 positive_scores for 1 positives"),
+        (
+            {"negatives": ["p1", "p1"], "positive_scores": [1.0], "negative_scores": [2.0, 3.0]},
+            "has two scores of the passage 'p1'",
+        ),
     ],
 )
 def test_lists_that_lack_something(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         load_entries(write(tmp_path / "lists", **changes))
+
+
+def test_a_passage_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    (read,) = load_entries(write(tmp_path / "lists", negatives=["p1", "p2", "p1"]))
+    assert read.negatives == ("p1", "p2")
+
+
+@pytest.mark.parametrize(("scores", "sentence"), [(["high"], "Failed to parse string"), (None, "positive_scores")])
+def test_columns_that_hold_something_else(tmp_path: Path, scores: list[str] | None, sentence: str) -> None:
+    (tmp_path / "negatives").mkdir()
+    row = {"query_id": "q", "query": "what", "positives": ["p0"], "negatives": ["p1"], "negative_scores": [1.0]}
+    row |= {} if scores is None else {"positive_scores": scores}
+    parquet.write_table(pa.Table.from_pylist([row]), tmp_path / "negatives" / "train.parquet")
+    with pytest.raises(InputError, match=f"is not a file of training lists: .*{sentence}"):
+        load_entries(tmp_path)
 
 
 def test_lists_of_another_split(tmp_path: Path) -> None:
