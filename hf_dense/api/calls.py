@@ -83,6 +83,13 @@ def as_list(given: Any) -> list[Any]:
     return list(given) if _are_several(given) else [given]
 
 
+def check_filled(**given: Any) -> None:
+    """Raise `InputError` for an argument, by its name, that wants one or several and has none."""
+    for name, value in given.items():
+        if isinstance(value, list | tuple | dict) and not value:
+            raise InputError(f"{name} is empty; give one, or several.")
+
+
 def _are_several(given: Any) -> bool:
     """Whether it is to be looped over; of a dict and a table that gives keys and names of columns."""
     one = isinstance(given, str | os.PathLike | Mapping) or hasattr(given, "to_parquet")
@@ -106,6 +113,8 @@ def _words(name: str, value: Any) -> list[str]:
     >>> _words("margin", 0.1), _words("dimensions", [64, 32]), _words("overwrite", True), _words("normalize", False)
     (['--margin=0.1'], ['--dimensions', '64', '32'], ['--overwrite'], ['--normalize=false'])
     """
+    if getattr(value, "ndim", None) == 0:  # a number, as numpy and torch have it
+        value = value.item()
     if value is None:
         return []
     if name in _SWITCHES:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hf_dense.api.calls import Place, as_list, as_path, checked, read_call
+from hf_dense.api.calls import Place, as_list, as_path, check_filled, checked, read_call
 from hf_dense.api.results import Evaluation, Result
 from hf_dense.errors import InputError
 
@@ -58,6 +58,7 @@ def evaluate(
     from hf_dense.commands.output import encoding_of
     from hf_dense.evaluation.benchmark import FACTS_FILE
 
+    check_filled(models=models, tasks=tasks)
     named = {"tasks": [*map(as_path, as_list(tasks))], "rerank": _named(() if rerank is None else rerank)}
     arguments = read_call("evaluate", _named(models), {**named, **options})
     with encoding_of(arguments):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, overload
 
-from hf_dense.api.calls import Place, as_list, as_path, checked, read_call
+from hf_dense.api.calls import Place, as_list, as_path, check_filled, checked, read_call
 from hf_dense.api.results import Result, caption, html_table
 
 _SHOWN: Final = 5  # rows
@@ -79,6 +79,7 @@ class Corpus:
             InputError: the sources cannot be read, an option is out of range, or something else is in `out`.
         """
         options = {name: value for name, value in locals().items() if name not in ("cls", "sources")}
+        check_filled(sources=sources)
         _run_data("passages", as_list(sources), options)
         return cls(out)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Evaluate what the arguments name, and print the table and the comparison of all that is in the directory."""
+    logging.getLogger("hf_dense").setLevel(logging.INFO)
     print(measure(arguments), end="")
 
 
@@ -69,12 +71,8 @@ def measure(arguments: argparse.Namespace) -> str:
     Raises:
         InputError: two models have the same name; or what an evaluation raises.
     """
-    import logging
-
     from hf_dense.evaluation.benchmark import TABLE_FILE, evaluate_tasks
 
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    logging.getLogger("hf_dense").setLevel(logging.INFO)
     models, rerankers = (_named(words) for words in (arguments.models, arguments.rerank))
     # It searches, and so has no candidates to order.
     added = not (arguments.no_bm25 or arguments.protocol == "candidates" or "bm25" in {*models, *models.values()})

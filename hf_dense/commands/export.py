@@ -95,9 +95,6 @@ def export(arguments: argparse.Namespace) -> Path:
     Raises:
         InputError: an option that the kind does not take, or one absent that it needs; or what the export raises.
     """
-    import logging
-
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
     kind = KINDS[arguments.kind]
     every = {option for form in KINDS.values() for option in form.options}
     given = {name: value for name, value in vars(arguments).items() if name in every}

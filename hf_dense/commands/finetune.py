@@ -132,6 +132,7 @@ class Tuned:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the stages of the configuration, or one training where it has none, and say what came out."""
+    logging.getLogger("hf_dense").setLevel(logging.INFO)
     with losses_aside():
         tuned = train(arguments)
     if tuned.said:
@@ -152,8 +153,6 @@ def _run_stages(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Tun
     from hf_dense.finetuning.pipeline import Pipeline, run_pipeline
     from hf_dense.storage.process_group import alone, is_main_process, wait_for_everyone
 
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    logging.getLogger("hf_dense").setLevel(logging.INFO)
     given = given_flags(arguments, BothOptions, StageOptions)
     measuring = build_options(MeasuringOptions, values, given_flags(arguments, MeasuringOptions))
     read = {option.name for option in fields(MeasuringOptions)}

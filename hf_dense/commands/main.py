@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import sys
@@ -98,6 +99,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.verb not in _TOGETHER and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
         raise InputError(f"hf-dense {arguments.verb} is one process; start it without accelerate launch.")
     check_seed(getattr(arguments, "seed", 0))
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")  # here alone: of Python's callers it is theirs
     try:
         if arguments.verb not in _ALONE:
             _settle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import random
 import re
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from datasets import Dataset
 from huggingface_hub import HfApi
 from pandas import DataFrame  # type: ignore[import-untyped]
@@ -161,6 +163,18 @@ def test_publish_gives_the_address(hub_here: HfApi, retriever: Path) -> None:
     assert "model.safetensors" in hub_here.list_repo_files("someone/from-python")
 
 
+def test_logging_stays_the_callers(
+    data: Path, retriever: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler of the root would make an application's own `basicConfig`, which comes later, do nothing."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(logging.getLogger("hf_dense"), "level", logging.NOTSET)
+    hf_dense.evaluate({"mine": retriever}, data, out=tmp_path / "found", no_bm25=True)
+    hf_dense.export(retriever, out=tmp_path / "exported")
+    assert logging.getLogger().handlers == []
+    assert logging.getLogger("hf_dense").level == logging.NOTSET
+
+
 UNKNOWN = {
     "adapt": (lambda out: hf_dense.adapt("docs", out=out, buget="10m"), "'buget' is no option of adapt; .* budget?"),
     "pretrain": (lambda out: hf_dense.pretrain(out=out, lerning_rate=1), "'lerning_rate' .* learning_rate?"),
@@ -197,6 +211,9 @@ WRONG = {
         lambda out: hf_dense.evaluate({1: "bm25"}, "data", out=out),  # type: ignore[dict-item]
         "A model is called 1; name it",
     ),
+    "no model": (lambda out: hf_dense.evaluate({}, "data", out=out), "models is empty; give one"),
+    "no task": (lambda out: hf_dense.evaluate("bm25", [], out=out), "tasks is empty"),
+    "no document": (lambda out: hf_dense.Corpus.from_documents([], out=out), "sources is empty"),
     "a model": (
         lambda out: hf_dense.evaluate({"mine": Namespace()}, "data", out=out),  # type: ignore[dict-item]
         "not an object of the type Namespace; save it",
@@ -266,6 +283,8 @@ def test_what_is_none_was_not_given_and_several_may_be_anything_to_loop_over() -
     for numbers in (np.array([64, 32]), range(64, 31, -32), iter([64, 32]), (64, 32)):
         words = read_call("evaluate", ["bm25"], {"tasks": "t", "out": "o", "dimensions": numbers}).words
         assert words[-3:] == ["--dimensions", "64", "32"]
+    for number in (3, np.int64(3), np.array(3), torch.tensor(3)):
+        assert read_call("pretrain", [], {"max_steps": number}).words[-1] == "--max_steps=3"
 
 
 def test_kinds_of_queries_may_be_one_or_none(tmp_path: Path) -> None:
