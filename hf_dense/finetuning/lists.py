@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,6 +23,7 @@ from hf_dense.data.collections import content_hash, folder_of, holds_corpus, loa
 from hf_dense.data.duplicates import exact_hashes
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.schemas import TRAINING
+from hf_dense.data.splits import plain_query
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_texts
 from hf_dense.storage.manifest import Manifest
@@ -264,12 +266,17 @@ class PassageLists:
                 short[0].id,
                 "left out" if self.scored else "made up with passages drawn from the corpus",
             )
+        self._asked = _positives_by_query(entries)
         if self.scored:
             entries = [entry for entry in entries if not self._is_short(entry)]
         self.entries = list(entries)
 
     def _is_short(self, entry: Entry) -> bool:
         return min(len(entry.negatives), self.depth) < self.passages - 1
+
+    def _relevant(self, entry: Entry) -> list[str]:
+        """Ids of what is relevant for a query, its own positives first, or for another one of the same words."""
+        return list(dict.fromkeys([*entry.positives, *self._asked.get(plain_query(entry.query), ())]))
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -279,7 +286,7 @@ class PassageLists:
 
         Args:
             numbered: with `numbers`, one for each of these texts, the same for copies, and `relevant`, those of all
-                positives.
+                that is relevant for a query of these words.
         """
         rows = Dataset.from_dict({"row": list(range(len(self)))})
         rows.set_transform(partial(self._read, numbered=numbered))
@@ -293,7 +300,7 @@ class PassageLists:
         wanted = self.passages - 1
         among = entry.negatives[: self.depth]
         chosen += [among[index] for index in rng.permutation(len(among))[:wanted]]
-        taken = {*chosen, *entry.positives}
+        taken = {*chosen, *self._relevant(entry)}
         while len(chosen) <= wanted:
             name = self.ids[int(rng.integers(len(self.ids)))]
             if name not in taken or len(taken) >= len(self.ids):
@@ -306,8 +313,9 @@ class PassageLists:
         read: dict[str, list[Any]] = {"query": [self.entries[row].query for row in batch["row"]]}
         read["passages"] = [self.texts(names) for names in drawn]
         if numbered:
-            read["numbers"] = [_numbers(texts) for texts in read["passages"]]
-            read["relevant"] = [_numbers(self.texts(self.entries[row].positives)) for row in batch["row"]]
+            read["numbers"] = [passage_numbers(texts) for texts in read["passages"]]
+            relevant = [self._relevant(self.entries[row]) for row in batch["row"]]
+            read["relevant"] = [passage_numbers(self.texts(names)) for names in relevant]
         if self.scored:
             scores = [self.entries[row].scores or {} for row in batch["row"]]
             read["label"] = [[known[name] for name in names] for known, names in zip(scores, drawn, strict=True)]
@@ -339,7 +347,16 @@ def _check_scores(entry: Entry) -> None:
             raise InputError(f"{entry} has the teacher's score {score} of the passage {name!r}, which is no number.")
 
 
-def _numbers(texts: Sequence[str]) -> list[int]:
+def _positives_by_query(entries: Sequence[Entry]) -> dict[str, set[str]]:
+    """Ids of what is relevant by the words of a query, for those that several entries have."""
+    counts, found = Counter(plain_query(entry.query) for entry in entries), dict[str, set[str]]()
+    for entry in entries:
+        if counts[words := plain_query(entry.query)] > 1:
+            found.setdefault(words, set()).update(entry.positives)
+    return found
+
+
+def passage_numbers(texts: Sequence[str]) -> list[int]:
     """A number for each text, on all machines the same: by ids two copies of a passage would count as different."""
     return [*map(int, exact_hashes(texts).view(np.int64))]
 

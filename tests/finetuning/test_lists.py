@@ -109,6 +109,22 @@ def test_copies_of_a_passage_have_one_number() -> None:
     assert sorted(number in row["relevant"] for number in row["numbers"]) == [False, True, True]
 
 
+def test_what_is_relevant_for_a_query_of_the_same_words_is_relevant() -> None:
+    """Two collections that were merged ask the same, and each knows passages of its own."""
+    asked = [
+        Entry("a", "what is it", ("p0",), ("p2",)),
+        Entry("b", "What  is it", ("p1",), ("p3",)),
+        Entry("c", "another", ("p2",), ("p1",)),
+    ]
+    lists = PassageLists(asked, corpus(4), passages=2, seed=1)
+    first, second, other = lists.dataset(numbered=True)
+    (number,) = (number for name, number in zip(lists.draw(2), other["numbers"], strict=True) if name == "p1")
+    assert number in first["relevant"]
+    assert {*first["relevant"]} == {*second["relevant"]}
+    made_up = PassageLists(asked, corpus(4), passages=3, seed=1)
+    assert {*made_up.draw(0)} == {"p0", "p2", "p3"}, "the fourth is the other's positive"
+
+
 def test_short_lists_of_a_teacher_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     scores = {f"p{at}": 1.0 for at in range(12)}
     whole = [entry(name, scores=scores) for name in ("a", "b")]
