@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 import torch
+from datasets import Dataset
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import BatchSampler
 
 from hf_dense.data.splits import plain_query
-from hf_dense.finetuning.lists import PassageLists
+from hf_dense.finetuning.lists import PassageLists, passage_numbers
 
 logger = logging.getLogger(__name__)
 
 _PASSES: Final = 3  # over pairs that share so much that one fills fewer batches than are said to come
 
 
+@dataclass
 class ListCollator(SentenceTransformerDataCollator):
-    """Collate rows of `query` and `passages`, or held-out pairs, as queries and all their passages in their order."""
+    """Collate rows of `query` and `passages`, or pairs, as queries and all their passages in their order.
+
+    Args:
+        pairs: where the pairs are from: those of a query are relevant for it all.
+    """
+
+    pairs: Sequence[Dataset] = ()
+
+    def __post_init__(self) -> None:
+        self._relevant = _numbers_by_query(self.pairs)
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         """Token ids and masks, and `label`, the teacher's scores (B, N), where rows have them.
@@ -31,16 +45,31 @@ class ListCollator(SentenceTransformerDataCollator):
         Of numbered rows also what tells which passages of a batch are relevant for a query, as `relevant_passages`
         takes it: `passage_numbers` (B, N) and `query_relevant` (B, M).
         """
+        rows = [self._numbered(row) if "passage" in row else row for row in rows]
         queries = super().__call__([{"query": row["query"]} for row in rows])
-        passages = super().__call__(
-            [{"passage": text} for row in rows for text in row.get("passages") or [row["passage"]]]
-        )
+        passages = super().__call__([{"passage": text} for row in rows for text in row["passages"]])
         labels = {"label": torch.tensor([row["label"] for row in rows])} if "label" in rows[0] else {}
         if "numbers" in rows[0]:
             passages["passage_numbers"] = torch.tensor([row["numbers"] for row in rows])
             relevant = [torch.tensor(row["relevant"]) for row in rows]
             queries["query_relevant"] = pad_sequence(relevant, batch_first=True, padding_value=-1)
         return {**queries, **passages, **labels}
+
+    def _numbered(self, pair: dict[str, Any]) -> dict[str, Any]:
+        """A pair as a numbered row of one passage."""
+        numbers = passage_numbers([pair["passage"]])
+        relevant = self._relevant.get(plain_query(pair["query"]), numbers)
+        return {"query": pair["query"], "passages": [pair["passage"]], "numbers": numbers, "relevant": relevant}
+
+
+def _numbers_by_query(pairs: Sequence[Dataset]) -> dict[str, list[int]]:
+    """The numbers of the passages of a query by its words, for those that stand in several pairs."""
+    asked = [plain_query(query) for part in pairs for query in part["query"]]
+    counts, found = Counter(asked), dict[str, list[str]]()
+    for query, passage in zip(asked, chain(*(part["passage"] for part in pairs)), strict=True):
+        if counts[query] > 1:
+            found.setdefault(query, []).append(passage)
+    return {query: passage_numbers(texts) for query, texts in found.items()}
 
 
 class Waiting:

@@ -115,9 +115,7 @@ class BiencoderTrainingArguments(SharedDefaults, SentenceTransformerTrainingArgu
     )
     batch_sampler: str = field(
         default="no_duplicates",
-        metadata={
-            "help": "Of pairs: no_duplicates keeps a text, or a second positive, from being a negative of its own."
-        },
+        metadata={"help": "Of pairs: no_duplicates puts no text twice into a batch, no second pair of a query either."},
     )
     per_device_train_batch_size: int = field(
         default=64, metadata={"help": "Queries per device and step; auto finds how many the memory holds."}
@@ -257,10 +255,12 @@ class _BiencoderTrainer(CarefulTraining, SentenceTransformerTrainer):
         more: list[TrainerCallback] = [Epochs(lists)] if lists else []
         if args.patience is not None:
             more.append(EarlyStoppingCallback(early_stopping_patience=args.patience))
-        if lists:
-            named["data_collator"] = ListCollator(
-                preprocess_fn=model.preprocess, prompts=args.prompts, router_mapping=_TASKS
-            )
+        pairs = [
+            each for each in (named["train_dataset"], named["eval_dataset"]) if each and "passage" in each.column_names
+        ]
+        named["data_collator"] = ListCollator(
+            preprocess_fn=model.preprocess, prompts=args.prompts, router_mapping=_TASKS, pairs=pairs
+        )
         super().__init__(model=model, args=args, callbacks=[*more, *callbacks], **named)
 
     def get_optimizer_cls_and_kwargs(  # type: ignore[override]  # a method of Sentence-Transformers' trainer

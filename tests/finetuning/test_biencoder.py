@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -329,6 +330,22 @@ def test_first_loss_is_the_softmax_over_the_batch(
     assert found == pytest.approx(expected, rel=1e-4)
     manifest = manifest_of(tmp_path / "run" / "model")
     assert manifest.made_from["temperature"] == temperature
+
+
+def test_what_is_relevant_for_a_query_in_another_pair_is_none_of_its_negatives(
+    retriever: Path, pairs: Dataset, tmp_path: Path
+) -> None:
+    batch, loaded = pairs.select(range(16)), SentenceTransformer(str(retriever))
+    also = {"query": pairs["query"][0].upper(), "passage": pairs["passage"][1]}
+    both = Dataset.from_list([*pairs.select_columns(["query", "passage"]), also])
+    options = arguments(tmp_path / "run", max_steps=1, eval_strategy="steps", eval_steps=1, learning_rate=0.0)
+    finetune(retriever, both, options, dev_pairs=batch)
+    queries, passages = (loaded.encode(batch[name][:], convert_to_tensor=True) for name in ("query", "passage"))
+    scores = loaded.similarity(queries, passages)
+    scores[0, 1] = -math.inf
+    expected = torch.nn.functional.cross_entropy(scores, torch.arange(16)).item()
+    found = next(entry["eval_loss"] for entry in load_history(tmp_path / "run") if "eval_loss" in entry)
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(
