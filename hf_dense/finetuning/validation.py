@@ -108,6 +108,9 @@ def validation_ranking(entries: Sequence[Entry], passages: PassageLists) -> Cros
     Args:
         entries: of the queries, with negatives.
         passages: the corpus.
+
+    Raises:
+        InputError: none of them has a negative.
     """
     samples: list[dict[str, str | list[str]]] = [
         {
@@ -118,4 +121,9 @@ def validation_ranking(entries: Sequence[Entry], passages: PassageLists) -> Cros
         for entry in entries
         if entry.negatives
     ]
+    if not samples:
+        raise InputError(
+            f"None of the {len(entries):,} queries held out has a negative to rank the positive above; raise "
+            "validation, or mine with a smaller margin, skip or filter_margin."
+        )
     return CrossEncoderRerankingEvaluator(samples, at_k=10, name=_NAME, write_csv=False)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from datasets import Dataset
 
 from hf_dense.errors import InputError
-from hf_dense.finetuning.lists import Entry
-from hf_dense.finetuning.validation import QueryShares
+from hf_dense.finetuning.lists import Entry, PassageLists
+from hf_dense.finetuning.validation import QueryShares, validation_ranking
 
 ENTRIES = [Entry(f"q{at:05}", f"what {at}", ("p",)) for at in range(10_000)]  # ids of one length
 
@@ -39,3 +40,9 @@ def test_queries_of_the_same_words_are_held_out_together() -> None:
 def test_a_share_that_holds_no_query_is_refused() -> None:
     with pytest.raises(InputError, match="The share validation 1e-09 of the training queries holds none"):
         QueryShares(1.0, 1e-9, 0).held_out(ENTRIES[:5])
+
+
+def test_queries_held_out_without_a_negative_rank_nothing() -> None:
+    corpus = Dataset.from_dict({"id": ["p"], "title": [""], "text": ["a passage"]})
+    with pytest.raises(InputError, match="None of the 5 queries held out has a negative to rank the positive above"):
+        validation_ranking(ENTRIES[:5], PassageLists([], corpus, 1, 0))
