@@ -297,12 +297,15 @@ def _positives(
     for query, graded in qrels.items():
         relevant = [passage for passage, grade in graded.items() if grade > 0]
         if query not in words:
-            raise InputError(f"The judgements of split {split!r} name the query {query!r}; the queries lack it.")
+            raise InputError(
+                f"The judgements of split {split!r} name the query {query!r}, which the queries lack; add it there or "
+                "remove its judgements."
+            )
         unknown = [passage for passage in relevant if passage not in indices]
         if unknown:
             raise InputError(
-                f"The judgements of split {split!r} name the passage {unknown[0]!r} for query {query!r}; the corpus "
-                "lacks it."
+                f"The judgements of split {split!r} name the passage {unknown[0]!r} for query {query!r}, which the "
+                "corpus lacks; complete the corpus or remove the judgement."
             )
         if relevant:
             found[query] = [indices[passage] for passage in relevant]

@@ -264,7 +264,7 @@ def test_bad_input_leaves_nothing(retriever: SentenceTransformer, collection: Pa
         (collection, {"skip": -1}, "skip is -1"),
         (collection, {"filter_margin": 0.9}, "filter_margin is of the cross-encoder that filter_by names"),
         (collection, {"split": "dev"}, "no relevance judgements for split 'dev'"),
-        (unknown, {}, "name the passage 'p99' for query 'q1'; the corpus lacks it"),
+        (unknown, {}, "name the passage 'p99' for query 'q1', which the corpus lacks; complete the"),
         (collection, {"filter_by": tmp_path / "nowhere"}, "There is no model directory"),
         (collection, {"filter_by": several}, "gives 3 scores to a pair"),
         (collection, {"filter_by": bare}, "is an encoder without a head"),

@@ -99,8 +99,8 @@ def test_fewer_passages_than_asked_for_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("judgements", "sentence"),
     [
-        ([("q9", "p0", 1)], "name the query 'q9'; the queries lack it"),
-        ([("q0", "p99", 1)], "name the passage 'p99' for query 'q0'; the corpus lacks it"),
+        ([("q9", "p0", 1)], "name the query 'q9', which the queries lack; add it there or remove its judgements"),
+        ([("q0", "p99", 1)], "name the passage 'p99' for query 'q0', which the corpus lacks; complete the corpus or"),
         ([("q0", "p0", 0)], "No query of split 'train' has a relevant passage"),
     ],
 )
