@@ -269,6 +269,7 @@ class PassageLists:
         self._asked = _positives_by_query(entries)
         if self.scored:
             entries = [entry for entry in entries if not self._is_short(entry)]
+            _check_direction(entries)
         self.entries = list(entries)
 
     def _is_short(self, entry: Entry) -> bool:
@@ -345,6 +346,23 @@ def _check_scores(entry: Entry) -> None:
         score = entry.scores.get(name)
         if score is None or not math.isfinite(score):
             raise InputError(f"{entry} has the teacher's score {score} of the passage {name!r}, which is no number.")
+
+
+def _check_direction(entries: Sequence[Entry]) -> None:
+    """Warn where a teacher's scores are lower for what is relevant, as ranks and distances are."""
+    below = sum(_mean_score(entry, entry.positives) < _mean_score(entry, entry.negatives) for entry in entries)
+    if 2 * below > len(entries):
+        logger.warning(
+            "In %d of %d lists the teacher scores the positives below the negatives, on average. A higher score is a "
+            "better passage: turn ranks and distances around, or take another teacher.",
+            below,
+            len(entries),
+        )
+
+
+def _mean_score(entry: Entry, names: Sequence[str]) -> float:
+    """The teacher's, of some passages; 0 of none."""
+    return sum((entry.scores or {})[name] for name in names) / max(1, len(names))
 
 
 def _positives_by_query(entries: Sequence[Entry]) -> dict[str, set[str]]:

@@ -136,6 +136,15 @@ def test_short_lists_of_a_teacher_are_left_out(caplog: pytest.LogCaptureFixture)
     assert [one.id for one in lists.entries] == ["a", "b"]
 
 
+@pytest.mark.parametrize("rising", [True, False])
+def test_a_teacher_that_scores_upside_down_is_told_of(rising: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Ranks are low for what is relevant."""
+    ranks = {f"p{at}": float(at if rising else -at) for at in range(12)}
+    with caplog.at_level("WARNING"):
+        PassageLists([entry("a", scores=ranks), entry("b", scores=ranks)], corpus(), 3, seed=0, scored=True)
+    assert ("In 2 of 2 lists the teacher scores the positives below the negatives" in caplog.text) == rising
+
+
 def test_short_lists_are_made_up_from_the_corpus(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         lists = PassageLists([entry(), entry("short", negatives=("p2",))], corpus(), passages=5, seed=0)
