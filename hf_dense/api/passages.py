@@ -200,7 +200,7 @@ def mine(
         out: receives the training lists, for `finetune(lists=...)`.
         split: of the judgements.
         depth: greatest number of negatives of a query; None is the flag's default here and everywhere.
-        model: retriever that finds them; None is BM25, which takes `skip` alone of the options below.
+        model: retriever that finds them; `bm25`, or None, is BM25, which takes `skip` alone of the options below.
         kind: of search: `exact`, `flat`, `ivfpq` or `hnsw`.
         skip: leaves out so many of the highest hits.
         margin: leaves out hits less than this below the best positive's score.

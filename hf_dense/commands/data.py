@@ -169,7 +169,9 @@ def _add_negatives(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("collection", metavar="COLLECTION", help="corpus, queries and judgements")
     parser.add_argument("--split", default="train", help="of the judgements (default: train)")
     parser.add_argument("--depth", type=int, default=200, help="greatest number of negatives of a query (default: 200)")
-    parser.add_argument("--model", help="retriever that finds them: a directory or Hub id (default: BM25)")
+    parser.add_argument(
+        "--model", default="bm25", help="retriever that finds them: a directory or Hub id (default: bm25)"
+    )
     parser.add_argument("--skip", type=int, default=0, help="leave out so many of the highest hits (default: 0)")
     dense = parser.add_argument_group("with --model")
     dense.add_argument("--kind", choices=("exact", "flat", "ivfpq", "hnsw"), help="of search (default: exact)")
@@ -187,14 +189,15 @@ def _negatives(arguments: argparse.Namespace) -> None:
     from hf_dense.errors import InputError
     from hf_dense.finetuning.mining import mine_negatives
     from hf_dense.finetuning.negatives import build_lexical_negatives
+    from hf_dense.search.first_stage import BM25
 
     where = (arguments.collection, output_of(arguments), arguments.split)
     names = ("kind", "margin", "filter_by", "filter_margin", *_ENCODING, "ray")
-    given = _named(arguments, *names)
-    if arguments.model is None and given:
+    given, lexical = _named(arguments, *names), arguments.model == BM25
+    if lexical and given:
         raise InputError(f"--{next(iter(given))} says nothing of BM25; name a retriever with --model, or leave it out.")
     options = _given(arguments, "depth", "skip")
-    if arguments.model is None:
+    if lexical:
         build_lexical_negatives(*where, **options)
         return
     given.pop("ray", None)  # which is in force around this

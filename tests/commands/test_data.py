@@ -46,6 +46,9 @@ def test_the_whole_chain(collection: Path, tmp_path: Path, capsys: pytest.Captur
     words = tmp_path / "words"
     main(["data", "keywords", passages, "--tokenizer", str(tmp_path / "tokenizer"), "--out", str(words)])
     main(["data", "negatives", str(collection), "--out", str(tmp_path / "negatives"), "--depth", "5"])
+    main(
+        ["data", "negatives", str(collection), "--model", "bm25", "--out", str(tmp_path / "negatives"), "--depth", "5"]
+    )
     generator = str(tmp_path / "generator")
     main(["data", "train-generator", str(collection), "--out", generator, "--max_steps", "2", "--batch_size", "2"])
     main(
