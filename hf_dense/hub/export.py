@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from transformers import AutoModelForSequenceClassification
 
 from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError
@@ -21,12 +20,12 @@ from hf_dense.hub.lineage import lineage_of
 from hf_dense.hub.loading import (
     check_vocabulary,
     check_weights,
-    is_cross_encoder,
     load_config,
     load_encoder,
     load_retriever,
     load_tokenizer,
     plain_loading,
+    scoring_class,
 )
 from hf_dense.hub.retriever_settings import (
     PoolingMode,
@@ -169,11 +168,11 @@ def export_cross_encoder(
             has positions, or `out` holds something else (see `Output.stage`).
     """
     tokenizer = load_tokenizer(checkpoint)
-    if not is_cross_encoder(checkpoint):
+    if (kind := scoring_class(checkpoint)) is None:
         raise InputError(f"{checkpoint} has no head that scores pairs; train a re-ranker from it first.")
     with plain_loading("a cross-encoder", checkpoint):
         model = CrossEncoder(model_folder(checkpoint), device="cpu")
-        check_weights(checkpoint, AutoModelForSequenceClassification, pooled=True)
+        check_weights(checkpoint, kind, pooled=True)
     if max_length is None:
         check_vocabulary(tokenizer, model.config, checkpoint)
     else:

@@ -19,6 +19,8 @@ from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
@@ -264,10 +266,27 @@ def longest_text(config: PreTrainedConfig) -> float:
 def is_cross_encoder(
     model: str | Path | SentenceTransformer | CrossEncoder,
 ) -> TypeGuard[str | Path | CrossEncoder]:
-    """Whether a model, loaded or by directory or Hub id, is a classifier of sequences, which reads pairs."""
+    """Whether a model, loaded or by directory or Hub id, scores pairs: see `scoring_class`."""
     if not isinstance(model, str | Path):
         return isinstance(model, CrossEncoder)
-    return classifies(load_config(model))
+    return scoring_class(model) is not None
+
+
+def scoring_class(model: str | Path) -> Any:
+    """The class of transformers that loads what a directory or Hub id scores pairs with, head and all.
+
+    That is a classifier of sequences, or a language model of which Sentence-Transformers reads a score; else None.
+
+    Raises:
+        InputError: the Hub refuses to say, or its files hold something else.
+    """
+    if classifies(load_config(model)):
+        return AutoModelForSequenceClassification
+    if not is_retriever(model):  # or anything of Sentence-Transformers
+        return None
+    with plain_loading("a model", model):
+        last = str(_read_json(model_folder(model), "modules.json")[-1]["type"])
+    return AutoModelForCausalLM if last.endswith(".LogitScore") else None
 
 
 def classifies(config: PreTrainedConfig | None) -> bool:

@@ -18,11 +18,11 @@ from hf_dense.errors import InputError
 from hf_dense.hub.loading import (
     check_dropout,
     check_weights,
-    classifies,
     cut_to_positions,
     load_tokenizer,
     longest_text,
     plain_loading,
+    scoring_class,
 )
 
 _PIECE: Final = 100  # queries
@@ -65,13 +65,13 @@ def _load(base: str, new_head: bool) -> CrossEncoder:
     with plain_loading("a cross-encoder", base):
         place = model_folder(base)
         config = AutoConfig.from_pretrained(place, trust_remote_code=False)
-        headed = classifies(config)
-        if not headed and not new_head:
-            raise InputError(f"{base} is an encoder without a head that scores pairs; train a re-ranker from it first.")
-        if headed and config.num_labels != 1:
+        kind = scoring_class(base)
+        if kind is None and not new_head:
+            raise InputError(f"{base} has no head that scores pairs; train a re-ranker from it first.")
+        if kind is AutoModelForSequenceClassification and config.num_labels != 1:
             raise InputError(f"The head of {base} gives {config.num_labels} scores to a pair; a re-ranker gives one.")
         reranker: CrossEncoder = CrossEncoder(place, num_labels=1, model_card_data=card, trust_remote_code=False)
-        check_weights(base, AutoModelForSequenceClassification if headed else AutoModel, pooled=headed)
+        check_weights(base, kind or AutoModel, pooled=kind is not None)
         check_dropout(reranker, base)
         cut_to_positions(reranker, base)
         reranker.predict([("a", "a")], show_progress_bar=False)  # its tokens may be none of its encoder

@@ -267,7 +267,7 @@ def test_bad_input_leaves_nothing(retriever: SentenceTransformer, collection: Pa
         (unknown, {}, "name the passage 'p99' for query 'q1', which the corpus lacks; complete the"),
         (collection, {"filter_by": tmp_path / "nowhere"}, "There is no model directory"),
         (collection, {"filter_by": several}, "gives 3 scores to a pair"),
-        (collection, {"filter_by": bare}, "is an encoder without a head"),
+        (collection, {"filter_by": bare}, "has no head that scores pairs"),
     ]:
         with pytest.raises(InputError, match=sentence) as caught:
             mine_negatives(retriever, data, tmp_path / "out", **named)

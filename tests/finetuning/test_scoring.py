@@ -214,7 +214,7 @@ def test_bad_input_leaves_nothing_behind(
 
 def test_what_is_no_teacher_is_refused(collection: Path, mined: Path, tmp_path: Path) -> None:
     encoder = write_encoder(tmp_path / "encoder")
-    with pytest.raises(InputError, match="is an encoder without a head that scores pairs"):
+    with pytest.raises(InputError, match="has no head that scores pairs"):
         score_lists(encoder, mined, collection, tmp_path / "out")
     broken = CrossEncoder(str(write_cross_encoder(tmp_path / "teacher")))
     with torch.no_grad():

@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import CrossEncoder
-from tiny_retriever import change_json, random_words, write_cross_encoder
+from sentence_transformers.cross_encoder.modules import LogitScore, Transformer
+from tiny_retriever import BACKBONE, VOCABULARY, change_json, random_words, tiny_tokenizer, write_cross_encoder
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from hf_dense.errors import InputError
+from hf_dense.hub.export import export_cross_encoder
+from hf_dense.hub.loading import is_cross_encoder
 from hf_dense.search.cross_encoder import load_reranker, predict_scores, read_part
 
 MAX_LENGTH = 24
@@ -68,3 +73,24 @@ def test_a_pair_is_cut_to_the_positions_that_there_are(tmp_path: Path, caplog: p
     pairs = [("a", "b " * 200)]
     wanted = load_reranker(tmp_path / "plain", max_length=64).predict(pairs, show_progress_bar=False)
     np.testing.assert_allclose(found.predict(pairs, show_progress_bar=False), wanted, atol=1e-6)
+
+
+def test_a_language_model_scores_pairs_where_sentence_transformers_reads_a_score_of_it(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    bare, yes, no = tmp_path / "bare", VOCABULARY.index("y"), VOCABULARY.index("n")
+    shape = {**BACKBONE, "num_key_value_heads": 2, "vocab_size": len(VOCABULARY), "pad_token_id": 0, "eos_token_id": 3}
+    Qwen2ForCausalLM(Qwen2Config(**shape)).save_pretrained(bare)
+    tiny_tokenizer().save_pretrained(bare)
+    modules = [Transformer(str(bare), transformer_task="text-generation"), LogitScore(yes, no)]
+    CrossEncoder(modules=modules, device="cpu").save_pretrained(str(tmp_path / "words"), create_model_card=False)
+    pairs = [("ab cd", passage) for passage in PASSAGES[:2]]
+    plain = CrossEncoder(str(tmp_path / "words"), device="cpu")
+    wanted = plain.predict(pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+    exported = export_cross_encoder(tmp_path / "words", tmp_path / "exported")
+    for folder in (tmp_path / "words", exported):
+        assert is_cross_encoder(folder)
+        (found,) = predict_scores(load_reranker(folder), [("ab cd", PASSAGES[:2])], 2, lambda _: None)
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert not is_cross_encoder(bare)
+    with pytest.raises(InputError, match="bare has no head that scores pairs; train a re-ranker from it first"):
+        load_reranker(bare)

@@ -212,7 +212,7 @@ def test_what_cannot_work_is_said_before_anything_is_written(collection: Path, t
     given = {"docs": str(collection), "out": str(out), "base": str(base), "keep": "none"}
     for changed, sentence in (
         ({"docs": "nowhere"}, "nowhere"),
-        ({"teacher": str(base)}, "is an encoder without a head that scores pairs|cross-encoder"),
+        ({"teacher": str(base)}, "has no head that scores pairs|cross-encoder"),
         ({"queries": "nowhere.jsonl"}, "There is no file nowhere.jsonl of queries"),
         ({"queries": str(tmp_path / "wrong.csv")}, "Row 1 of .*wrong.csv has no query; every row needs columns"),
         ({"queries": str(tmp_path / "empty.csv")}, "empty.csv holds no labelled query"),
