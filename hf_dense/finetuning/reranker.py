@@ -158,6 +158,7 @@ class ListwiseLoss(nn.Module):
         self.model = model
         self.kept, self.r_drop, self.chunk = kept, r_drop, chunk
         self.read = partial(read_part, model)  # which is wrapped for several processes
+        self.prompt = model.prompts.get(model.default_prompt_name or "")  # that it scores with
 
     def forward(
         self, inputs: Sequence[Any], labels: object = None, prompt: str | None = None, task: str | None = None
@@ -167,11 +168,11 @@ class ListwiseLoss(nn.Module):
         Args:
             inputs: B queries, and B lists of N texts, the positive first.
             labels: not read.
-            prompt: put before every pair.
+            prompt: put before every pair; the model's own, where None.
             task: of the model, where it has several.
         """
         queries, lists = inputs
-        named = {"prompt": prompt, "task": task}
+        named = {"prompt": self.prompt if prompt is None else prompt, "task": task}
         if self.kept is not None and self.kept < len(lists[0]):
             best = kept_passages(self._judge(queries, lists, named), self.kept).tolist()
             lists = [[passages[index] for index in indices] for passages, indices in zip(lists, best, strict=True)]

@@ -105,6 +105,19 @@ def softmax(row: list[float]) -> list[float]:
     return [math.exp(value) / total for value in row]
 
 
+def test_a_re_ranker_is_trained_with_the_prompt_that_it_scores_with(still: Path, tmp_path: Path) -> None:
+    model = CrossEncoder(str(still), num_labels=1, prompts={"own": "is it: "}, default_prompt_name="own", device="cpu")
+    model.save_pretrained(str(tmp_path / "prompted"), create_model_card=False)
+    rows = lists(queries=4).dataset()[:]
+    scores = [
+        model.predict([(query, text) for text in texts], activation_fn=torch.nn.Identity(), convert_to_tensor=True)
+        for query, texts in zip(rows["query"], rows["passages"], strict=True)
+    ]
+    options = {"max_steps": 1, "learning_rate": 0.0, "kept": None, "r_drop": False}
+    train_reranker(tmp_path / "prompted", lists(queries=4), arguments(tmp_path / "run", **options), max_length=32)
+    assert history(tmp_path / "run")[0]["loss"] == pytest.approx(listwise_loss(torch.stack(scores)).item(), rel=1e-4)
+
+
 def test_losses_are_those_of_plain_loops() -> None:
     torch.manual_seed(0)
     first, second = torch.randn(5, 7, dtype=torch.float64), torch.randn(5, 7, dtype=torch.float64)
