@@ -1,7 +1,7 @@
 """A teacher's scores of training lists, to distil it into a retriever: a cross-encoder's, or those of BM25.
 
 Lists are scored in pieces of queries. Every piece is written to disk when it is done: a scoring that was killed goes on
-where it stopped, on any number of processes (`accelerate launch`). A GPU computes in 16 bits.
+where it stopped, on any number of processes (`accelerate launch`).
 """
 
 from __future__ import annotations
