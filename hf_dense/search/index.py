@@ -78,7 +78,7 @@ class SearchIndex:
 
     def __init__(self, retriever: SentenceTransformer, directory: Path, precision: str | None = None) -> None:
         self.retriever = retriever
-        self.directory = directory
+        self.directory = directory = directory.absolute()  # files are read later, from wherever the process is then
         self._opened = _identity(directory)
         with as_sentence(BROKEN.format(directory)), self._unreplaced():
             self.manifest = index_by(retriever_source(retriever).fingerprint, directory)

@@ -583,3 +583,18 @@ def test_the_vectors_of_another_index_are_taken_over(
     with pytest.raises(InputError, match="made by another model"):
         build_index(other, corpus, tmp_path / "others", like=tmp_path / "part")
     assert not (tmp_path / "others").exists()
+
+
+@pytest.mark.parametrize("kind", ["exact", "hnsw"])
+def test_an_index_answers_after_the_process_went_elsewhere(
+    kind: str, corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    monkeypatch.chdir(tmp_path)
+    index = SearchIndex.load(build_index(model, corpus, "index", kind=kind), model)
+    expected = found(SearchIndex.load("index", model))
+    monkeypatch.chdir(tmp_path / "model")
+    assert index.is_current
+    assert found(index) == expected
+    assert index.search("abc", weight=0.5)  # whose words are read when they are first needed
+    assert len(index.remove(["p1"])) == len(corpus) - 1
