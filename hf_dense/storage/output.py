@@ -124,6 +124,7 @@ class Output:
     def _manifest(
         self, kind: str, settings: Mapping[str, Any], sources: Mapping[str, Source], seed: int | None
     ) -> Manifest:
+        seed = None if seed is None else int(seed)
         made_from = {
             **{name: source.fingerprint for name, source in sources.items()},
             **settings,
@@ -133,10 +134,15 @@ class Output:
         return Manifest(
             kind,
             RUNNING,
-            json.loads(json.dumps(made_from, default=str)),
+            json.loads(json.dumps(made_from, default=_plain)),
             {name: source.name for name, source in sources.items()},
             command=self.command,
             licence=self.licence,
             seed=seed,
             run=describe_run(),
         )
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON has it: a number of numpy or torch as the number, anything else by its name."""
+    return value.item() if getattr(value, "ndim", None) == 0 else str(value)

@@ -598,3 +598,9 @@ def test_an_index_answers_after_the_process_went_elsewhere(
     assert found(index) == expected
     assert index.search("abc", weight=0.5)  # whose words are read when they are first needed
     assert len(index.remove(["p1"])) == len(corpus) - 1
+
+
+def test_a_length_of_numpy_makes_an_index_that_opens(corpus: Dataset, tmp_path: Path) -> None:
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    build_index(model, corpus, tmp_path / "index", max_length=np.int64(8))  # type: ignore[arg-type]
+    assert SearchIndex.load(tmp_path / "index", model).reading.max_length == 8

@@ -618,3 +618,14 @@ def test_a_file_system_without_locks_is_said(number: int, tmp_path: Path, monkey
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(InputError, match="file system that cannot lock files"):
         make(tmp_path / "out")
+
+
+def test_numbers_of_numpy_are_kept_as_numbers(tmp_path: Path) -> None:
+    given = {"length": np.int64(16), "share": np.float32(0.5)}
+    with Output(tmp_path / "out").stage("corpus", given, seed=np.int64(3)):  # type: ignore[arg-type]
+        pass
+    made = manifest_of(tmp_path / "out")
+    with Output(tmp_path / "out").stage("corpus", {"length": 16, "share": 0.5}, seed=3) as work:
+        assert work.done
+    assert made.made_from["length"] == 16
+    assert made.seed == 3
