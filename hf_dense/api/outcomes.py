@@ -58,8 +58,10 @@ def evaluate(
     from hf_dense.commands.output import encoding_of
     from hf_dense.evaluation.benchmark import FACTS_FILE
 
-    check_filled(models=models, tasks=tasks)
-    named = {"tasks": [*map(as_path, as_list(tasks))], "rerank": _named(() if rerank is None else rerank)}
+    models = models if isinstance(models, Mapping) else as_list(models)
+    asked = as_list(tasks)
+    check_filled(models=models, tasks=asked)
+    named = {"tasks": [*map(as_path, asked)], "rerank": _named(() if rerank is None else rerank)}
     arguments = read_call("evaluate", _named(models), {**named, **options})
     with encoding_of(arguments):
         table = measure(arguments)

@@ -79,8 +79,9 @@ class Corpus:
             InputError: the sources cannot be read, an option is out of range, or something else is in `out`.
         """
         options = {name: value for name, value in locals().items() if name not in ("cls", "sources")}
-        check_filled(sources=sources)
-        _run_data("passages", as_list(sources), options)
+        given = as_list(sources)
+        check_filled(sources=given)
+        _run_data("passages", given, options)
         return cls(out)
 
     @checked
@@ -136,7 +137,8 @@ class Corpus:
             InputError: no query can be made, an option is out of range, or something else is in `out`.
         """
         options = {name: value for name, value in locals().items() if name not in ("self", "kinds")}
-        chosen = ("headings", "sentences") if kinds is None else as_list(kinds)
+        chosen = ["headings", "sentences"] if kinds is None else as_list(kinds)
+        check_filled(kinds=chosen)
         return _run_data("queries", [self.path], {"from": chosen, **options})
 
     def __len__(self) -> int:

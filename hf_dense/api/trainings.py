@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from hf_dense.api.calls import Place, checked, read_call, refuse_unknown
+from hf_dense.api.calls import Place, as_list, check_filled, checked, read_call, refuse_unknown
 from hf_dense.api.results import Training
 from hf_dense.commands.options import build_options, given_flags, read_options
 from hf_dense.commands.output import command_line
@@ -185,6 +185,9 @@ def finetune(
     from hf_dense.storage.checkpoints import load_history
 
     refuse_unknown(trainer, [*options, *_trainers(BiencoderTrainingArguments)], "finetune")
+    if lists is not None:
+        options["lists"] = as_list(lists)
+        check_filled(lists=options["lists"])
     tuned = train(read_call("finetune", [], {**options, **trainer}, config))
     if [*tuned.models] == ["model"]:
         history = load_history(tuned.out)

@@ -213,6 +213,22 @@ WRONG = {
     ),
     "no model": (lambda out: hf_dense.evaluate({}, "data", out=out), "models is empty; give one"),
     "no task": (lambda out: hf_dense.evaluate("bm25", [], out=out), "tasks is empty"),
+    "no document that is found": (
+        lambda out: hf_dense.Corpus.from_documents(out.glob("*.md"), out=out),  # type: ignore[arg-type]
+        "sources is empty",
+    ),
+    "no task that is found": (
+        lambda out: hf_dense.evaluate(iter(["bm25"]), out.glob("*"), out=out),  # type: ignore[arg-type]
+        "tasks is empty",
+    ),
+    "no list": (
+        lambda out: hf_dense.finetune(model="m", collection="c", lists=[], out=out),
+        "lists is empty; give one, or several",
+    ),
+    "no list that is found": (
+        lambda out: hf_dense.finetune(model="m", collection="c", lists=out.glob("lists*"), out=out),  # type: ignore[arg-type]
+        "lists is empty",
+    ),
     "no document": (lambda out: hf_dense.Corpus.from_documents([], out=out), "sources is empty"),
     "a model": (
         lambda out: hf_dense.evaluate({"mine": Namespace()}, "data", out=out),  # type: ignore[dict-item]
@@ -292,6 +308,8 @@ def test_kinds_of_queries_may_be_one_or_none(tmp_path: Path) -> None:
     for kinds, expected in (("sentences", "sentences"), (None, "headings sentences")):
         made = corpus.queries(out=tmp_path / expected, kinds=kinds, limit=12)
         assert f"--from {expected} " in Manifest.load(made).command
+    with pytest.raises(InputError, match="kinds is empty"):
+        corpus.queries(out=tmp_path / "none", kinds=[])
 
 
 def test_the_functions_load_nothing_heavy_before_they_are_called() -> None:
