@@ -112,7 +112,7 @@ def test_the_first_passages_are_ordered_anew(
 
 def test_what_is_no_reranker_is_said_before_anything_is_encoded(model: Path, corpus: Path) -> None:
     for words, message in (
-        (("--rerank", model), "without a head that scores pairs"),
+        (("--rerank", model), "has no head that scores pairs"),
         (("--rerank", corpus / "nowhere"), "nowhere"),
         (("--rerank_depth", 5), "name it with --rerank MODEL"),
     ):
