@@ -6,7 +6,7 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -111,7 +111,7 @@ def prepare(
         corpus = str(build_queries(corpus, out.at("made"), MADE_FROM, split=_SHARES, seed=seed))
         made = tuple(split for split in SPLITS if split in judged_splits(corpus) and split not in labels)
         labels = {split: _labels(corpus, split) for split in made} | labels
-    found = _write(corpus, _three(labels, corpus, seed), made, out.at("collection"))
+    found = _write(corpus, _three(labels, corpus, seed, made), made, out.at("collection"))
     left_out = {reason: read[reason] for reason in (UNFOUND, UNANSWERED, DIVIDED) if read[reason]}
     number = sum(read[f"queries of {split}"] for split in SPLITS) + sum(left_out.values())
     return replace(found, passages=Path(passages), given=number, left_out=left_out)
@@ -197,11 +197,11 @@ def _joined(parts: Iterable[Labels]) -> Labels:
     return joined
 
 
-def _three(labels: dict[str, Labels], corpus: str, seed: int) -> dict[str, Labels]:
+def _three(labels: dict[str, Labels], corpus: str, seed: int, made: Sequence[str]) -> dict[str, Labels]:
     """Train, dev and test of what there is: what lacks is taken from its neighbour."""
     if TRAIN not in labels:
         raise InputError("No query can be made to train on; the documents have neither headings nor rare words.")
-    found = dict(labels)
+    found, drawn = dict(labels), {*made}
     documents = {} if {TEST, DEV} <= found.keys() else _documents(corpus)
     if TEST not in found:
         others = [name for name in found if name != TRAIN]
@@ -209,19 +209,27 @@ def _three(labels: dict[str, Labels], corpus: str, seed: int) -> dict[str, Label
             found[TEST] = _joined(found.pop(name) for name in others)
         else:
             found[TRAIN], found[TEST] = _divided(found[TRAIN], documents, seed)
+            drawn.add(TEST)
     if DEV not in found:
         found[TRAIN], found[DEV] = _divided(found[TRAIN], documents, seed)
-    _check_enough(found)
+        drawn.add(DEV)
+    _check_enough(found, drawn)
     return {split: found[split] for split in SPLITS}
 
 
-def _check_enough(labels: Mapping[str, Labels]) -> None:
-    """Raise `InputError` where queries with a relevant passage are too few to choose by or to report on."""
+def _check_enough(labels: Mapping[str, Labels], drawn: Collection[str] = ()) -> None:
+    """Raise `InputError` where queries with a relevant passage are too few to choose by or to report on.
+
+    Args:
+        labels: by split.
+        drawn: splits whose documents are drawn: few documents may have all their queries in another one.
+    """
     for split, least in _LEAST.items():
         if (number := sum(map(_is_relevant, labels[split].grades.values()))) < least:
             raise InputError(
                 f"Queries with a relevant passage for {split}: {number}, and {least} are the least that tell anything; "
-                "give more documents, or more labelled queries."
+                "give more documents, or more labelled queries"
+                f"{', or another --seed, which draws other documents for it' if split in drawn else ''}."
             )
 
 

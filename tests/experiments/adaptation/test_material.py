@@ -169,7 +169,7 @@ def test_a_whole_collection_is_used_as_it_is(tmp_path: Path) -> None:
 def test_too_few_queries_to_tell_anything_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(material, "_LEAST", {"dev": 1, "test": 10})
     with pytest.raises(
-        InputError, match="Queries with a relevant passage for test: 7, and 10 are the least that tell anything"
+        InputError, match=r"Queries with a relevant passage for test: 7, and 10 are the least .* or another --seed"
     ):
         prepare(str(write_documents(tmp_path / "docs")), None, 128, 0, Output(tmp_path / "out"))
     assert not (tmp_path / "out" / "collection").exists()
@@ -182,7 +182,7 @@ def test_a_whole_collection_needs_queries_with_something_relevant(
     collection = write_dataset(tmp_path / "own")
     judgements = (collection / "qrels" / "test.tsv").read_text()
     (collection / "qrels" / "dev.tsv").write_text(judgements.replace("\t1\n", "\t0\n"))
-    with pytest.raises(InputError, match="Queries with a relevant passage for dev: 0, and 5 are the least"):
+    with pytest.raises(InputError, match=r"for dev: 0, and 5 are the least that .* labelled queries.$"):
         prepare(str(collection), None, 128, 0, Output(tmp_path / "out"))
     (collection / "qrels" / "dev.tsv").write_text(judgements)
     found = prepare(str(collection), None, 128, 0, Output(tmp_path / "out"))
