@@ -149,10 +149,10 @@ def _check_step(arguments: TrainingArguments, recorded: int, directory: Path) ->
     """
     if recorded != _step(arguments):
         raise InputError(
-            f"The training in {directory} has {recorded} rows a step, and these settings {_step(arguments)} "
-            f"(per_device_train_batch_size {arguments.train_batch_size} x {arguments.world_size} processes x "
-            f"gradient_accumulation_steps {arguments.gradient_accumulation_steps}); to go on with it, make the product "
-            "the same; to begin anew, name another directory, or replace it with --overwrite."
+            f"{directory} would go on with a training of {recorded} rows a step, and these settings make "
+            f"{_step(arguments)} (per_device_train_batch_size {arguments.train_batch_size} x {arguments.world_size} "
+            f"processes x gradient_accumulation_steps {arguments.gradient_accumulation_steps}); make the product the "
+            "same, or begin anew in another directory or with --overwrite."
         )
 
 

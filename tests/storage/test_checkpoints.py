@@ -311,7 +311,7 @@ def test_a_checkpoint_that_is_not_there_is_refused_before_anything_is_written(
         ({"learning_rate": 1e-4}, r"another learning_rate \(0.001, now 0.0001\)"),
         ({"seed": 7}, r"another seed \(42, now 7\)"),
         ({"max_steps": 50}, r"another max_steps \(5, now 50\)"),
-        ({"per_device_train_batch_size": 8}, r"has 4 rows a step, .* settings 8 \(per_device_\w+ 8 x 1 processes x"),
+        ({"per_device_train_batch_size": 8}, r"other would .* 4 rows a step, .* 8 \(per_device_\w+ 8 x 1 processes x"),
         ({"kind": "pre-training"}, r"another kind of run \(training\)"),
     ],
 )
