@@ -95,6 +95,7 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", choices=trained, default=trained, metavar="ARM", help="default: all")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=PRETRAINING["max_steps"], help="of pre-training")
+    parser.add_argument("--tuning_steps", type=int, default=FINETUNING["max_steps"], help="of fine-tuning")
     parser.add_argument("--rate", type=float, default=2e-5, help="peak learning rate of the encoder in pre-training")
     parser.add_argument("--decoder_rate", type=float, default=5e-4, help="of the decoders and the head")
     parser.add_argument("--out", type=Path, default=Path("build/ready_embedder"), help="where models are written")
@@ -147,7 +148,7 @@ def run_arm(options: argparse.Namespace, name: str, seed: int, out: Output) -> l
     model = export_sentence_transformer(start, place.at("exported"), max_length=MAX_LENGTH["retriever"])
     if arm.tuned:
         costs = json.loads((out.path / f"costs-{options.steps}.json").read_text(encoding="utf-8"))
-        steps = costs["equal steps"] if arm.longer else FINETUNING["max_steps"]
+        steps = costs["equal steps"] if arm.longer else options.tuning_steps
         lists = prepare_lists(options.collection, out, seed)
         precision = {"bf16": True, "use_cpu": True} if options.bf16 else {}
         model = tune(model, lists, place.at("finetuned"), seed, max_steps=steps, **precision)
@@ -186,7 +187,7 @@ def measure_costs(options: argparse.Namespace, lists: PassageLists) -> dict[str,
     operations = encoding_operations(load_encoder(options.model), texts, tokenizer, MAX_LENGTH["retriever"])
     costs["fine-tuning"] = operations / BATCHES
     more = max(costs["retromae"], costs["dupmae"]) * options.steps / costs["fine-tuning"]
-    return {**costs, "equal steps": round(FINETUNING["max_steps"] + more)}
+    return {**costs, "equal steps": round(options.tuning_steps + more)}
 
 
 def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -221,7 +222,7 @@ def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> No
             "learning_rate": options.rate,
             "decoder_learning_rate": options.decoder_rate,
         },
-        "finetuning": FINETUNING,
+        "finetuning": {**FINETUNING, "max_steps": options.tuning_steps},
         "arms": {arm: asdict(what) for arm, what in ARMS.items()},
         **provenance(options.seeds[0], options.collection.resolve().name, content_hash(options.collection)),
         "before": before,  # runs whose seeds are kept
@@ -276,12 +277,17 @@ def format_arms(figures: Mapping[str, Any]) -> str:
 
 def _name(options: argparse.Namespace) -> str:
     """Of the directory of what is trained."""
-    return f"{options.collection.resolve().name}{'-bf16' if options.bf16 else ''}"
+    tuned = "" if options.tuning_steps == FINETUNING["max_steps"] else f"-tuned-{options.tuning_steps}"
+    return f"{options.collection.resolve().name}{'-bf16' if options.bf16 else ''}{tuned}"
 
 
 def recipe(options: argparse.Namespace) -> str:
-    """How long, and how fast, pre-training learns: steps, and the rates of the encoder and of what is added."""
-    return f"{options.steps} steps at {options.rate:g}/{options.decoder_rate:g}"
+    """How long, and how fast, pre-training learns: steps, and the rates of the encoder and of what is added.
+
+    With the steps of fine-tuning after it, where they are not those of `adapt`.
+    """
+    tuned = "" if options.tuning_steps == FINETUNING["max_steps"] else f", then {options.tuning_steps} of fine-tuning"
+    return f"{options.steps} steps at {options.rate:g}/{options.decoder_rate:g}{tuned}"
 
 
 def _split(label: str) -> tuple[str, int]:
