@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pdf_files import write_pdf
 from pyarrow import parquet
 
 from hf_dense.data.documents import MAX_BYTES, DocumentReader
@@ -28,37 +29,12 @@ def write_lines(path: Path, rows: list[object]) -> Path:
     return path
 
 
-def minimal_pdf(text: str, title: str) -> bytes:
-    """A PDF of one page, written by hand."""
-    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
-    objects = [
-        b"<< /Type /Catalog /Pages 2 0 R >>",
-        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R"
-        b" /Resources << /Font << /F1 5 0 R >> >> >>",
-        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
-        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-        b"<< /Title (%s) >>" % title.encode(),
-    ]
-    out, offsets = b"%PDF-1.4\n", []
-    for number, body in enumerate(objects, start=1):
-        offsets.append(len(out))
-        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
-    size = len(objects) + 1
-    return (
-        out
-        + b"xref\n0 %d\n0000000000 65535 f \n%s" % (size, table)
-        + b"trailer << /Size %d /Root 1 0 R /Info 6 0 R >>\nstartxref\n%d\n%%%%EOF" % (size, len(out))
-    )
-
-
 def test_a_folder_of_files(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.txt").write_text("Plain text.\n\nSecond paragraph.")
     (tmp_path / "b.md").write_text("---\ntitle: x\n---\n# Head\n\nSome *emphasis* and\n`code`.\n\n| a |\n|---|\n")
     (tmp_path / "sub" / "c.html").write_text("<html><title>The title</title><p>One.<p>Two.<script>no</script></html>")
-    (tmp_path / "d.pdf").write_bytes(minimal_pdf("Words of a page", "Of a PDF"))
+    (tmp_path / "d.pdf").write_bytes(write_pdf([["Words of a page"]], "Of a PDF"))
     (tmp_path / "e.bin").write_bytes(b"not read")
     rows, counts = read(tmp_path)
     assert rows[0] == ("a.txt", "a", "Plain text.\n\nSecond paragraph.")
@@ -72,7 +48,7 @@ def test_broken_files_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
     (tmp_path / "broken.txt").write_bytes(b"caf\xe9 latin-1")
     (tmp_path / "empty.txt").write_text(" \n ")
     (tmp_path / "binary.txt").write_bytes(b"a\0b")
-    (tmp_path / "half.pdf").write_bytes(minimal_pdf("Words", "T")[:60])
+    (tmp_path / "half.pdf").write_bytes(write_pdf([["Words"]], "T")[:60])
     (tmp_path / "page.html").write_text("no markup at all")
     (tmp_path / "large.txt").write_bytes(b"a" * (MAX_BYTES + 1))
     (tmp_path / "good.txt").write_text("Good.")

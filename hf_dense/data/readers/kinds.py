@@ -68,7 +68,7 @@ KINDS: Final = {
     ".rst": Kind(read_rst, modules=(("docutils", "docutils"),)),
     ".ipynb": Kind(read_notebook, modules=(*_MARKDOWN, ("nbformat", "nbformat"))),
     ".docx": Kind(read_file=read_docx, modules=(("docx", "python-docx"),)),
-    ".pdf": Kind(read_file=lambda path, code: read_pdf(path), modules=(("pypdf", "pypdf"),)),
+    ".pdf": Kind(read_file=lambda path, code: read_pdf(path), modules=(("pypdfium2", "pypdfium2"),)),
     ".adoc": Kind(read_asciidoc, modules=_SOUP, pandoc=True),
 }
 

@@ -1,30 +1,168 @@
-"""PDF files, by pypdf: their words, without headings, which are nothing but large print there."""
+"""PDF files, by pypdfium2: lines of print put together to paragraphs, with the headings that the outline names.
+
+A PDF knows where letters stand, not what they are: headers, footers and page numbers are told by standing first or last
+on page after page, a table of contents by its dots.
+"""
 
 from __future__ import annotations
 
-import logging
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from hf_dense.data.readers.page import Page, Section, UnreadableError
+import regex  # type: ignore[import-untyped]
+
+from hf_dense.data.readers.page import Block, Heading, Page, UnreadableError, as_item, build_page
+
+if TYPE_CHECKING:
+    from pypdfium2 import PdfDocument
+
+_HYPHEN: Final = "\2"  # pypdfium2's sign for one at the end of a line, with which the next is joined
+_BROKEN_WORD: Final = re.compile(rf"{_HYPHEN}(?=[^\W\d_])(?![A-Z])|(?<=\w)-\n(?=[a-z])")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_UNSPACED: Final = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}、。，！？：；]"  # noqa: RUF001
+_LINE_END: Final = regex.compile(rf"(?<={_UNSPACED})\n(?={_UNSPACED})")
+_SENTENCE_END: Final = regex.compile(r"[\p{SB=ST}\p{SB=AT}…][\p{SB=CL}]*$")
+_ITEM: Final = re.compile(r"[•◦▪‣●○■–*·]\s+")  # noqa: RUF001
+_ENTRY: Final = re.compile(r"(\s?[.·…]){4,}\s*[\divxlc]+$")  # of a table of contents
+_AT_START: Final = re.compile(r"[\W_]*(?:page\s+)?(\d{1,4})\b", re.IGNORECASE)
+_AT_END: Final = re.compile(r"\b(\d{1,4})(?:\s*(?:/|of)\s*\d{1,4})?[\W_]*$")
+_ROMAN: Final = re.compile(r"[ivxlc]{1,8}")
+_NUMBER: Final = re.compile(r"(chapter|section|appendix|part)?[a-z]?[\divx]*")  # of a heading, in plain letters
+_SEVERAL: Final = 3  # pages
+_NEAR: Final = 2  # pages to the one before, as headers of left and right pages differ
+_DEEPEST: Final = 3  # lines of a header
+_LONGEST: Final = 3  # lines of a heading
+_FILE_NAME: Final = re.compile(r"\S+\.(docx?|odt|pptx?|xlsx?|pdf|tex|dvi|indd|qxd|fm)|untitled", re.IGNORECASE)
+_PRINTED_BY: Final = re.compile(r"Microsoft (Word|PowerPoint|Excel) - ")
 
 
 def read_pdf(path: Path) -> Page:
     """The page of a PDF file.
 
     Raises:
-        UnreadableError: it is none.
+        UnreadableError: it is none, or asks for a password.
     """
-    from pypdf import PdfReader
-    from pypdf.errors import PyPdfError
+    from pypdfium2 import PdfDocument, PdfiumError
 
-    logging.getLogger("pypdf").setLevel(logging.ERROR)  # its warnings do not say which file they are about
     try:
-        reader = PdfReader(path)
-        title = str((reader.metadata and reader.metadata.title) or "")
-        pages = [page.extract_text() for page in reader.pages]
-    except PyPdfError as error:
+        with PdfDocument(path) as document:
+            title = document.get_metadata_value("Title")
+            headings = _outline(document)
+            pages = [_lines(document, number) for number in range(len(document))]
+    except PdfiumError as error:
         raise UnreadableError from error
-    # Lines of a page are lines of print: words broken over two are joined, and so are lines of a paragraph.
-    text = re.sub(r"(?<=\w)-\n(?=[a-z])", "", "\n\n".join(pages))
-    return Page(title.strip(), (Section("", re.sub(r"(?<!\n)\n(?!\n)", " ", text)),))
+    _leave_out_running(pages, headings)
+    return build_page(_blocks(pages, headings), _title(title))
+
+
+def _title(written: str) -> str:
+    """A title, without what only a printing program says."""
+    title = _PRINTED_BY.sub("", written).strip()
+    return "" if _FILE_NAME.fullmatch(title) else title
+
+
+def _outline(document: PdfDocument) -> dict[int, list[Heading]]:
+    """The headings of each page, in their order."""
+    found: dict[int, list[Heading]] = {}
+    for entry in document.get_toc():
+        target = entry.get_dest()
+        page = None if target is None else target.get_index()
+        if page is not None and (title := " ".join(_CONTROL.sub(" ", entry.get_title()).split())):
+            found.setdefault(page, []).append(Heading(entry.level + 1, title))
+    return found
+
+
+def _lines(document: PdfDocument, number: int) -> list[str]:
+    """The lines of a page, but for entries of a table of contents."""
+    page = document[number]
+    text = page.get_textpage().get_text_bounded()
+    page.close()
+    text = _BROKEN_WORD.sub("", text.replace("\r\n", "\n")).replace(_HYPHEN, "-")
+    lines = (" ".join(line.split()) for line in _CONTROL.sub(" ", text).split("\n"))
+    return [line for line in lines if line and not _ENTRY.search(line)]
+
+
+def _leave_out_running(pages: Sequence[list[str]], headings: Mapping[int, Sequence[Heading]]) -> None:
+    """Take out lines that stand first or last on page after page, all but the first, and those with page numbers."""
+    first = _first_number(pages)
+    for _ in range(_DEEPEST):
+        for edge in (0, -1):
+            counts, seen = Counter(page[edge] for page in pages if page), dict[str, int]()
+            for number, page in enumerate(pages):
+                if not page or any(_says(page[edge], heading.text) for heading in headings.get(number, ())):
+                    continue
+                line = page[edge]
+                is_number = first is not None and first + number in _numbers(line)
+                is_repeated = counts[line] >= _SEVERAL and number - seen.get(line, -_SEVERAL) <= _NEAR
+                if is_number or is_repeated or _ROMAN.fullmatch(line):
+                    del page[edge]
+                seen[line] = number
+
+
+def _first_number(pages: Sequence[Sequence[str]]) -> int | None:
+    """The number that the first page has, or would have; None where pages have none."""
+    found: Counter[int] = Counter()
+    for at, page in enumerate(pages):
+        found.update({number - at for line in {*page[:1], *page[-1:]} for number in _numbers(line)})
+    [(first, times)] = found.most_common(1) or [(0, 0)]
+    return first if times >= max(_SEVERAL, sum(map(bool, pages)) / 2) else None
+
+
+def _numbers(line: str) -> set[int]:
+    """The numbers with which a line begins and ends that is no sentence, as the last of a note is."""
+    if _SENTENCE_END.search(line):
+        return set()
+    return {int(found[1]) for found in (_AT_START.match(line), _AT_END.search(line)) if found}
+
+
+def _blocks(pages: Sequence[Sequence[str]], headings: Mapping[int, Sequence[Heading]]) -> Iterator[Block]:
+    """The headings that are found on their pages, and paragraphs, items of lists among them."""
+    text: list[str] = []  # lines of the paragraph that has begun
+    for number, page in enumerate(pages):
+        for part in _with_headings(page, headings.get(number, ())):
+            if isinstance(part, Heading):
+                yield _paragraph(text)
+                yield part
+                text = []
+                continue
+            if _ITEM.match(part):
+                yield _paragraph(text)
+                text = []
+            text.append(part)
+        if text and _SENTENCE_END.search(text[-1]):
+            yield _paragraph(text)
+            text = []
+    yield _paragraph(text)
+
+
+def _with_headings(lines: Sequence[str], headings: Iterable[Heading]) -> Iterator[str | Heading]:
+    """Lines, with headings in the place of those that say the same."""
+    start = 0
+    for heading in headings:
+        places = ((at, to) for at in range(start, len(lines)) for to in range(at + 1, at + 1 + _LONGEST))
+        place = next((place for place in places if _says(" ".join(lines[slice(*place)]), heading.text)), None)
+        if place is not None:
+            yield from lines[start : place[0]]
+            yield heading
+            start = place[1]
+    yield from lines[start:]
+
+
+def _says(line: str, heading: str) -> bool:
+    """Whether a line is a heading, with its number or without."""
+    wanted, found = _letters(heading), _letters(line)
+    return bool(wanted) and found.endswith(wanted) and _NUMBER.fullmatch(found.removesuffix(wanted)) is not None
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
+
+
+def _paragraph(lines: Sequence[str]) -> str:
+    """Lines of print as one; words that were broken at the end of a page are joined, too."""
+    text: str = _LINE_END.sub("", _BROKEN_WORD.sub("", "\n".join(lines))).replace("\n", " ")
+    item = _ITEM.match(text)
+    return as_item(text[item.end() :]) if item else text

@@ -430,15 +430,15 @@ def test_a_damaged_word_document_is_unreadable(tmp_path: Path) -> None:
 
 
 def test_whatever_a_library_raises_a_file_is_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import pypdf
+    import pypdfium2
 
-    class LackingError(Exception):
-        """As pypdf raises where a file is encrypted and the package for that is not installed."""
+    class OtherError(Exception):
+        """One that no reader knows of."""
 
     def refuse(*given: Any, **named: Any) -> Any:
-        raise LackingError
+        raise OtherError
 
-    monkeypatch.setattr(pypdf, "PdfReader", refuse)
+    monkeypatch.setattr(pypdfium2, "PdfDocument", refuse)
     (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4")
     with pytest.raises(UnreadableError):
         read_page(tmp_path / "a.pdf")

@@ -1,0 +1,82 @@
+"""PDF files, written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_FIRST_PAGE = 10  # number of its object; two for each page
+
+
+def write_pdf(pages: Sequence[Sequence[str]], title: str = "", outline: Sequence[tuple[int, str, int]] = ()) -> bytes:
+    """The bytes of a PDF.
+
+    Args:
+        pages: the lines of each, from above; `\\t` is a space as narrow as in justified print.
+        title: in its metadata.
+        outline: level from 1, title and page (from 0) of each entry, in their order.
+    """
+    objects = {
+        1: b"<< /Type /Catalog /Pages 2 0 R%s >>" % (b" /Outlines 4 0 R" if outline else b""),
+        2: b"<< /Type /Pages /Kids [%s] /Count %d >>" % (_references(range(len(pages))), len(pages)),
+        3: b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
+        5: b"<< /Title %s >>" % _text(title),
+    }
+    for number, lines in enumerate(pages):
+        stream = b"\n".join([b"BT /F1 11 Tf 14 TL 72 760 Td", *map(_line, lines), b"ET"])
+        at = _FIRST_PAGE + 2 * number
+        objects[at] = (
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R"
+            b" /Resources << /Font << /F1 3 0 R >> >> >>" % (at + 1)
+        )
+        objects[at + 1] = b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream)
+    if outline:
+        objects |= _entries(outline, 4, _FIRST_PAGE + 2 * len(pages))
+    return _file(objects)
+
+
+def _line(text: str) -> bytes:
+    """What shows a line, and goes to the next."""
+    parts = b" -200 ".join(_text(part) for part in text.split("\t"))
+    return b"[%s] TJ T*" % parts
+
+
+def _text(text: str) -> bytes:
+    escaped = text.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
+    return b"(%s)" % escaped.encode("cp1252")
+
+
+def _references(pages: range) -> bytes:
+    return b" ".join(b"%d 0 R" % (_FIRST_PAGE + 2 * number) for number in pages)
+
+
+def _entries(outline: Sequence[tuple[int, str, int]], root: int, start: int) -> dict[int, bytes]:
+    """The objects of an outline: each entry knows the one above it, its neighbours, and the first and last below it."""
+    above, below = list[int](), dict[int, list[int]]()
+    for number, (level, _, _) in enumerate(outline, start=start):
+        above = above[: level - 1]
+        below.setdefault(above[-1] if above else root, []).append(number)
+        above.append(number)
+    objects = {root: b"<< /Type /Outlines%s >>" % _ends(below[root])}
+    for parent, entries in below.items():
+        for before, entry, after in zip([0, *entries], entries, [*entries[1:], 0], strict=False):
+            _, title, page = outline[entry - start]
+            target = b"/Dest [%d 0 R /XYZ 0 760 0]" % (_FIRST_PAGE + 2 * page)
+            links = b"".join(b" /%s %d 0 R" % pair for pair in ((b"Prev", before), (b"Next", after)) if pair[1])
+            inner = _ends(below[entry]) if entry in below else b""
+            objects[entry] = b"<< /Title %s /Parent %d 0 R %s%s%s >>" % (_text(title), parent, target, links, inner)
+    return objects
+
+
+def _ends(entries: Sequence[int]) -> bytes:
+    return b" /First %d 0 R /Last %d 0 R /Count %d" % (entries[0], entries[-1], len(entries))
+
+
+def _file(objects: dict[int, bytes]) -> bytes:
+    out, table = b"%PDF-1.4\n", list[bytes]()
+    for number, body in sorted(objects.items()):
+        table.append(b"%d 1\n%010d 00000 n \n" % (number, len(out)))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    start = len(out)
+    out += b"xref\n0 1\n0000000000 65535 f \n" + b"".join(table)
+    size = max(objects) + 1
+    return out + b"trailer << /Size %d /Root 1 0 R /Info 5 0 R >>\nstartxref\n%d\n%%%%EOF" % (size, start)
