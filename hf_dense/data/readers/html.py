@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -34,11 +35,21 @@ _SILENT: Final = (
     *("script", "style", "noscript", "template", "nav", "footer", "svg"),
     *("select", "datalist", "dialog"),
 )
+_ROLES: Final = {  # what pages without the elements of HTML 5 say of their parts
+    **{"navigation": "nav", "search": "nav", "contentinfo": "footer"},
+    **{"banner": "header", "complementary": "aside", "main": "main"},
+}
+# Classes and ids of generators' navigation, and of parts that are menus where most of their letters are links.
+_NAVIGATION: Final = frozenset(("navheader", "navfooter", "nav-panel", "sphinxsidebar", "breadcrumb", "breadcrumbs"))
+_MENUS: Final = frozenset(
+    ("nav", "navbar", "navigation", "menu", "mainmenu", "submenu", "sidebar", "header", "footer", "toc", "contents")
+)
 _SAID: Final = (*_HEADINGS, "dt", "summary", "p")  # where a button is a part of what is said
 _CONTENT: Final = ("main", "article")  # what is outside of it, where a page has it, is the site's
 _TAG: Final = re.compile("<[a-zA-Z]")
 _SPAN: Final = re.compile("[1-9][0-9]{0,2}")
 _NOT_SHOWN: Final = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)  # by a style
+_DIVIDES: Final = r"(?: [-–—|·•:»] | ?[|»] ?)"  # noqa: RUF001 (between a title and its site's)
 _ANCHORS: Final = "¶\u200b \t\n"  # what generators put behind a heading, to link to it
 # While a page is taken apart: between its blocks, and at the head of those that are no paragraph.
 _BREAK, _IS_HEADING, _IS_CODE, _IS_ITEM = "\0", "\1", "\2", "\3"
@@ -58,7 +69,9 @@ def read_html(content: str, code: CodeOption) -> Page:
     if not _TAG.search(content):
         raise UnreadableError
     page = _parse(content)
-    return build_page(_blocks(page), page.title.get_text() if page.title else "", code)
+    title = page.title.get_text() if page.title else ""
+    blocks = [*_blocks(page)]
+    return build_page(blocks, _without_site(title, blocks), code)
 
 
 def html_blocks(content: str) -> Iterator[Block]:
@@ -71,18 +84,32 @@ def html_blocks(content: str) -> Iterator[Block]:
 
 
 def _parse(content: str) -> BeautifulSoup:
-    from bs4 import BeautifulSoup
+    from bs4 import BeautifulSoup, XMLParsedAsHTMLWarning
     from bs4.exceptions import ParserRejectedMarkup
 
     try:
-        return BeautifulSoup(content.translate(_ALL_MARKS), "lxml")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)  # XHTML, as browsers read it
+            return BeautifulSoup(content.translate(_ALL_MARKS), "lxml")
     except (ParserRejectedMarkup, RecursionError) as error:
         raise UnreadableError from error
 
 
-def _blocks(page: BeautifulSoup) -> Iterator[Block]:
-    for part in page.find_all(["title", *_SILENT]) + page.find_all(_is_hidden):
+def _without_site(title: str, blocks: Sequence[Block]) -> str:
+    """A title without the name of the site before or behind the first heading: `Install - The guide`."""
+    heading = next((" ".join(block.text.split()) for block in blocks if isinstance(block, Heading)), "")
+    both = rf"(?:.+{_DIVIDES})?{re.escape(heading)}(?:{_DIVIDES}.+)?"
+    return heading if heading and re.fullmatch(both, " ".join(title.split())) else title
+
+
+def _blocks(page: BeautifulSoup | Tag) -> Iterator[Block]:
+    for part in page.find_all(role=[*_ROLES]):
+        part.name = _ROLES[str(part["role"])]
+    for part in page.find_all(["title", *_SILENT]) + page.find_all(_is_hidden) + page.find_all(_is_menu):
         part.decompose()
+    mains = page.find_all("main")
+    if len(mains) == 1 and 2 * len(mains[0].get_text()) > len(page.get_text()):
+        page = mains[0]  # what stands outside stands on the site's other pages, too
     _mark_raised(page)
     for part in page.find_all("button"):
         if part.find_parent(_SAID) is None:
@@ -111,7 +138,7 @@ def _blocks(page: BeautifulSoup) -> Iterator[Block]:
             yield Code(text[1:]) if text.startswith(_IS_CODE) else text
 
 
-def _mark_raised(page: BeautifulSoup) -> None:
+def _mark_raised(page: BeautifulSoup | Tag) -> None:
     """Put `RAISED` into superscripts, a space into those that refer to a note, and signs into formulas."""
     for part in page.find_all("sup"):
         is_note = part.find("a", recursive=False) is not None or (part.parent is not None and part.parent.name == "a")
@@ -130,6 +157,15 @@ def _is_hidden(part: Tag) -> bool:
     return is_marked or _NOT_SHOWN.search(str(part.get("style", ""))) is not None
 
 
+def _is_menu(part: Tag) -> bool:
+    """Whether a part leads to others, and is called so."""
+    names = {*part.get_attribute_list("class"), *part.get_attribute_list("id")}
+    if part.name in ("html", "body", *_CONTENT) or names.isdisjoint(_NAVIGATION | _MENUS):
+        return False
+    links = sum(len(link.get_text()) for link in part.find_all("a", href=True))
+    return not names.isdisjoint(_NAVIGATION) or 2 * links > len(part.get_text())
+
+
 def _is_of_the_site(part: Tag, has_content: bool) -> bool:
     """Whether a header or an aside is no part of what a page is about."""
     if part.find_parent(_CONTENT) is not None or part.find(_CONTENT) is not None:
@@ -137,7 +173,7 @@ def _is_of_the_site(part: Tag, has_content: bool) -> bool:
     return has_content or (part.name == "header" and part.find(_HEADINGS) is None)
 
 
-def _texts(page: BeautifulSoup) -> Iterator[str]:
+def _texts(page: BeautifulSoup | Tag) -> Iterator[str]:
     """The texts of a page in their order, with breaks around blocks: a walk, since each change of a tree costs one.
 
     A page may be nested as deeply as it is long, and each end is left by a stack.

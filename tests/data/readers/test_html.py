@@ -1,0 +1,73 @@
+"""Pages of HTML: what is the page's own, and what stands on all pages of its site."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from hf_dense.data.readers.html import read_html
+
+
+def text_of(content: str) -> str:
+    return "\n\n".join(section.text for section in read_html(content, "keep").sections)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        '<div role="navigation"><h3>Navigation</h3><a href="x">next</a></div>{}',
+        '<form role="search"><input> Search this site</form>{}',
+        '{}<div role="contentinfo">Created by a program.</div>',
+        '<div role="banner">The site</div><div role="main">{}</div><div role="complementary">By the way.</div>',
+        '<div class="navheader"><table><tr><th>Use</th></tr><tr><td>Prev</td><td>Next</td></tr></table></div>{}',
+        '<div class="toc"><p>Table of Contents</p><ul><li><a href="#a">The use of all pumps</a></li></ul></div>{}',
+        '<ul id="menu"><li><a href="a">Home</a> |</li><li><a href="b">Downloads</a></li></ul>{}',
+        '<main><h1>Use</h1><p>Open the valve first.</p></main><p>All rights reserved.</p>',
+    ],
+)  # fmt: skip
+def test_what_all_pages_of_a_site_have_is_not_read(around: str) -> None:
+    assert text_of(around.format("<h1>Use</h1><p>Open the valve first.</p>")) == "Open the valve first."
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ('<div class="sidebar"><p>A box with <a href="x">a link</a>.</p></div>', "A box with a link."),
+        ('<div class="contents"><p>The words of the page.</p></div>', "The words of the page."),
+        ('<body class="toc"><p><a href="x">All of it is a link.</a></p></body>', "All of it is a link."),
+        ("<main><p>A.</p></main><p>Most stands outside.</p>", "A.\n\nMost stands outside."),
+        ("<main><p>One part.</p></main><main><p>Another.</p></main>", "One part.\n\nAnother."),
+    ],
+)
+def test_what_is_only_called_so_is_read(content: str, text: str) -> None:
+    assert text_of(content) == text
+
+
+@pytest.mark.parametrize(
+    ("title", "heading", "found"),
+    [
+        ("Install - The guide", "Install", "Install"),
+        ("The guide | Install", "Install", "Install"),
+        ("Pumps — their use — Guide 3", "Pumps — their use", "Pumps — their use"),
+        ("Guide » Use » Install", "Install", "Install"),
+        ("Installing things | The guide", "Install", "Installing things | The guide"),
+        ("Pre-Install - The guide", "Install", "Pre-Install - The guide"),
+        ("The guide", "Install", "The guide"),
+    ],
+)
+def test_a_title_is_without_the_name_of_the_site(title: str, heading: str, found: str) -> None:
+    page = read_html(f"<title>{title}</title><h1>{heading}</h1><p>Words.</p><h1>Other</h1><p>Words.</p>", "keep")
+    assert page.title == found
+
+
+def test_a_title_without_a_heading_is_kept() -> None:
+    assert read_html("<title>A - B</title><p>Words.</p>", "keep").title == "A - B"
+
+
+def test_xhtml_is_read_without_a_word_of_the_parser() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (
+            text_of('<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><p>Words.</p></html>') == "Words."
+        )
