@@ -50,6 +50,7 @@ _TAG: Final = re.compile("<[a-zA-Z]")
 _SPAN: Final = re.compile("[1-9][0-9]{0,2}")
 _NOT_SHOWN: Final = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)  # by a style
 _DIVIDES: Final = r"(?: [-–—|·•:»] | ?[|»] ?)"  # noqa: RUF001 (between a title and its site's)
+_HERE: Final = re.compile("^#")  # where a link goes that a generator puts beside a heading: its text is a sign
 _ANCHORS: Final = "¶\u200b \t\n"  # what generators put behind a heading, to link to it
 # While a page is taken apart: between its blocks, and at the head of those that are no paragraph.
 _BREAK, _IS_HEADING, _IS_CODE, _IS_ITEM = "\0", "\1", "\2", "\3"
@@ -99,7 +100,7 @@ def _without_site(title: str, blocks: Sequence[Block]) -> str:
     """A title without the name of the site before or behind the first heading: `Install - The guide`."""
     heading = next((" ".join(block.text.split()) for block in blocks if isinstance(block, Heading)), "")
     both = rf"(?:.+{_DIVIDES})?{re.escape(heading)}(?:{_DIVIDES}.+)?"
-    return heading if heading and re.fullmatch(both, " ".join(title.split())) else title
+    return heading if heading and re.fullmatch(both, " ".join(title.split()), re.IGNORECASE) else title
 
 
 def _blocks(page: BeautifulSoup | Tag) -> Iterator[Block]:
@@ -112,8 +113,13 @@ def _blocks(page: BeautifulSoup | Tag) -> Iterator[Block]:
         page = mains[0]  # what stands outside stands on the site's other pages, too
     _mark_raised(page)
     for part in page.find_all("button"):
-        if part.find_parent(_SAID) is None:
+        said = part.find_parent(_SAID)
+        if said is None or (said.name in _HEADINGS and said.get_text(strip=True) != part.get_text(strip=True)):
             part.decompose()
+    for part in page.find_all(_HEADINGS):
+        for link in part.find_all("a", href=_HERE):
+            if not any(map(str.isalnum, link.get_text())):
+                link.decompose()
     has_content = page.find(_CONTENT) is not None
     for part in page.find_all(["header", "aside"]):
         if not part.decomposed and _is_of_the_site(part, has_content):

@@ -51,6 +51,7 @@ def test_what_is_only_called_so_is_read(content: str, text: str) -> None:
         ("The guide | Install", "Install", "Install"),
         ("Pumps — their use — Guide 3", "Pumps — their use", "Pumps — their use"),
         ("Guide » Use » Install", "Install", "Install"),
+        ("What is a pump? - The guide", "What Is a Pump?", "What Is a Pump?"),
         ("Installing things | The guide", "Install", "Installing things | The guide"),
         ("Pre-Install - The guide", "Install", "Pre-Install - The guide"),
         ("The guide", "Install", "The guide"),
@@ -59,6 +60,22 @@ def test_what_is_only_called_so_is_read(content: str, text: str) -> None:
 def test_a_title_is_without_the_name_of_the_site(title: str, heading: str, found: str) -> None:
     page = read_html(f"<title>{title}</title><h1>{heading}</h1><p>Words.</p><h1>Other</h1><p>Words.</p>", "keep")
     assert page.title == found
+
+
+@pytest.mark.parametrize(
+    ("heading", "found"),
+    [
+        ('<a href="#use">§</a>Use', "Use"),
+        ('Use <a class="anchor" href="#use">#</a>', "Use"),
+        ("§ 5 Use", "§ 5 Use"),
+        ('<a href="#law">§ 5</a> Use', "§ 5 Use"),
+        ("Use <button>Copy the path</button>", "Use"),
+        ("<button>Use</button>", "Use"),
+    ],
+)
+def test_a_heading_is_without_what_is_beside_it(heading: str, found: str) -> None:
+    page = read_html(f"<h2>{heading}</h2><p>Words.</p><h2>Other</h2><p>Words.</p>", "keep")
+    assert page.sections[0].path == found
 
 
 def test_a_title_without_a_heading_is_kept() -> None:
