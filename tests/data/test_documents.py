@@ -197,7 +197,7 @@ def test_a_kind_whose_library_is_not_installed_is_skipped_in_a_folder_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kinds, "find_spec", lambda module: None if module == "docutils" else module)
-    monkeypatch.setattr(kinds, "reads_asciidoc", lambda: False)
+    monkeypatch.setattr(kinds, "pandoc_formats", frozenset)
     for name in ("a.txt", "b.rst", "c.adoc"):
         (tmp_path / name).write_text("Words.")
     rows, counts = read(tmp_path)

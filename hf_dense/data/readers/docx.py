@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile
 
+from hf_dense.data.readers.packed import check_size
 from hf_dense.data.readers.page import (
     RAISED,
     Block,
@@ -29,7 +30,6 @@ from hf_dense.data.readers.page import (
 if TYPE_CHECKING:
     from docx.document import Document
 
-_MOST: Final = 200_000_000  # bytes of a document when it is unpacked
 _HEADING: Final = re.compile(r"heading (\d)", re.IGNORECASE)
 _CODE: Final = re.compile(r"code|preformatted|verbatim", re.IGNORECASE)
 
@@ -55,10 +55,8 @@ def read_docx(path: Path, code: CodeOption) -> Page:
     """
     import docx
 
+    check_size(path)
     try:
-        with ZipFile(path) as parts:
-            if sum(part.file_size for part in parts.infolist()) > _MOST:
-                raise UnreadableError
         document = docx.Document(str(path))
         page = build_page(_blocks(document), code=code)
         return page if page.title else Page(document.core_properties.title.strip(), page.sections)

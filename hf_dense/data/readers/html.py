@@ -50,7 +50,7 @@ _TAG: Final = re.compile("<[a-zA-Z]")
 _SPAN: Final = re.compile("[1-9][0-9]{0,2}")
 _NOT_SHOWN: Final = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)  # by a style
 _DIVIDES: Final = r"(?: [-–—|·•:»] | ?[|»] ?)"  # noqa: RUF001 (between a title and its site's)
-_HERE: Final = re.compile("^#")  # where a link goes that a generator puts beside a heading: its text is a sign
+_HERE: Final = re.compile("^#")  # where links of generators go, beside headings and notes, whose text is a sign
 _ANCHORS: Final = "¶\u200b \t\n"  # what generators put behind a heading, to link to it
 # While a page is taken apart: between its blocks, and at the head of those that are no paragraph.
 _BREAK, _IS_HEADING, _IS_CODE, _IS_ITEM = "\0", "\1", "\2", "\3"
@@ -116,10 +116,9 @@ def _blocks(page: BeautifulSoup | Tag) -> Iterator[Block]:
         said = part.find_parent(_SAID)
         if said is None or (said.name in _HEADINGS and said.get_text(strip=True) != part.get_text(strip=True)):
             part.decompose()
-    for part in page.find_all(_HEADINGS):
-        for link in part.find_all("a", href=_HERE):
-            if not any(map(str.isalnum, link.get_text())):
-                link.decompose()
+    for part in page.find_all("a", href=_HERE):
+        if not any(map(str.isalnum, part.get_text())):
+            part.decompose()
     has_content = page.find(_CONTENT) is not None
     for part in page.find_all(["header", "aside"]):
         if not part.decomposed and _is_of_the_site(part, has_content):

@@ -11,17 +11,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from hf_dense.data.readers.asciidoc import read_asciidoc, reads_asciidoc
 from hf_dense.data.readers.docx import read_docx
 from hf_dense.data.readers.html import read_html
 from hf_dense.data.readers.markdown import read_markdown
 from hf_dense.data.readers.notebook import read_notebook
 from hf_dense.data.readers.page import CodeOption, Page, Section, UnreadableError
+from hf_dense.data.readers.pandoc import pandoc_formats, read_packed, read_text
 from hf_dense.data.readers.pdf import read_pdf
 from hf_dense.data.readers.rst import read_rst
 
 _EXTRA: Final = "pip install 'hf_dense[documents]'"
-_PANDOC: Final = "a pandoc that reads asciidoc"
 _HEAD: Final = 1024  # bytes of a page in which it may declare its encoding
 _CHARSET: Final = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
 _AS_BROWSERS: Final = {
@@ -39,20 +38,20 @@ class Kind:
         read: the page of a text.
         read_file: the page of a file that is no text.
         modules: that it takes, each with the name of the package that has it.
-        pandoc: whether it takes pandoc.
+        pandoc: the format by which pandoc knows it, where it takes pandoc.
     """
 
     read: Callable[[str, CodeOption], Page] | None = None
     read_file: Callable[[Path, CodeOption], Page] | None = None
     modules: tuple[tuple[str, str], ...] = ()
-    pandoc: bool = False
+    pandoc: str = ""
 
     def lacks(self) -> str:
         """What it takes that is not installed, and how that is; "" where nothing is lacking."""
         for module, package in self.modules:
             if find_spec(module) is None:
                 return f"{package}: {_EXTRA}"
-        return _PANDOC if self.pandoc and not reads_asciidoc() else ""
+        return f"a pandoc that reads {self.pandoc}" if self.pandoc and self.pandoc not in pandoc_formats() else ""
 
 
 _SOUP: Final = (("bs4", "beautifulsoup4"), ("lxml", "lxml"))
@@ -69,7 +68,14 @@ KINDS: Final = {
     ".ipynb": Kind(read_notebook, modules=(*_MARKDOWN, ("nbformat", "nbformat"))),
     ".docx": Kind(read_file=read_docx, modules=(("docx", "python-docx"),)),
     ".pdf": Kind(read_file=lambda path, code: read_pdf(path), modules=(("pypdfium2", "pypdfium2"),)),
-    ".adoc": Kind(read_asciidoc, modules=_SOUP, pandoc=True),
+    **{
+        suffix: Kind(partial(read_text, name=name), modules=_SOUP, pandoc=name)
+        for suffix, name in {".adoc": "asciidoc", ".tex": "latex", ".org": "org", ".rtf": "rtf"}.items()
+    },
+    **{
+        suffix: Kind(read_file=partial(read_packed, name=name), modules=_SOUP, pandoc=name)
+        for suffix, name in {".odt": "odt", ".epub": "epub", ".pptx": "pptx"}.items()
+    },
 }
 
 

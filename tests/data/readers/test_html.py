@@ -78,6 +78,10 @@ def test_a_heading_is_without_what_is_beside_it(heading: str, found: str) -> Non
     assert page.sections[0].path == found
 
 
+def test_the_sign_that_leads_back_from_a_note_is_no_text() -> None:
+    assert text_of('<p>Words<a href="#1">1</a>.</p><p id="1">A note.<a href="#2">↩</a></p>') == "Words1.\n\nA note."
+
+
 def test_a_title_without_a_heading_is_kept() -> None:
     assert read_html("<title>A - B</title><p>Words.</p>", "keep").title == "A - B"
 

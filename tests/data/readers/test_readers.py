@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import docx
 import pytest
 
-from hf_dense.data.readers import asciidoc
 from hf_dense.data.readers.html import read_html
 from hf_dense.data.readers.kinds import KINDS, read_page
 from hf_dense.data.readers.markdown import read_markdown
 from hf_dense.data.readers.page import Heading, UnreadableError, as_item, as_sentence, build_page
+from hf_dense.data.readers.pandoc import pandoc_formats
 from hf_dense.data.readers.rst import read_rst
 
 MARKDOWN = """\
@@ -318,31 +319,60 @@ def test_a_file_that_is_not_what_its_name_says(tmp_path: Path, kind: str) -> Non
 
 def test_a_document_that_grows_when_it_is_unpacked_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_docx(tmp_path / "bomb.docx")
-    monkeypatch.setattr("hf_dense.data.readers.docx._MOST", 10_000)
+    monkeypatch.setattr("hf_dense.data.readers.packed._MOST", 10_000)
     with pytest.raises(UnreadableError):
         read_page(tmp_path / "bomb.docx")
 
 
-def test_asciidoc_goes_through_pandoc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def pandoc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One that reads AsciiDoc and books, and finds the same in all of them, but for what includes a file."""
     page = "<title>Guide</title><p>Words.</p><h1>Install</h1><p>Run it.</p>"
-    pandoc = tmp_path / "bin" / "pandoc"
-    pandoc.parent.mkdir()
-    pandoc.write_text(
+    program = tmp_path / "bin" / "pandoc"
+    program.parent.mkdir()
+    program.write_text(
         "#!/bin/sh\n"
-        'if [ "$1" = --list-input-formats ]; then echo asciidoc; exit; fi\n'
-        f"if grep -q include; then exit 99; else printf '{page}'; fi\n"
+        'if [ "$1" = --list-input-formats ]; then printf "asciidoc\\nepub\\n"; exit; fi\n'
+        f"if grep -qa include; then exit 99; else printf '{page}'; fi\n"
     )
-    pandoc.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{pandoc.parent}:/usr/bin:/bin")
-    asciidoc.reads_asciidoc.cache_clear()
-    assert KINDS[".adoc"].lacks() == ""
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    pandoc_formats.cache_clear()
+    yield
+    pandoc_formats.cache_clear()
+
+
+def test_some_kinds_go_through_pandoc(tmp_path: Path, pandoc: None) -> None:
     (tmp_path / "a.adoc").write_text("= Guide\n\ninclude::/etc/passwd[]\n")
-    found = read_page(tmp_path / "a.adoc")
-    assert (found.title, [section.path for section in found.sections]) == ("Guide", ["", "Install"])
-    asciidoc.reads_asciidoc.cache_clear()
+    with ZipFile(tmp_path / "a.epub", "w") as parts:
+        parts.writestr("chapter.xhtml", "<p>Words.</p>")
+    for name in ("a.adoc", "a.epub"):
+        assert KINDS[Path(name).suffix].lacks() == ""
+        found = read_page(tmp_path / name)
+        assert (found.title, [section.path for section in found.sections]) == ("Guide", ["", "Install"])
+    assert KINDS[".pptx"].lacks() == "a pandoc that reads pptx"
+
+
+def test_a_book_that_pandoc_cannot_read(tmp_path: Path, pandoc: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.epub").write_text("include")
+    with pytest.raises(UnreadableError):
+        read_page(tmp_path / "a.epub")
+    with ZipFile(tmp_path / "b.epub", "w") as parts:
+        parts.writestr("chapter.xhtml", "include")
+    with pytest.raises(UnreadableError):
+        read_page(tmp_path / "b.epub")
+    with ZipFile(tmp_path / "bomb.epub", "w") as parts:
+        parts.writestr("chapter.xhtml", "words " * 2_000)
+    monkeypatch.setattr("hf_dense.data.readers.packed._MOST", 10_000)
+    with pytest.raises(UnreadableError):
+        read_page(tmp_path / "bomb.epub")
+
+
+def test_without_pandoc_its_kinds_lack_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert "pandoc" in KINDS[".adoc"].lacks()
-    asciidoc.reads_asciidoc.cache_clear()
+    pandoc_formats.cache_clear()
+    assert KINDS[".adoc"].lacks() == "a pandoc that reads asciidoc"
+    pandoc_formats.cache_clear()
 
 
 @pytest.mark.parametrize(
