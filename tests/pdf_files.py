@@ -11,7 +11,8 @@ def write_pdf(pages: Sequence[Sequence[str]], title: str = "", outline: Sequence
     """The bytes of a PDF.
 
     Args:
-        pages: the lines of each, from above; `\\t` is a space as narrow as in justified print.
+        pages: the lines of each, from above; `\\t` is a space as narrow as in justified print, and each `+` at the
+            beginning makes the letters larger.
         title: in its metadata.
         outline: level from 1, title and page (from 0) of each entry, in their order.
     """
@@ -22,7 +23,7 @@ def write_pdf(pages: Sequence[Sequence[str]], title: str = "", outline: Sequence
         5: b"<< /Title %s >>" % _text(title),
     }
     for number, lines in enumerate(pages):
-        stream = b"\n".join([b"BT /F1 11 Tf 14 TL 72 760 Td", *map(_line, lines), b"ET"])
+        stream = b"\n".join([b"BT 14 TL 72 760 Td", *map(_line, lines), b"ET"])
         at = _FIRST_PAGE + 2 * number
         objects[at] = (
             b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R"
@@ -36,8 +37,9 @@ def write_pdf(pages: Sequence[Sequence[str]], title: str = "", outline: Sequence
 
 def _line(text: str) -> bytes:
     """What shows a line, and goes to the next."""
-    parts = b" -200 ".join(_text(part) for part in text.split("\t"))
-    return b"[%s] TJ T*" % parts
+    plain = text.lstrip("+")
+    parts = b" -200 ".join(_text(part) for part in plain.split("\t"))
+    return b"/F1 %d Tf [%s] TJ T*" % (11 + 3 * (len(text) - len(plain)), parts)
 
 
 def _text(text: str) -> bytes:

@@ -1,7 +1,7 @@
 """PDF files, by pypdfium2: lines of print put together to paragraphs, with the headings that the outline names.
 
-A PDF knows where letters stand, not what they are: headers, footers and page numbers are told by standing first or last
-on page after page, a table of contents by its dots.
+A PDF knows where letters stand, not what they are: headings that no outline names are told by their larger letters,
+headers, footers and page numbers by standing first or last on page after page, a table of contents by its dots.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,8 @@ _SEVERAL: Final = 3  # pages
 _NEAR: Final = 2  # pages to the one before, as headers of left and right pages differ
 _DEEPEST: Final = 3  # lines of a header
 _LONGEST: Final = 3  # lines of a heading
+_LARGER: Final = 1.07  # times the usual size of letters
+_RARE: Final = 0.2  # share of the lines that headings in larger letters are at most; else these are no headings
 _FILE_NAME: Final = re.compile(r"\S+\.(docx?|odt|pptx?|xlsx?|pdf|tex|dvi|indd|qxd|fm)|untitled", re.IGNORECASE)
 _PRINTED_BY: Final = re.compile(r"Microsoft (Word|PowerPoint|Excel) - ")
 
@@ -52,9 +55,10 @@ def read_pdf(path: Path) -> Page:
             title = document.get_metadata_value("Title")
             headings = _outline(document)
             pages = [_lines(document, number) for number in range(len(document))]
+            _leave_out_running(pages, headings)
+            headings = headings or _in_large_print(document, pages)
     except PdfiumError as error:
         raise UnreadableError from error
-    _leave_out_running(pages, headings)
     return build_page(_blocks(pages, headings), _title(title))
 
 
@@ -78,11 +82,53 @@ def _outline(document: PdfDocument) -> dict[int, list[Heading]]:
 def _lines(document: PdfDocument, number: int) -> list[str]:
     """The lines of a page, but for entries of a table of contents."""
     page = document[number]
-    text = page.get_textpage().get_text_bounded()
+    text = _BROKEN_WORD.sub("", page.get_textpage().get_text_bounded().replace("\r\n", "\n"))
     page.close()
-    text = _BROKEN_WORD.sub("", text.replace("\r\n", "\n")).replace(_HYPHEN, "-")
-    lines = (" ".join(line.split()) for line in _CONTROL.sub(" ", text).split("\n"))
+    lines = (_clean(line) for line in text.split("\n"))
     return [line for line in lines if line and not _ENTRY.search(line)]
+
+
+def _clean(line: str) -> str:
+    return " ".join(_CONTROL.sub(" ", _BROKEN_WORD.sub("", line).replace(_HYPHEN, "-")).split())
+
+
+def _in_large_print(document: PdfDocument, pages: Sequence[Sequence[str]]) -> dict[int, list[Heading]]:
+    """The headings of each page of a document without an outline: a few lines in larger letters than most of it has."""
+    sizes = [_sizes(document, number) for number in range(len(pages))]
+    letters: Counter[float] = Counter()
+    for page, size in zip(pages, sizes, strict=True):
+        for line in page:
+            letters[size.get(line, 0)] += len(line)
+    usual = max(letters, key=lambda size: letters[size], default=0)
+    large = sorted((size for size in letters if size > _LARGER * usual), reverse=True)
+    found: dict[int, list[Heading]] = {}
+    for number, (page, size) in enumerate(zip(pages, sizes, strict=True)):
+        for of, run in groupby(page, lambda line: size.get(line, 0)):  # noqa: B023 (called at once)
+            lines = [*run]
+            if of in large and len(lines) <= _LONGEST and any(map(str.isalpha, "".join(lines))):
+                found.setdefault(number, []).append(Heading(large.index(of) + 1, " ".join(lines)))
+    return found if sum(map(len, found.values())) <= _RARE * sum(map(len, pages)) else {}
+
+
+def _sizes(document: PdfDocument, number: int) -> dict[str, float]:
+    """The size of most letters of each line of a page, in half points."""
+    from pypdfium2.raw import FPDFText_GetFontSize, FPDFText_GetUnicode
+
+    page = document[number]
+    text = page.get_textpage()
+    found, letters, sizes = dict[str, float](), list[str](), Counter[float]()
+    for at in range(text.count_chars() + 1):
+        code = FPDFText_GetUnicode(text.raw, at)  # 0 behind the last
+        if code in (0, 10, 13):
+            if line := _clean("".join(letters)):
+                found.setdefault(line, sizes.most_common(1)[0][0])
+            letters, sizes = [], Counter()
+            continue
+        letters.append(chr(code))
+        if not letters[-1].isspace():
+            sizes[round(2 * FPDFText_GetFontSize(text.raw, at)) / 2] += 1
+    page.close()
+    return found
 
 
 def _leave_out_running(pages: Sequence[list[str]], headings: Mapping[int, Sequence[Heading]]) -> None:

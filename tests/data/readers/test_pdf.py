@@ -13,6 +13,7 @@ from hf_dense.data.readers.kinds import read_page
 from hf_dense.data.readers.page import Page
 
 FILLING = [f"Sentence {word} says a thing." for word in ("one", "two", "three", "four", "five", "six", "seven")]
+LARGE = ["Who opens it", "while it runs", "has it in the", "kitchen."]  # too many lines for a heading
 
 
 def read(folder: Path, *pages: Sequence[str], title: str = "", outline: Sequence[tuple[int, str, int]] = ()) -> Page:
@@ -62,6 +63,25 @@ def test_headings_are_those_of_the_outline(tmp_path: Path) -> None:
         ("Install > On Windows", "On Windows.\n\nRun install.exe on it."),
         ("Use", "Use.\n\nInstall it before you use it."),
     ]
+
+
+def test_without_an_outline_headings_have_larger_letters(tmp_path: Path) -> None:
+    page = read(
+        tmp_path,
+        ["+++Guide", "++Install", *FILLING, "+On", "+Windows", *FILLING[:3]],
+        ["++Use", *FILLING[:5], *(f"+{line}" for line in LARGE), *FILLING],
+    )
+    assert page.title == "Guide"
+    assert [(section.path, section.text) for section in page.sections] == [
+        ("Install", f"Install.\n\n{' '.join(FILLING)}"),
+        ("Install > On Windows", f"On Windows.\n\n{' '.join(FILLING[:3])}"),
+        ("Use", f"Use.\n\n{' '.join([*FILLING[:5], *LARGE, *FILLING])}"),
+    ]
+
+
+def test_many_lines_in_larger_letters_are_no_headings(tmp_path: Path) -> None:
+    lines = [line for sentence in FILLING for line in (f"+{sentence[:12]}", sentence, sentence)]
+    assert [section.path for section in read(tmp_path, lines).sections] == [""]
 
 
 def test_headers_and_footers_with_page_numbers_are_left_out(tmp_path: Path) -> None:
