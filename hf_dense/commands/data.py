@@ -344,7 +344,7 @@ def _add_labels(parser: argparse.ArgumentParser) -> None:
         "--form",
         choices=("pairs", "dpr", "msmarco", "mind"),
         default="pairs",
-        help="query, positive[, negatives] in .jsonl, .csv or .tsv; a file of DPR; a folder of MS MARCO or MIND "
+        help="query, positive[, negatives] in .jsonl, .json, .csv or .tsv; a file of DPR; a folder of MS MARCO or MIND "
         "(default: pairs)",
     )
     parser.add_argument(

@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--queries",
         type=Path,
         metavar="FILE",
-        help="many questions: one per line, or .jsonl, .csv or .tsv with id and text",
+        help="many questions: one per line, or .jsonl, .json, .csv or .tsv with id and text",
     )
     parser.add_argument("--hits", type=Path, metavar="FILE", help="file to write with their hits (.jsonl)")
 

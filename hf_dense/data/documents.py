@@ -22,6 +22,7 @@ from hf_dense.data.readers.page import CodeOption, Section, UnreadableError
 from hf_dense.data.rows import (
     IDS,
     MAX_BYTES,
+    NAMED,
     SURROGATE,
     TABLES,
     Row,
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 _TITLES: Final = ("title", "name")
 _TEXTS: Final = ("text", "contents", "content", "body", "passage", "paragraphs")
-_KNOWN: Final = ", ".join((*KINDS, *TABLES))
+_KNOWN: Final = ", ".join((*KINDS, *TABLES))  # in folders
 _PACKED: Final = (
     ".pdf",
     ".docx",
@@ -94,10 +95,10 @@ class DocumentReader:
 
     Args:
         sources: each a folder of files of the `KINDS` (hf_dense.data.readers.kinds), or one such file; a .jsonl,
-            .parquet, .csv or .tsv file (also .gz) or a folder of them; a collection in published form or BEIR layout;
-            or a dataset of the Hub (`name` or `name:configuration`). A .tsv file has a header with a column of ids, as
-            DPR's psgs_w100, or is MS MARCO's documents (docid, url, title, body) or passages (pid, passage). Columns
-            are found by their usual names.
+            .parquet, .csv or .tsv file (also .gz) or a folder of them; a .json file, a list of objects; a collection
+            in published form or BEIR layout; or a dataset of the Hub (`name` or `name:configuration`). A .tsv file has
+            a header with a column of ids, as DPR's psgs_w100, or is MS MARCO's documents (docid, url, title, body) or
+            passages (pid, passage). Columns are found by their usual names.
         columns: where they have other names: `{"id": ..., "title": ..., "text": ...}`.
         split: of a Hub dataset.
         code: what becomes of blocks of code: `keep` their words, `drop` them, or keep them between ``` (`fence`).
@@ -217,7 +218,7 @@ class DocumentReader:
         self._names |= names
         pages = any(_kind(file) in KINDS for file in files)
         self.pages |= pages
-        self.rows |= any(_kind(file) in TABLES for file in files)
+        self.rows |= any(_kind(file) in (*TABLES, *NAMED) for file in files)
 
         def read() -> Iterator[TextDocument]:
             for file in files:
@@ -329,14 +330,14 @@ def _kind(path: Path) -> str:
     """The suffix by which a file is read; a table may be packed."""
     suffix = path.suffix.lower()
     inner = path.with_suffix("").suffix.lower() if suffix == ".gz" else ""
-    return inner if inner in TABLES else suffix
+    return inner if inner in (*TABLES, *NAMED) else suffix
 
 
 def _check_file(path: Path) -> None:
     """Raise `InputError` where a file cannot be read."""
     kind = _kind(path)
-    if kind not in (*KINDS, *TABLES):
-        raise InputError(f"{path} is of no known kind; give one of: {_KNOWN}.")
+    if kind not in (*KINDS, *TABLES, *NAMED):
+        raise InputError(f"{path} is of no known kind; give one of: {', '.join((_KNOWN, *NAMED))}.")
     if kind in KINDS and (lacking := KINDS[kind].lacks()):
         raise InputError(f"Reading {kind} files needs {lacking}.")
 

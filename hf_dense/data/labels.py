@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hf_dense.data.passage_texts import passage_text
-from hf_dense.data.rows import SURROGATE, check_head, plain_text, with_plain_names
+from hf_dense.data.rows import SURROGATE, check_head, listed_values, plain_text, with_plain_names
 from hf_dense.errors import InputError, first_line
 
 _POSITIVES: Final = ("positive", "positives", "pos", "passage", "answer")
@@ -30,7 +30,6 @@ _REGRADED: Final = "grades left out, as a later row has another of the same pass
 _SEPARATOR: Final = " [SEP] "  # between the titles of a history
 _HISTORY: Final = 50  # titles; more do not fit 512 tokens
 _CONTEXT_COLUMNS: Final = (("passage_id", "psg_id"), ("title", "title"))
-_CHUNK: Final = 1 << 20  # characters read at once
 
 
 @dataclass
@@ -106,7 +105,7 @@ class Labels:
 
 
 def read_pairs(path: Path) -> Labels:
-    """One's own pairs, triples or lists: a .jsonl, .csv or .tsv file, as `read_judgements` reads it.
+    """One's own pairs, triples or lists: a .jsonl, .json, .csv or .tsv file, as `read_judgements` reads it.
 
     Queries that never got a positive passage are left out and counted.
     """
@@ -119,7 +118,7 @@ def read_pairs(path: Path) -> Labels:
 
 
 def read_judgements(path: Path) -> Labels:
-    """What a .jsonl, .csv or .tsv file says of queries; rows of the same query belong together.
+    """What a .jsonl, .json, .csv or .tsv file says of queries; rows of the same query belong together.
 
     A row with negatives alone takes back what rows before it said of these passages; a positive always counts, with the
     grade of a column `label`, `score`, `relevance` or `grade` where there is one: 0 is not relevant.
@@ -154,7 +153,7 @@ def read_dpr(path: Path) -> Labels:
                 raise InputError(f"Line {number} of {path} has {len(fields)} fields; question and answers are two.")
             labels.answers[labels.add(fields[0], (), ())] = _literal_list(fields[1], f"line {number} of {path}")
         return labels
-    for number, row in enumerate(_entries(path), start=1):
+    for number, row in enumerate(listed_values(path), start=1):
         if not isinstance(row, dict) or "question" not in row or "positive_ctxs" not in row:
             raise InputError(f"Entry {number} of {path} lacks question or positive_ctxs; it is not a file of DPR.")
         origin, kinds = f"Entry {number} of {path}", (row["positive_ctxs"] or [], row.get("hard_negative_ctxs") or [])
@@ -298,8 +297,13 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
                 if not isinstance(row, dict):
                     raise InputError(f"Line {number} of {path} is not an object with query and positive.")
                 yield row
+    elif path.suffix == ".json":
+        for number, row in enumerate(listed_values(path), start=1):
+            if not isinstance(row, dict):
+                raise InputError(f"Entry {number} of {path} is not an object with query and positive.")
+            yield row
     else:
-        raise InputError(f"{path} is of no known kind; pairs come as .jsonl, .csv or .tsv.")
+        raise InputError(f"{path} is of no known kind; pairs come as .jsonl, .json, .csv or .tsv.")
 
 
 def _texts(row: Mapping[str, Any], names: Iterable[str], origin: str, dropped: Counter[str]) -> list[str]:
@@ -399,32 +403,6 @@ def _literal_list(text: str, origin: str) -> list[str]:
     if not isinstance(found, list | tuple):
         raise InputError(f"The answers in {origin} are not a list of strings.")
     return [str(answer) for answer in found]
-
-
-def _entries(path: Path) -> Iterator[Any]:
-    """The entries of a JSON file that holds one list, without holding them all."""
-    decoder = json.JSONDecoder()
-    with path.open(encoding="utf-8-sig") as stream:
-        try:
-            text, ended = stream.read(_CHUNK).lstrip(), False
-            if not text.startswith("["):
-                raise InputError(f"{path} is not a JSON file of DPR.")
-            at = 1
-            while True:
-                at += len(text[at:]) - len(text[at:].lstrip(", \r\n\t"))
-                if text.startswith("]", at):
-                    return
-                try:
-                    entry, at = decoder.raw_decode(text, at)
-                except (ValueError, RecursionError) as error:
-                    if ended or not isinstance(error, json.JSONDecodeError):
-                        raise InputError(f"{path} is not a JSON file of DPR, or was cut off.") from error
-                    more = stream.read(max(_CHUNK, len(text) - at))
-                    text, at, ended = text[at:] + more, 0, not more
-                    continue
-                yield entry
-        except (UnicodeDecodeError, IsADirectoryError) as error:
-            raise InputError(f"{path} is not a JSON file of DPR.") from error
 
 
 def _name(text: str) -> str:

@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -21,11 +22,14 @@ from pyarrow.parquet import ParquetFile
 from hf_dense.errors import InputError
 
 TABLES: Final = (".jsonl", ".parquet", ".csv", ".tsv")
+NAMED: Final = (".json",)  # tables where a file is named; in folders they are settings, and what programs say
 IDS: Final = ("id", "_id", "docid", "doc_id", "document_id", "pid")  # columns by which rows are known
 MAX_BYTES: Final = 10_000_000  # of one row; books are below 5 million characters
 SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a letter, which cannot be written
 _DEEP: Final = 500  # brackets of a line that may be within each other
 _BEFORE: Final = codecs.BOM_UTF8 + b" \t\r\n["  # the first value of a file
+_START: Final = 1024  # bytes of a file by which it is a list of JSON
+_CHUNK: Final = 1 << 20  # characters of it read at once
 _LINES: Final = 1024  # rows of a Parquet file read at once
 
 Row = Mapping[str, Any]
@@ -40,13 +44,13 @@ def read_rows(path: Path, kind: str, counts: Counter[str]) -> Iterator[Row]:
 
     Args:
         path: the file, perhaps packed by gzip.
-        kind: one of `TABLES`.
+        kind: one of `TABLES` or `NAMED`.
         counts: receives the number of rows left out, by reason: `broken UTF-8`, `too long`, `unreadable`.
 
     Raises:
         InputError: it is not of that kind.
     """
-    readers = {".jsonl": _json_rows, ".csv": _csv_rows, ".tsv": _tsv_rows}
+    readers = {".jsonl": _json_rows, ".json": _listed_rows, ".csv": _csv_rows, ".tsv": _tsv_rows}
     try:
         yield from _parquet_rows(path) if kind == ".parquet" else readers[kind](path, counts)
     except (ArrowException, OSError, EOFError, zlib.error) as error:
@@ -130,6 +134,50 @@ def _json_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
             yield row
         else:
             counts["unreadable"] += 1
+
+
+def _listed_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
+    """The objects of a list, or of lines, which some write into files of this name, too."""
+    with _open(path) as stream:
+        is_list = stream.read(_START).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+    if not is_list:
+        yield from _json_rows(path, counts)
+        return
+    for row in listed_values(path):
+        if isinstance(row, dict):
+            yield row
+        else:
+            counts["unreadable"] += 1
+
+
+def listed_values(path: Path) -> Iterator[Any]:
+    """The values of a JSON file that holds one list, perhaps packed by gzip, without holding them all.
+
+    Raises:
+        InputError: it holds no list, or was cut off.
+    """
+    decoder = json.JSONDecoder()
+    with _open(path) as stream, TextIOWrapper(stream, encoding="utf-8-sig") as letters:
+        try:
+            text, ended = letters.read(_CHUNK).lstrip(), False
+            if not text.startswith("["):
+                raise InputError(f"{path} is not a list of JSON.")
+            at = 1
+            while True:
+                at += len(text[at:]) - len(text[at:].lstrip(", \r\n\t"))
+                if text.startswith("]", at):
+                    return
+                try:
+                    value, at = decoder.raw_decode(text, at)
+                except (ValueError, RecursionError) as error:
+                    if ended or not isinstance(error, json.JSONDecodeError):
+                        raise InputError(f"{path} is not a list of JSON, or was cut off.") from error
+                    more = letters.read(max(_CHUNK, len(text) - at))
+                    text, at, ended = text[at:] + more, 0, not more
+                    continue
+                yield value
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is not a list of JSON.") from error
 
 
 def _csv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:

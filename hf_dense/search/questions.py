@@ -51,15 +51,15 @@ def read_questions(path: Path) -> dict[str, str]:
     """The questions of a file, by id.
 
     Args:
-        path: one question per line, whose id is the number of the line, empty lines left out; or a .jsonl, .csv or .tsv
-            file whose rows have `id` (or `_id`, as BEIR has it, or `qid`) and `text` (or `query`, `question`); a .tsv
-            file may have these two columns without a header.
+        path: one question per line, whose id is the number of the line, empty lines left out; or a .jsonl, .json (a
+            list), .csv or .tsv file whose rows have `id` (or `_id`, as BEIR has it, or `qid`) and `text` (or `query`,
+            `question`); a .tsv file may have these two columns without a header.
 
     Raises:
         InputError: the file cannot be read, holds no question, or a row has no id or text, or the id of another one.
     """
     found: dict[str, str] = {}
-    for name, text in _in_table(path) if path.suffix.lower() in (".csv", ".tsv") else _in_lines(path):
+    for name, text in _in_table(path) if path.suffix.lower() in (".json", ".csv", ".tsv") else _in_lines(path):
         if name in found:
             raise InputError(f"{path} has two questions with the id {name!r}; give each its own.")
         found[name] = text

@@ -29,6 +29,26 @@ def write_lines(path: Path, rows: list[object]) -> Path:
     return path
 
 
+def test_a_list_of_json_is_read_where_it_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "docs.json"
+    path.write_text(json.dumps([{"id": "a", "title": "A", "text": "one"}, None, {"text": "two"}], indent=1))
+    assert read(path) == (
+        [("a", "A", "one"), ("docs.json-1", "", "two")],
+        {"documents read": 2, "unreadable": 1},
+    )
+    assert read(write_lines(tmp_path / "lines.json", [{"text": "one"}, {"text": "two"}]))[1] == {"documents read": 2}
+    with gzip.open(tmp_path / "packed.json.gz", "wt") as stream:
+        stream.write(path.read_text())
+    assert read(tmp_path / "packed.json.gz")[1] == {"documents read": 2, "unreadable": 1}
+    path.write_text('[{"text": "one"}, {"te')
+    with pytest.raises(InputError, match=r"docs.json is not a list of JSON, or was cut off"):
+        read(path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.txt").write_text("Words.")
+    (tmp_path / "folder" / "settings.json").write_text("[]")
+    assert read(tmp_path / "folder")[1] == {"documents read": 1, "skipped .json": 1}
+
+
 def test_a_folder_of_files(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.txt").write_text("Plain text.\n\nSecond paragraph.")

@@ -142,9 +142,11 @@ def test_judgements_that_do_not_fit(tmp_path: Path, qrels: str, sentence: str) -
         ),
         ("a.jsonl", '{"positive": "b"}\n', "pairs", r"Row 1 of .* has no query"),
         ("a.jsonl", '{"query": \n', "pairs", r"Line 1 of .* is not JSON"),
-        ("a.txt", "x", "pairs", "pairs come as .jsonl, .csv or .tsv"),
+        ("a.txt", "x", "pairs", "pairs come as .jsonl, .json, .csv or .tsv"),
+        ("a.json", "[1]", "pairs", r"Entry 1 of .* is not an object with query and positive"),
+        ("a.json", '{"query": "a", "positive": "b"}', "pairs", "is not a list of JSON"),
         ("a.json", "[{}]", "dpr", r"Entry 1 of .* lacks question or positive_ctxs"),
-        ("a.json", "[", "dpr", "is not a JSON file of DPR"),
+        ("a.json", "[", "dpr", "is not a list of JSON, or was cut off"),
         (
             "a.json",
             '[{"question": "q", "positive_ctxs": [{"passage_id": "7", "text": ""}]}]',
@@ -489,6 +491,15 @@ def test_an_empty_cell_beyond_the_head_is_nothing(tmp_path: Path) -> None:
 def counted(out: Path) -> dict[str, int]:
     counts: dict[str, int] = json.loads((out / MANIFEST).read_text())["facts"]["counts"]
     return counts
+
+
+def test_pairs_may_be_a_list_of_json(tmp_path: Path) -> None:
+    rows = [{"query": "q", "positive": "a text"}, {"query": "r", "positives": ["one", "two"]}]
+    (tmp_path / "pairs.json").write_text(json.dumps(rows, indent=1))
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = [texts(build_collection(tmp_path / f"pairs.{kind}", tmp_path / kind)) for kind in ("json", "jsonl")]
+    assert found[0] == found[1]
+    assert sorted(found[0].values()) == ["a text", "one", "two"]
 
 
 def test_what_is_left_out_of_pairs_is_counted(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def test_lines_and_rows_are_questions(tmp_path: Path) -> None:
         ("asked.tsv", "q1\twhat is it\nq2\twho, then, was it\n"),
         ("asked.tsv", "\ufeffq1\twhat is it\r\nq2\twho, then, was it\r\n"),
         ("asked.tsv", "id\tquery\nq1\twhat is it\nq2\twho, then, was it\n"),
+        ("asked.json", '[{"_id": "q1", "text": "what is it"},\n {"id": "q2", "query": "who, then, was it"}]'),
         ("asked.tsv", "query-id\ttext\nq1\twhat is it\nq2\twho, then, was it\n"),
     ],
 )
@@ -43,6 +44,9 @@ def test_rows_of_tables_are_questions(name: str, content: str, tmp_path: Path) -
         ("asked.jsonl", b'{"text": "who"}\n', "Line 1"),
         ("asked.jsonl", b'["who"]\n', "Line 1"),
         ("asked.jsonl", b'{"id": "1", "text": "a"}\n{"id": "1", "text": "b"}\n', "two questions with the id '1'"),
+        ("asked.json", b"[]", "no question in"),
+        ("asked.json", b'[{"id": "1", "text": "a"}, "who"]', r"cannot be read \(1 unreadable\)"),
+        ("asked.json", b'[{"id": "1"', "is not a list of JSON, or was cut off"),
         ("asked.csv", b"id,text\n", "no question in"),
         ("asked.csv", b"q1,what is it\nq2,who was it\n", "Row 1 of .* has no id and text"),
         ("asked.csv", b"id,text\nq1,caf\xe9\n", r"cannot be read \(1 broken UTF-8\)"),

@@ -29,7 +29,8 @@ class AdaptOptions:
         default=None, metadata={"help": "ready embedder or encoder, directory or Hub id; none starts from scratch"}
     )
     queries: str | None = field(
-        default=None, metadata={"help": ".jsonl, .csv or .tsv with query and positive; without it queries are made"}
+        default=None,
+        metadata={"help": ".jsonl, .json, .csv or .tsv with query and positive; without it queries are made"},
     )
     budget: str = field(default="30m", metadata={"help": "time for all of it, such as 10m, 2h or 1h30m"})
     method: str = field(
