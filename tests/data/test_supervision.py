@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 from tiny_retriever import random_words
 
-from hf_dense.data import labels, passage_sources
+from hf_dense.data import passage_sources
 from hf_dense.data.collections import load_answers, load_corpus, load_qrels, load_queries, training_pairs
 from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
 from hf_dense.data.schemas import TRAINING
@@ -233,14 +233,6 @@ def test_answers_of_dpr(tmp_path: Path) -> None:
     assert load_qrels(out, "test") == {}
     with pytest.raises(InputError, match="has no column 'answers'"):
         load_answers(build_collection(write_pairs(tmp_path / "pairs.jsonl"), tmp_path / "other"))
-
-
-def test_files_of_dpr_are_read_entry_by_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labels, "_CHUNK", 7)
-    rows = [{"a": [1, {"b": "],["}]}, {"c": "x" * 50}, {}]
-    for indent in (None, 2):
-        (tmp_path / "list.json").write_text(json.dumps(rows, indent=indent))
-        assert list(labels._entries(tmp_path / "list.json")) == rows
 
 
 def write_mind(folder: Path, candidates: str = "N3-0 N4-1") -> Path:
