@@ -27,7 +27,7 @@ _UNSPACED: Final = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{
 _LINE_END: Final = regex.compile(rf"(?<={_UNSPACED})\n(?={_UNSPACED})")
 _SENTENCE_END: Final = regex.compile(r"[\p{SB=ST}\p{SB=AT}…][\p{SB=CL}]*$")
 _ITEM: Final = re.compile(r"[•◦▪‣●○■–*·]\s+")  # noqa: RUF001
-_ENTRY: Final = re.compile(r"(\s?[.·…]){4,}\s*[\divxlc]+$")  # of a table of contents
+_ENTRY: Final = re.compile(r"(\s?[.·…]){4,40}\s*[\divxlc]{1,8}$")  # of a table of contents
 _AT_START: Final = re.compile(r"[\W_]*(?:page\s+)?(\d{1,4})\b", re.IGNORECASE)
 _AT_END: Final = re.compile(r"\b(\d{1,4})(?:\s*(?:/|of)\s*\d{1,4})?[\W_]*$")
 _ROMAN: Final = re.compile(r"[ivxlc]{1,8}")
@@ -53,8 +53,8 @@ def read_pdf(path: Path) -> Page:
     try:
         with PdfDocument(path) as document:
             title = document.get_metadata_value("Title")
-            headings = _outline(document)
             pages = [_lines(document, number) for number in range(len(document))]
+            headings = {number: found[: len(pages[number])] for number, found in _outline(document).items()}
             _leave_out_running(pages, headings)
             headings = headings or _in_large_print(document, pages)
     except PdfiumError as error:
