@@ -7,7 +7,9 @@ from collections.abc import Sequence
 _FIRST_PAGE = 10  # number of its object; two for each page
 
 
-def write_pdf(pages: Sequence[Sequence[str]], title: str = "", outline: Sequence[tuple[int, str, int]] = ()) -> bytes:
+def write_pdf(
+    pages: Sequence[Sequence[str]], title: str = "", outline: Sequence[tuple[int, str, int]] = (), stamp: str = ""
+) -> bytes:
     """The bytes of a PDF.
 
     Args:
@@ -15,6 +17,7 @@ def write_pdf(pages: Sequence[Sequence[str]], title: str = "", outline: Sequence
             beginning makes the letters larger.
         title: in its metadata.
         outline: level from 1, title and page (from 0) of each entry, in their order.
+        stamp: goes up the margin of the first page, in large letters.
     """
     objects = {
         1: b"<< /Type /Catalog /Pages 2 0 R%s >>" % (b" /Outlines 4 0 R" if outline else b""),
@@ -24,6 +27,8 @@ def write_pdf(pages: Sequence[Sequence[str]], title: str = "", outline: Sequence
     }
     for number, lines in enumerate(pages):
         stream = b"\n".join([b"BT 14 TL 72 760 Td", *map(_line, lines), b"ET"])
+        if stamp and not number:
+            stream = b"BT /F1 30 Tf 0 1 -1 0 40 200 Tm %s Tj ET\n%s" % (_text(stamp), stream)
         at = _FIRST_PAGE + 2 * number
         objects[at] = (
             b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R"

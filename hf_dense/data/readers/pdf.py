@@ -52,20 +52,27 @@ def read_pdf(path: Path) -> Page:
 
     try:
         with PdfDocument(path) as document:
-            title = document.get_metadata_value("Title")
+            title = _title(document.get_metadata_value("Title"))
             pages = [_lines(document, number) for number in range(len(document))]
             headings = {number: found[: len(pages[number])] for number, found in _outline(document).items()}
             _leave_out_running(pages, headings)
-            headings = headings or _in_large_print(document, pages)
+            large = {} if title and headings else _in_large_print(document, pages)
     except PdfiumError as error:
         raise UnreadableError from error
-    return build_page(_blocks(pages, headings), _title(title))
+    return build_page(_blocks(pages, headings or large), title or _largest(large))
 
 
 def _title(written: str) -> str:
     """A title, without what only a printing program says."""
     title = _PRINTED_BY.sub("", written).strip()
     return "" if _FILE_NAME.fullmatch(title) else title
+
+
+def _largest(headings: Mapping[int, Sequence[Heading]]) -> str:
+    """The one in the largest print, where it stands on the first page that has any: a title; else ""."""
+    found = [heading for page in headings.values() for heading in page]
+    top = [heading for heading in found if heading.level == min(other.level for other in found)]
+    return top[0].text if len(top) == 1 and top[0] in next(iter(headings.values())) else ""
 
 
 def _outline(document: PdfDocument) -> dict[int, list[Heading]]:
@@ -111,8 +118,8 @@ def _in_large_print(document: PdfDocument, pages: Sequence[Sequence[str]]) -> di
 
 
 def _sizes(document: PdfDocument, number: int) -> dict[str, float]:
-    """The size of most letters of each line of a page, in half points."""
-    from pypdfium2.raw import FPDFText_GetFontSize, FPDFText_GetUnicode
+    """The size of most upright letters of each line of a page, in half points; 0 of a line that goes up the margin."""
+    from pypdfium2.raw import FPDFText_GetCharAngle, FPDFText_GetFontSize, FPDFText_GetUnicode
 
     page = document[number]
     text = page.get_textpage()
@@ -121,11 +128,11 @@ def _sizes(document: PdfDocument, number: int) -> dict[str, float]:
         code = FPDFText_GetUnicode(text.raw, at)  # 0 behind the last
         if code in (0, 10, 13):
             if line := _clean("".join(letters)):
-                found.setdefault(line, sizes.most_common(1)[0][0])
+                found.setdefault(line, sizes.most_common(1)[0][0] if sizes else 0)
             letters, sizes = [], Counter()
             continue
         letters.append(chr(code))
-        if not letters[-1].isspace():
+        if not letters[-1].isspace() and not FPDFText_GetCharAngle(text.raw, at):
             sizes[round(2 * FPDFText_GetFontSize(text.raw, at)) / 2] += 1
     page.close()
     return found

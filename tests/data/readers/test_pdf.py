@@ -79,6 +79,15 @@ def test_without_an_outline_headings_have_larger_letters(tmp_path: Path) -> None
     ]
 
 
+def test_a_title_that_nothing_names_is_the_largest_line_of_the_first_page(tmp_path: Path) -> None:
+    pages = [["++Of Pumps", "A. Writer", "+Use", *FILLING], ["+Repair", *FILLING]]
+    (tmp_path / "a.pdf").write_bytes(write_pdf(pages, outline=[(1, "Use", 0)], stamp="Number 7 of a series"))
+    page = read_page(tmp_path / "a.pdf")
+    assert (page.title, [section.path for section in page.sections]) == ("Of Pumps", ["", "Use"])
+    alike = [["++One", *FILLING], ["++Two", *FILLING]]
+    assert read(tmp_path, *alike, outline=[(1, "One", 0), (1, "Two", 1)]).title == ""
+
+
 def test_many_lines_in_larger_letters_are_no_headings(tmp_path: Path) -> None:
     lines = [line for sentence in FILLING for line in (f"+{sentence[:12]}", sentence, sentence)]
     assert [section.path for section in read(tmp_path, lines).sections] == [""]
