@@ -39,11 +39,13 @@ _ROLES: Final = {  # what pages without the elements of HTML 5 say of their part
     **{"navigation": "nav", "search": "nav", "contentinfo": "footer"},
     **{"banner": "header", "complementary": "aside", "main": "main"},
 }
-# Classes and ids of generators' navigation, and of parts that are menus where most of their letters are links.
-_NAVIGATION: Final = frozenset(("navheader", "navfooter", "nav-panel", "sphinxsidebar", "breadcrumb", "breadcrumbs"))
+# Classes and ids of generators' navigation and of what is not printed; and of menus, where most letters are links.
+_NAVIGATION: Final = frozenset(
+    ("navheader", "navfooter", "nav-panel", "sphinxsidebar", "breadcrumb", "breadcrumbs", "mw-editsection")
+).union(("noprint", "no-print", "d-print-none"))
 _MENUS: Final = frozenset(
-    ("nav", "navbar", "navigation", "menu", "mainmenu", "submenu", "sidebar", "header", "footer", "toc", "contents")
-)
+    ("nav", "navbar", "navigation", "menu", "mainmenu", "submenu", "sidebar", "header", "footer", "pagination")
+).union(("toc", "contents", "table-of-contents"))
 _SAID: Final = (*_HEADINGS, "dt", "summary", "p")  # where a button is a part of what is said
 _CONTENT: Final = ("main", "article")  # what is outside of it, where a page has it, is the site's
 _TAG: Final = re.compile("<[a-zA-Z]")
