@@ -330,6 +330,8 @@ class BottleneckConfig(PreTrainedConfig):
         if not self.has_generator and any(view.fill == "generator" for view in self.views.values()):
             raise ValueError(f"View.fill='generator' needs a generator, which {self.model_type} has not; simlm has.")
         layers = int(self.backbone.num_hidden_layers)
+        if layers < 1:
+            raise ValueError(f"The backbone has num_hidden_layers={layers}; an encoder has at least one layer.")
         for name, layer in self.hidden_layers.items():
             if layer >= layers:
                 raise ValueError(

@@ -189,6 +189,13 @@ def test_bad_configurations_are_refused(values: dict[str, Any], message: str) ->
         RetroMAEConfig(**values)
 
 
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "electra"])
+@pytest.mark.parametrize("layers", [0, -1])
+def test_a_backbone_without_layers_is_refused(kind: str, layers: int) -> None:
+    with pytest.raises(ValueError, match=f"num_hidden_layers={layers}; an encoder has at least one"):
+        RetroMAEConfig(backbone_config={"model_type": kind, "num_hidden_layers": layers})
+
+
 @pytest.mark.parametrize(
     ("cls", "values", "message"),
     [
