@@ -40,7 +40,7 @@ def check_training(arguments: TrainingArguments) -> None:
     for name, value in vars(arguments).items():
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"--{name} is {value}; it must be a number.")
-    for name in ("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps"):
+    for name in ("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps", "dataloader_num_workers"):
         if getattr(arguments, name) < 0:
             raise InputError(f"--{name} is {getattr(arguments, name)}; it must be 0 or above.")
     if arguments.learning_rate > 1:
@@ -51,6 +51,12 @@ def check_training(arguments: TrainingArguments) -> None:
             raise InputError(f"--{name} is {value}; it must be from 1 to {_MOST}.")
     if arguments.max_steps > _STEPS:
         raise InputError(f"--max_steps is {arguments.max_steps}, which no training comes to; name fewer.")
+    if arguments.max_steps < 1 and arguments.max_steps != -1:
+        raise InputError(
+            f"--max_steps is {arguments.max_steps}; it must be from 1, or -1 for as many as --num_train_epochs takes."
+        )
+    if arguments.max_steps == -1 and arguments.num_train_epochs <= 0:
+        raise InputError(f"--num_train_epochs is {arguments.num_train_epochs}, which trains nothing; give more than 0.")
     check_seed(arguments.seed)
     if (backend := arguments.torch_compile_backend) and backend not in list_backends(exclude_tags=()):
         raise InputError(f"--torch_compile_backend {backend} is not there; there are: {', '.join(list_backends())}.")
