@@ -470,6 +470,8 @@ def _check_decoder(
         )
     if view.select == "superset" and view.rate <= seen.rate:
         raise ValueError(f"Decoder {name!r} hides a superset, so its rate is above its encoder's {seen.rate}.")
+    if view.select == "complement" and view.labels == "hidden" and seen.rate == 1.0:
+        raise ValueError(f"Decoder {name!r} hides what its encoder is shown, which at the rate 1.0 is nothing.")
     if len(view.sources) != len(seen.sources):
         raise ValueError(f"Decoder {name!r} and its encoder {decoder.encoder!r} need equally many sources.")
 

@@ -240,6 +240,13 @@ def test_decoders_that_share_layers_say_the_same_of_them(field: str, value: Any,
     assert getattr(config.decoder_specs["queries"], field) == value
 
 
+def test_a_complement_of_everything_is_refused() -> None:
+    encoder, decoder = {"view": {"rate": 1.0}}, {"view": {"select": "complement", "labels": "hidden"}}
+    with pytest.raises(ValueError, match=r"Decoder 'decoder' hides what its encoder is shown, which at .* is nothing"):
+        RetroMAEConfig(encoders={"encoder": encoder}, decoders={"decoder": decoder})
+    RetroMAEConfig(encoders={"encoder": {"view": {"rate": 0.9}}}, decoders={"decoder": decoder})
+
+
 def test_a_decoder_may_read_hidden_states_by_layers_that_it_shares() -> None:
     hidden = {"shares": "keywords", "inputs": "hidden:half", "view": None}
     for inputs in ("embeddings", "own_embeddings"):
