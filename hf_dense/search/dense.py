@@ -23,6 +23,7 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
 from hf_dense.search.cluster import cluster_encoder, is_on_cluster
+from hf_dense.search.unread import Unread
 from hf_dense.storage.arrays import check_array
 from hf_dense.storage.files import replaced_file
 
@@ -36,6 +37,7 @@ _QUERIES = 512  # compared at once to a block: 40 MB of scores
 _FOLDS = 16
 _BATCHES = 8  # of each process that are handed over at once
 _MEASURED = 1_000  # texts whose tokens are counted at once
+_NO_LIMIT = 10**9  # tokens of a text, which none has
 _TRAINED_ON = 256  # least number of passages that product quantisation learns from
 _CODED = 10_000  # passages from which its codes are well learnt
 _NEAR = 16  # cells that a query looks into, at least
@@ -130,6 +132,7 @@ def encode_corpus(
         encoder = _cluster_encoder(retriever, batch_size)
     else:
         encoder = _encoder(retriever, devices_for(retriever, new), batch_size)
+    unread = Unread(_longest(retriever))
     with tqdm(total=len(texts), desc="Encoding passages", unit=" passages") as bar, encoder as encode:
         for number, file in enumerate(files):
             place = slice(number * BLOCK, (number + 1) * BLOCK)
@@ -139,8 +142,9 @@ def encode_corpus(
             else:
                 of_block = known and replace(known, rows=known.rows[place])
                 with replaced_file(file) as unfinished:
-                    np.save(unfinished, _make_block(retriever, encode, block, bar, of_block))
+                    np.save(unfinished, _make_block(retriever, encode, block, bar, of_block, unread))
                     check_array(unfinished)
+    unread.warn()
     return Vectors(tuple(files))
 
 
@@ -354,16 +358,21 @@ def _cluster_encoder(retriever: SentenceTransformer, batch_size: int) -> Iterato
 
 
 def _make_block(
-    retriever: SentenceTransformer, encoder: _Encoder, texts: Sequence[str], bar: Any, known: Known[Vectors] | None
+    retriever: SentenceTransformer,
+    encoder: _Encoder,
+    texts: Sequence[str],
+    bar: Any,
+    known: Known[Vectors] | None,
+    unread: Unread,
 ) -> Floats:
     """(texts, dimensions) vectors, those copied that are known."""
     if known is None:
-        return _encode_block(retriever, texts, encoder, bar.update)
+        return _encode_block(retriever, texts, encoder, bar.update, unread)
     found = known.vectors.take(np.maximum(known.rows, 0))
     new = np.flatnonzero(known.rows < 0)
     _skip(bar, len(texts) - len(new))
     if len(new):
-        found[new] = _encode_block(retriever, [texts[at] for at in new.tolist()], encoder, bar.update)
+        found[new] = _encode_block(retriever, [texts[at] for at in new.tolist()], encoder, bar.update, unread)
     return found
 
 
@@ -375,10 +384,17 @@ def _skip(bar: Any, count: int) -> None:
 
 
 def _encode_block(
-    retriever: SentenceTransformer, texts: Sequence[str], encoder: _Encoder, done: Callable[[int], object]
+    retriever: SentenceTransformer,
+    texts: Sequence[str],
+    encoder: _Encoder,
+    done: Callable[[int], object],
+    unread: Unread,
 ) -> Floats:
     """(texts, dimensions) vectors; texts of one length are encoded together, the longest first."""
-    order = np.argsort(-_lengths(retriever, texts), kind="stable").tolist()
+    lengths = _lengths(_tokenizer(retriever), texts)
+    unread.add(lengths)
+    read = lengths if unread.longest is None else np.minimum(lengths, unread.longest)
+    order = np.argsort(-read, kind="stable").tolist()
     parts = []
     for start in range(0, len(order), encoder.together):
         part = [texts[at] for at in order[start : start + encoder.together]]
@@ -390,20 +406,29 @@ def _encode_block(
     return found
 
 
-def _lengths(retriever: SentenceTransformer, texts: Sequence[str]) -> Indices:
-    """(texts,) tokens that the model reads of each; characters where it has no tokenizer of transformers.
-
-    Texts of as many characters differ in tokens by a third and more, which sorting by characters would pad.
-    """
+def _tokenizer(retriever: SentenceTransformer) -> PreTrainedTokenizerBase | None:
+    """The tokenizer of a model; None where it is none of transformers."""
     try:
         tokenizer: Any = retriever.tokenizer
     except AttributeError:  # of modules that read no text themselves
-        tokenizer = None
-    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        return None
+    return tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else None
+
+
+def _longest(retriever: SentenceTransformer) -> int | None:
+    """Tokens that a model reads of a text; None where there is no limit, for which a tokenizer has a huge number."""
+    longest = retriever.max_seq_length if _tokenizer(retriever) is not None else None
+    return longest if longest is not None and longest < _NO_LIMIT else None
+
+
+def _lengths(tokenizer: PreTrainedTokenizerBase | None, texts: Sequence[str]) -> Indices:
+    """(texts,) tokens of each, whole; characters where there is no tokenizer.
+
+    Texts of as many characters differ in tokens by a third and more, which sorting by characters would pad.
+    """
+    if tokenizer is None:
         return np.array([len(text) for text in texts], dtype=np.int64)
-    longest = retriever.max_seq_length
-    options: dict[str, Any] = {} if longest is None else {"truncation": True, "max_length": longest}
-    options |= {"return_attention_mask": False, "return_token_type_ids": False}
+    options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": False, "verbose": False}
     counted = []
     for start in range(0, len(texts), _MEASURED):
         part = list(texts[start : start + _MEASURED])

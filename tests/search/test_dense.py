@@ -172,6 +172,17 @@ def test_texts_of_as_many_tokens_are_encoded_together(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, retriever.encode_document(texts), atol=1e-5)
 
 
+@pytest.mark.parametrize(("longest", "said"), [(16, True), (28, False), (10**30, False)])
+def test_what_a_model_does_not_read_of_passages_is_said(
+    longest: int, said: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    retriever = retriever_of(tmp_path / "model")
+    retriever.max_seq_length = longest
+    encode_corpus(retriever, ["a " * 28, "a a", "a " * 10], tmp_path / "vectors")  # 30, 4 and 12 tokens
+    sentence = "The model reads 16 tokens of a text, and 1 of 3 passages are longer: 30 % of all tokens are not read."
+    assert (sentence in caplog.text) == said == ("not read" in caplog.text)
+
+
 @pytest.mark.slow
 def test_several_devices_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     retriever = retriever_of(tmp_path / "model")

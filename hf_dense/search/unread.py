@@ -1,0 +1,45 @@
+"""What a model does not read of the texts that it encodes: those that are longer than it takes are cut."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LEAST: Final = 0.1  # share of all tokens, from which on it is said: a title makes most full passages a little too long
+
+logger = logging.getLogger(__name__)
+
+
+class Unread:
+    """Counts tokens that are cut off.
+
+    Args:
+        longest: tokens that the model reads of a text; None where that has no limit, or is not known.
+    """
+
+    def __init__(self, longest: int | None) -> None:
+        self.longest = longest
+        self._texts = self._cut = self._tokens = self._left_out = 0
+
+    def add(self, lengths: NDArray[np.int64]) -> None:
+        """Count texts: (texts,) tokens of each, whole."""
+        if self.longest is None:
+            return
+        over = np.maximum(lengths - self.longest, 0)
+        self._texts += len(lengths)
+        self._cut += int((over > 0).sum())
+        self._tokens += int(lengths.sum())
+        self._left_out += int(over.sum())
+
+    def warn(self) -> None:
+        """Say how much it was, where it was a tenth or more of all."""
+        if self._tokens and self._left_out >= _LEAST * self._tokens:
+            logger.warning(
+                "The model reads %s tokens of a text, and %s of %s passages are longer: %.0f %% of all tokens are not "
+                "read. Shorter passages (hf-dense data passages --length) are read whole.",
+                *(f"{number:,}" for number in (self.longest or 0, self._cut, self._texts)),
+                100 * self._left_out / self._tokens,
+            )
