@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -160,7 +161,7 @@ def _fit(trainer: Trainer, model: nn.Module, work: Occupied, resume: str | None)
     plain = trainer.args.device.type == "cpu" and not trainer.args.torch_compile and not are_several()
     checkpoint = checkpoint_to_resume(work, resume)
     seconds = keep_time(trainer, work, checkpoint)
-    with gradients_of_read_words(model) if plain else nullcontext():
+    with gradients_of_read_words(model) if plain else nullcontext(), _without_reports():
         train(trainer, checkpoint)
     if trainer.state.global_step == 0:
         raise InputError(
@@ -171,6 +172,21 @@ def _fit(trainer: Trainer, model: nn.Module, work: Occupied, resume: str | None)
     if trainer.args.load_best_model_at_end and (best := trainer.state.best_model_checkpoint):
         step = int(Path(best).name.rpartition("-")[2])
         work.facts["best"] = {"step": step, "metric": trainer.args.metric_for_best_model}
+
+
+@contextmanager
+def _without_reports() -> Iterator[None]:
+    """Silence what transformers reports of weights of a checkpoint: those written here lack a pooler, if anything."""
+
+    def says_more(record: logging.LogRecord) -> bool:
+        return "LOAD REPORT" not in record.getMessage()
+
+    reporter = logging.getLogger("transformers.modeling_utils")
+    reporter.addFilter(says_more)
+    try:
+        yield
+    finally:
+        reporter.removeFilter(says_more)
 
 
 def _chosen(training: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:

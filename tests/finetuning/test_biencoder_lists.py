@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -230,6 +231,15 @@ def test_the_best_checkpoint_is_kept_and_training_ends_early(retriever: Path, tm
         in (model / "README.md").read_text()
     )
     assert lineage_of(model)[-1]["steps"] == best
+
+
+def test_no_weights_are_reported_as_missing_where_the_best_checkpoint_is_loaded(
+    retriever: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    made = lists()
+    finetune(retriever, made, arguments(tmp_path / "run", **EARLY | {"max_steps": 10}), evaluator=search_of(made))
+    assert "MISSING" not in caplog.text
 
 
 def test_a_loss_that_is_no_number_ends_the_training(
