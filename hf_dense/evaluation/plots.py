@@ -44,11 +44,11 @@ def draw_losses(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
         colours: dict[str, str] = {}
         for label, points in series.items():
             colour = colours.setdefault(label.removeprefix("eval_"), f"C{len(colours)}")
-            style = "o--" if label.startswith("eval_") else "-"
+            style = "o--" if label.startswith("eval_") else "-" if len(points) > 1 else "o"
             axes.plot(*zip(*points, strict=True), style, color=colour, markersize=3, label=label)
         axes.set_title(plain(name))
         axes.set_xlabel("optimisation step")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.set_ylabel("loss (nats)")
         axes.grid(alpha=0.3)
         legend_below(axes)

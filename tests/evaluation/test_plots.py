@@ -38,6 +38,13 @@ def test_losses_and_metrics_are_drawn(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "plots").iterdir()] == ["new.png"]
 
 
+def test_a_loss_that_was_logged_once_is_a_point_over_its_step() -> None:
+    axes = draw_losses({"a": [{"step": 50, "loss": 5.0}]}).axes[0]
+    (curve,) = axes.get_lines()
+    assert curve.get_marker() == "o"
+    assert all(tick == int(tick) for tick in axes.get_xticks())
+
+
 def test_nothing_to_draw_is_said() -> None:
     with pytest.raises(InputError, match="No loss"):
         draw_losses({"a": [{"step": 1, "train_runtime": 3.0}]})
