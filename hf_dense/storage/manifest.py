@@ -145,7 +145,8 @@ def _other(name: str) -> str:
 def _shown(value: Any) -> str:
     """A value in a few characters; of a fingerprint the first ones."""
     text = "none" if value is None else str(value)
-    return text if len(text) <= 24 else f"{text[:12]}..." if " " not in text else f"{text[:60]}..."
+    longest, kept = (60, 60) if " " in text else (24, 12)
+    return text if len(text) <= longest else f"{text[:kept]}..."
 
 
 def list_files(directory: Path) -> dict[str, int]:

@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 from hf_dense.errors import InputError
 from hf_dense.storage import output as output_module
 from hf_dense.storage.fingerprints import fingerprint_path
-from hf_dense.storage.manifest import MANIFEST, Manifest
+from hf_dense.storage.manifest import MANIFEST, Manifest, difference
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import LOCK, Source, check_place
 
@@ -629,3 +629,17 @@ def test_numbers_of_numpy_are_kept_as_numbers(tmp_path: Path) -> None:
         assert work.done
     assert made.made_from["length"] == 16
     assert made.seed == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (["headings", "sentences"], "['headings', 'sentences']"),
+        ("a b" * 20, "a b" * 20),
+        ("a b" * 21, f"{'a b' * 20}..."),
+        ("a" * 24, "a" * 24),
+        ("a" * 25, f"{'a' * 12}..."),
+    ],
+)
+def test_only_what_is_cut_is_shown_with_dots(value: object, shown: str) -> None:
+    assert difference({"kinds": value}, {"kinds": []}) == f"other kinds ({shown}, now [])"
