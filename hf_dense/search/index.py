@@ -121,6 +121,9 @@ class SearchIndex:
     def __len__(self) -> int:
         return len(self.passages)
 
+    def __repr__(self) -> str:
+        return f"<{self.kind} index of {len(self):,} passages in {self.directory}>"
+
     @property
     def is_current(self) -> bool:
         """Whether no other index has taken the place of this one since it was opened."""

@@ -47,6 +47,7 @@ def vectors_in(index: Path) -> np.ndarray:
 def test_hits_are_the_models_own_top_k(similarity: str, corpus: Dataset, tmp_path: Path) -> None:
     model = write_retriever(tmp_path / "model", similarity=similarity)
     index = SearchIndex.load(build_index(model, corpus, model / "index"))
+    assert repr(index) == f"<exact index of 200 passages in {model / 'index'}>"
 
     loaded = SentenceTransformer(str(model))
     texts = [f"{row['title']} {row['text']}" for row in corpus]
