@@ -306,9 +306,11 @@ def search_index(index: Any, queries: Any, k: int) -> tuple[Floats, Indices]:
     Returns:
         (queries, k) scores or distances, best first, and indices, -1 where no more was found.
     """
-    if isinstance(index, faiss.IndexHNSW):
-        index.hnsw.efSearch = max(k, _WIDTH)
-    found: tuple[Floats, Indices] = index.search(queries, k)
+    if isinstance(index, faiss.IndexHNSW):  # said with the question: a setting of the index is that of all threads
+        width = faiss.SearchParametersHNSW(efSearch=max(k, _WIDTH))  # type: ignore[attr-defined]
+        found: tuple[Floats, Indices] = index.search(queries, k, params=width)
+    else:
+        found = index.search(queries, k)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import faiss
@@ -53,6 +54,18 @@ def test_bytes_of_a_passage(kind: str, dimensions: int, least: int, tmp_path: Pa
     assert least <= (tmp_path / "vectors.faiss").stat().st_size / 1000 <= least + 20
     rows = CandidateIndex.load(tmp_path, kind).search(clustered(1, dimensions, seed=2), 5, vectors)[1]
     assert len(set(rows[0].tolist()) - {-1}) == 5
+
+
+def test_threads_that_want_a_few_and_many_passages_find_as_many_as_they_want(tmp_path: Path) -> None:
+    vectors, queries = write_vectors(tmp_path, clustered(2000, 16, seed=1)), clustered(400, 16, seed=2)
+    index = CandidateIndex.build(vectors, "hnsw")
+
+    def least(place: int) -> bool:
+        rows = index.search(queries[place : place + 1], (1, 400)[place % 2], vectors)[1]
+        return bool((rows >= 0).all())
+
+    with ThreadPoolExecutor(16) as threads:
+        assert all(threads.map(least, range(len(queries))))
 
 
 def test_bytes_and_bits_are_those_of_sentence_transformers(tmp_path: Path) -> None:
