@@ -43,9 +43,17 @@ def run(arguments: argparse.Namespace) -> None:
     disable_progress_bar()
     page = build_page(arguments.directory, arguments.against, arguments.judgements)
     judgements = arguments.judgements or judgements_of(arguments.directory)
-    address = {"server_name": arguments.host, "server_port": port}
+    host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host  # as gradio takes addresses of IPv6
     none = 1  # byte of a file that is sent here, as no part of the page asks for one
-    page.launch(**address, quiet=True, footer_links=[], ssr_mode=False, prevent_thread_lock=True, max_file_size=none)
+    page.launch(
+        server_name=host,
+        server_port=port,
+        quiet=True,
+        footer_links=[],
+        ssr_mode=False,
+        prevent_thread_lock=True,
+        max_file_size=none,
+    )
     print(f"{page.local_url} is ready, judgements go to {judgements}; Ctrl-C ends it.", flush=True)
     page.block_thread()
 

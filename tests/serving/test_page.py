@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -139,12 +140,11 @@ def test_without_gradio(retriever: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @contextmanager
-def serving(directory: Path, working: Path) -> Iterator[str]:
+def serving(directory: Path, working: Path, *options: str, **environment: str) -> Iterator[str]:
     """The address of the page of a directory, while it is served."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "hf_dense.commands.main", "serve", str(directory), "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=working) as server:
+    command = [sys.executable, "-m", "hf_dense.commands.main", "serve", str(directory), "--port", "0", *options]
+    around = os.environ | environment
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=working, env=around) as server:
         try:
             assert server.stdout is not None
             yield server.stdout.readline().split()[0]
@@ -161,6 +161,24 @@ def test_files_that_are_sent_are_not_kept(retriever: Path, tmp_path: Path) -> No
     with serving(retriever, tmp_path) as address:
         answer = httpx.post(f"{address}gradio_api/upload", files={"files": ("large.txt", b"x" * 1000)}, timeout=60)
     assert answer.status_code == 413
+
+
+def listens(host: str) -> bool:
+    try:
+        with socket.create_server((host, 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("host", "shown"), [("::1", "http://[::1]:"), ("::", "http://[::]:")])
+def test_an_address_of_ipv6(host: str, shown: str, retriever: Path, tmp_path: Path) -> None:
+    if not listens(host):
+        pytest.skip("NOT TESTED WITH IPV6: this machine has none")
+    with serving(retriever, tmp_path, "--host", host) as address:
+        assert address.startswith(shown)
+        assert httpx.get(address, timeout=60, trust_env=False).status_code == 200
 
 
 @pytest.mark.slow
