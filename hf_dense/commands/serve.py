@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,6 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
     from hf_dense.serving.page import build_page
 
     disable_progress_bar()
+    os.environ["no_proxy"] = "*"  # gradio asks the page whether it is there, and nothing asks other servers
     page = build_page(arguments.directory, arguments.against, arguments.judgements)
     judgements = arguments.judgements or judgements_of(arguments.directory)
     host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host  # as gradio takes addresses of IPv6

@@ -182,6 +182,15 @@ def test_an_address_of_ipv6(host: str, shown: str, retriever: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_where_a_proxy_is_set(retriever: Path, tmp_path: Path) -> None:
+    """It does not come between the page and gradio, which asks it whether it is there."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with serving(retriever, tmp_path, http_proxy=nobody, all_proxy=nobody, no_proxy="") as address:
+        assert httpx.get(address, timeout=60, trust_env=False).status_code == 200
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not CHROMIUM, reason="NOT TESTED IN A BROWSER: no chromium here; apt-get install chromium")
 def test_in_a_browser(retriever: Path, tmp_path: Path) -> None:
     with serving(retriever, tmp_path) as address:
