@@ -18,6 +18,7 @@ from transformers import AutoTokenizer
 from hf_dense.errors import InputError
 from hf_dense.hub.export import write_export
 from hf_dense.hub.fingerprints import retriever_fingerprint
+from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever, unread_prompts
 from hf_dense.hub.retriever_settings import pools_prompts, query_length_of, settings_of
 from hf_dense.hub.towers import two_encoders
@@ -60,6 +61,8 @@ def export_onnx(retriever: str | Path, out: str | os.PathLike[str] | Output) -> 
         raise InputError(f"{retriever} has two encoders, and an ONNX file holds one; export each as a retriever.")
     if model.transformers_model is None:
         raise InputError(f"{retriever} has no encoder of transformers, which an ONNX file is made from.")
+    if hybrid_head(model):
+        raise InputError(f"{retriever} cuts passages to their greatest words, not queries, which no ONNX file does.")
     if model.truncate_dim or getattr(model[0], "document_length", None):
         raise InputError(f"{retriever} has truncate_dim or document_length, which no ONNX file has; save it without.")
     if any(model.prompts.values()) and not pools_prompts(model):

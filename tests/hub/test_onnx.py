@@ -13,7 +13,15 @@ import torch
 from huggingface_hub import HfApi
 from sentence_transformers import SentenceTransformer
 from tiny_backbones import BACKBONES
-from tiny_retriever import change_json, tiny_tokenizer, write_embedder, write_encoder, write_retriever, write_static
+from tiny_retriever import (
+    change_json,
+    tiny_tokenizer,
+    write_embedder,
+    write_encoder,
+    write_hybrid,
+    write_retriever,
+    write_static,
+)
 from transformers import AutoTokenizer, BertTokenizer
 
 from hf_dense import InputError, RetroMAEConfig, RetroMAEForPreTraining
@@ -148,4 +156,12 @@ def test_prompts_that_are_not_pooled_are_refused(tmp_path: Path) -> None:
     model.save_pretrained(str(tmp_path / "embedder"), create_model_card=False)
     with pytest.raises(InputError, match="leaves the states of its prompts out of its vectors"):
         export_onnx(tmp_path / "embedder", tmp_path / "onnx")
+    assert not (tmp_path / "onnx").exists()
+
+
+@needs_onnx
+def test_hybrid_vectors_are_refused(tmp_path: Path) -> None:
+    """Those of queries and passages are not made alike, and the file got the queries' for both."""
+    with pytest.raises(InputError, match="cuts passages to their greatest words, not queries"):
+        export_onnx(write_hybrid(tmp_path, dense=4, sparse=8), tmp_path / "onnx")
     assert not (tmp_path / "onnx").exists()
