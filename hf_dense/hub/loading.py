@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
+import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.util import is_sentence_transformer_model, load_file_path
@@ -142,7 +143,7 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
                 check_weights(model, type(encoder), subfolder=folder)
     check_dropout(retriever, model)
     cut_to_positions(retriever, model)
-    with plain_loading("a retriever", model):
+    with plain_loading("a retriever", model), _one_thread():
         _check_tokenizers(retriever, model)
         for encode in (retriever.encode_query, retriever.encode_document):  # its modules' settings are read only then
             vector = encode("a", show_progress_bar=False)
@@ -159,6 +160,17 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
             role,
         )
     return retriever
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute in this thread alone: a child that is forked later has none of torch's threads, and waits for them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def check_weights(model: str | Path, kind: Any = AutoModel, *, pooled: bool = False, subfolder: str = "") -> None:

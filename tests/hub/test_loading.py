@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -274,3 +276,25 @@ def test_weights_of_another_user_are_said_to_be_closed(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "access", lambda place, mode: Path(place).name != "model.safetensors")  # as for no root
     with pytest.raises(InputError, match="may not be read by this user"):
         load_retriever(tmp_path / "model")
+
+
+FORKS = """
+import os, signal, sys
+from hf_dense.hub.loading import load_retriever
+
+retriever = load_retriever(sys.argv[1])
+child = os.fork()
+if child == 0:
+    signal.alarm(30)  # ends it
+    retriever.encode(["a b c d e"] * 300)
+    os._exit(0)
+sys.exit(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_process_may_be_forked_once_a_retriever_is_loaded(tmp_path: Path) -> None:
+    """As servers do that load before they fork; a child has no threads of torch, and waited for them forever."""
+    write_retriever(tmp_path / "model")
+    environment = os.environ | {"OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", FORKS, str(tmp_path / "model")]
+    assert subprocess.run(command, env=environment, check=False).returncode == 0
