@@ -143,7 +143,7 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
                 check_weights(model, type(encoder), subfolder=folder)
     check_dropout(retriever, model)
     cut_to_positions(retriever, model)
-    with plain_loading("a retriever", model), _one_thread():
+    with plain_loading("a retriever", model), one_thread():
         _check_tokenizers(retriever, model)
         for encode in (retriever.encode_query, retriever.encode_document):  # its modules' settings are read only then
             vector = encode("a", show_progress_bar=False)
@@ -163,7 +163,7 @@ def _load_sentence_transformer(model: str) -> SentenceTransformer:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Compute in this thread alone: a child that is forked later has none of torch's threads, and waits for them."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -21,6 +21,7 @@ from hf_dense.hub.loading import (
     cut_to_positions,
     load_tokenizer,
     longest_text,
+    one_thread,
     plain_loading,
     scoring_class,
 )
@@ -74,7 +75,8 @@ def _load(base: str, new_head: bool) -> CrossEncoder:
         check_weights(base, kind or AutoModel, pooled=kind is not None)
         check_dropout(reranker, base)
         cut_to_positions(reranker, base)
-        reranker.predict([("a", "a")], show_progress_bar=False)  # its tokens may be none of its encoder
+        with one_thread():
+            reranker.predict([("a", "a")], show_progress_bar=False)  # its tokens may be none of its encoder
     return reranker
 
 

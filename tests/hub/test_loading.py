@@ -281,20 +281,22 @@ def test_weights_of_another_user_are_said_to_be_closed(tmp_path: Path, monkeypat
 FORKS = """
 import os, signal, sys
 from hf_dense.hub.loading import load_retriever
+from hf_dense.search.cross_encoder import load_reranker
 
-retriever = load_retriever(sys.argv[1])
+retriever, reranker = load_retriever(sys.argv[1]), load_reranker(sys.argv[2])
 child = os.fork()
 if child == 0:
     signal.alarm(30)  # ends it
     retriever.encode(["a b c d e"] * 300)
+    reranker.predict([("a b", "c d e")] * 300)
     os._exit(0)
 sys.exit(os.waitpid(child, 0)[1])
 """
 
 
-def test_a_process_may_be_forked_once_a_retriever_is_loaded(tmp_path: Path) -> None:
+def test_a_process_may_be_forked_once_models_are_loaded(tmp_path: Path) -> None:
     """As servers do that load before they fork; a child has no threads of torch, and waited for them forever."""
-    write_retriever(tmp_path / "model")
+    models = [str(write(tmp_path / write.__name__)) for write in (write_retriever, write_cross_encoder)]
     environment = os.environ | {"OMP_NUM_THREADS": "2"}
-    command = [sys.executable, "-c", FORKS, str(tmp_path / "model")]
+    command = [sys.executable, "-c", FORKS, *models]
     assert subprocess.run(command, env=environment, check=False).returncode == 0
