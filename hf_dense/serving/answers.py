@@ -103,7 +103,7 @@ class Answers:
     def __init__(self, arms: Sequence[ServedArm]) -> None:
         self.arms = {arm.name: arm for arm in arms}
         self._opened: dict[Path, SearchIndex] = {}
-        self._passages = {arm.index: WholePassages(arm.index) for arm in arms}
+        self._passages: dict[Path, WholePassages] = {}
         self._lock = Lock()
 
     def open(self, name: str) -> SearchIndex:
@@ -117,6 +117,7 @@ class Answers:
             opened = self._opened.get(arm.index)
             if opened is None or not opened.is_current:
                 opened = self._opened[arm.index] = SearchIndex.load(arm.index, arm.model)
+                self._passages[arm.index] = WholePassages(arm.index)
             return opened
 
     def find(self, question: str, name: str) -> list[Hit]:
@@ -126,7 +127,8 @@ class Answers:
             InputError: the question is empty, or the index cannot be opened or was replaced while it was asked.
         """
         arm = self.arms[name]
-        return self._passages[arm.index].of(self.open(name).search(question, TOP_K, arm.weight))
+        found = self.open(name).search(question, TOP_K, arm.weight)
+        return self._passages[arm.index].of(found)
 
 
 def show_hits(

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from datasets import Dataset
 
-from hf_dense.search.index import Hit
+from hf_dense.search.index import Hit, update_index
 from hf_dense.serving.answers import Answers, served_arms
 from hf_dense.serving.passages import WholePassages, home_of
 
@@ -27,6 +28,15 @@ def test_whole_passages_are_found(cut: Path) -> None:
     first, second = Answers(served_arms(cut)).find("locks", "BM25")
     assert (first.id, first.title, first.text) == ("p2", "threading", WHOLE)
     assert second.text == "Waiting for threads & locks.", "one that was cut no further"
+
+
+def test_passages_of_an_adaptation_that_was_replaced_are_read_again(cut: Path, corpus: Dataset) -> None:
+    answers = Answers(served_arms(cut))
+    assert answers.find("locks", "BM25")[0].text == WHOLE
+    file = cut / "passages" / "corpus.jsonl"
+    file.write_text(file.read_text().replace("Doors have locks.", "Doors have a bolt."))
+    update_index(cut / "base", corpus.select([2, 4]), cut / "arms" / "base" / "index")
+    assert [hit.text for hit in answers.find("locks", "BM25")] == ["Doors have a bolt. A lock keeps others out."]
 
 
 def test_no_text_of_another_passage(cut: Path) -> None:
