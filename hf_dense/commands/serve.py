@@ -67,10 +67,16 @@ def free_port(host: str, port: int) -> int:
         InputError: it cannot.
     """
     try:
-        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as server:
-            return int(server.getsockname()[1])
+        port = _tried(host, port)
+        return _tried("127.0.0.1", port)  # where gradio wants it too, whatever the address is
     except (OSError, OverflowError, TypeError) as error:
         raise InputError(
             f"Nothing can be served at {host}, port {port} ({getattr(error, 'strerror', None) or error}); name another "
             "--port or --host."
         ) from error
+
+
+def _tried(host: str, port: int) -> int:
+    """The port, after it was listened on for a moment."""
+    with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as server:
+        return int(server.getsockname()[1])

@@ -117,6 +117,12 @@ def test_a_port_that_is_taken(retriever: Path) -> None:
         serve.free_port("127.0.0.1", 70_000)
 
 
+def test_a_port_that_is_taken_on_this_machine_alone() -> None:
+    """Gradio looks for it there, whatever address it is to listen on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(InputError, match="name another --port"):
+        serve.free_port("127.0.0.2", taken.getsockname()[1])
+
+
 def test_a_directory_without_a_name() -> None:
     with pytest.raises(InputError, match="neither a complete adaptation nor a retriever"):
         run("/")
