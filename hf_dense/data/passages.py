@@ -121,6 +121,8 @@ def check_longest(tokenizer: PreTrainedTokenizerBase) -> None:
 def token_counter(name: str | None) -> CountTokens:
     """Counts the tokens of a tokenizer (a directory or Hub id) but for special ones; pre-tokens where none is named.
 
+    Where a text has other tokens behind a space (byte-level BPE) the greater number counts, since it may stand there.
+
     Raises:
         InputError: no such tokenizer.
     """
@@ -128,10 +130,17 @@ def token_counter(name: str | None) -> CountTokens:
         return pretoken_counter()
     tokenizer = load_tokenizer(name)
 
+    def tokens(texts: list[str]) -> list[list[int]]:
+        ids: list[list[int]] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        return ids
+
+    first, behind = tokens(["a", " a"])
+
     def count(texts: list[str]) -> list[int]:
         if not texts:
             return []
-        return [len(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]]
+        counts = [*map(len, tokens(texts))]
+        return counts if first == behind else [*map(max, counts, map(len, tokens([f" {text}" for text in texts])))]
 
     return count
 
@@ -168,7 +177,8 @@ def build_passages(
     Args:
         documents: paragraphs of each document.
         length: greatest number of tokens in a passage. Counts are taken per sentence and added up, which is exact
-            for tokenizers whose tokens never cross a space (WordPiece, pre-tokens).
+            for tokenizers whose tokens never cross a space (WordPiece, pre-tokens), and never too little for those
+            whose tokens begin with one (byte-level BPE).
         count_tokens: texts -> number of tokens of each.
         banned: for each document a text (or "") whose repetition is removed: no sentence holding it survives.
         targets: for each document the lengths at which its passages are closed, where some are to be shorter (see

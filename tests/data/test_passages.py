@@ -5,9 +5,17 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 from tiny_retriever import write_embedder, write_two_encoders
-from tokenizers import normalizers, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
-from hf_dense.data.passages import add_neighbours, build_passages, count_words, load_tokenizer, pretoken_counter
+from hf_dense.data.passages import (
+    add_neighbours,
+    build_passages,
+    count_words,
+    load_tokenizer,
+    pretoken_counter,
+    token_counter,
+)
 from hf_dense.errors import InputError
 
 
@@ -112,6 +120,23 @@ def test_neighbours_of_lonely_passages_are_an_empty_table() -> None:
 def test_neighbours_need_positions() -> None:
     with pytest.raises(InputError, match="need the corpus column 'document', but it has only id, text"):
         add_neighbours(Dataset.from_dict({"id": ["1"], "text": ["x"]}))
+
+
+def test_no_passage_is_longer_where_tokens_begin_with_a_space(tmp_path: Path) -> None:
+    """As those of GPT-2, RoBERTa and ModernBERT do."""
+    sentences = [f"{word} opened the {word.lower()} valve." for word in ("Nobody", "Pumps", "Somebody", "People")]
+    bytes_of = Tokenizer(models.BPE())
+    bytes_of.pre_tokenizer, bytes_of.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    bytes_of.train_from_iterator(["of the opened valve nobody pumps people somebody"] * 9, trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bytes_of)
+    tokenizer.save_pretrained(tmp_path)
+    count = token_counter(str(tmp_path))
+    for length in range(20, 60):
+        [passages] = build_passages([[" ".join(sentences)]], length, count)
+        assert " ".join(passages) == " ".join(sentences)
+        assert max(len(ids) for ids in tokenizer(passages, add_special_tokens=False)["input_ids"]) <= length
 
 
 def test_of_two_encoders_the_tokenizer_is_that_of_passages(tmp_path: Path) -> None:
