@@ -30,7 +30,7 @@ _ITEM: Final = re.compile(r"[•◦▪‣●○■–*·]\s+")  # noqa: RUF001
 _ENTRY: Final = re.compile(r"(\s?[.·…]){4,40}\s*[\divxlc]{1,8}$")  # of a table of contents
 _AT_START: Final = re.compile(r"[\W_]*(?:page\s+)?(\d{1,4})\b", re.IGNORECASE)
 _AT_END: Final = re.compile(r"\b(\d{1,4})(?:\s*(?:/|of)\s*\d{1,4})?[\W_]*$")
-_ROMAN: Final = re.compile(r"[ivxlc]{1,8}")
+_ROMAN: Final = re.compile(r"(?=.)x{0,3}(?:ix|iv|v?i{0,3})")  # page numbers before the first chapter
 _NUMBER: Final = re.compile(r"(chapter|section|appendix|part)?[a-z]?[\divx]*")  # of a heading, in plain letters
 _SEVERAL: Final = 3  # pages
 _NEAR: Final = 2  # pages to the one before, as headers of left and right pages differ

@@ -108,6 +108,10 @@ def test_headers_of_left_and_right_pages_and_of_chapters(tmp_path: Path) -> None
     assert text_of(read(tmp_path, *pages)) == "\n\n".join([f"The guide {FILLING[0]}", *FILLING[1:]])
 
 
+def test_page_numbers_before_the_first_chapter(tmp_path: Path) -> None:
+    assert text_of(read(tmp_path, ["Preface.", "xiv"], ["civil", "law."])) == "Preface.\n\ncivil law."
+
+
 def test_what_only_looks_like_a_header_is_text(tmp_path: Path) -> None:
     starts = ["Syntax:", "a", "b", "Syntax:", "c", "d", "Syntax:"]
     ends = [f"{number} Of which note {number} speaks." for number in range(1, 8)]
