@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -52,7 +52,7 @@ def read_pdf(path: Path) -> Page:
 
     try:
         with PdfDocument(path) as document:
-            title = _title(document.get_metadata_value("Title"))
+            title = _title(_readable(lambda: document.get_metadata_value("Title")))
             pages = [_lines(document, number) for number in range(len(document))]
             headings = {number: found[: len(pages[number])] for number, found in _outline(document).items()}
             _leave_out_running(pages, headings)
@@ -60,6 +60,14 @@ def read_pdf(path: Path) -> Page:
     except PdfiumError as error:
         raise UnreadableError from error
     return build_page(_blocks(pages, headings or large), title or _largest(large))
+
+
+def _readable(read: Callable[[], str]) -> str:
+    """A text beside the pages; "" where it is no Unicode, as it says that it is."""
+    try:
+        return read()
+    except UnicodeDecodeError:
+        return ""
 
 
 def _title(written: str) -> str:
@@ -81,7 +89,7 @@ def _outline(document: PdfDocument) -> dict[int, list[Heading]]:
     for entry in document.get_toc():
         target = entry.get_dest()
         page = None if target is None else target.get_index()
-        if page is not None and (title := " ".join(_CONTROL.sub(" ", entry.get_title()).split())):
+        if page is not None and (title := _clean(_readable(entry.get_title))):
             found.setdefault(page, []).append(Heading(entry.level + 1, title))
     return found
 

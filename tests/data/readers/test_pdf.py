@@ -143,6 +143,15 @@ def test_titles_that_printing_programs_make_up_are_none(tmp_path: Path, written:
     assert read(tmp_path, ["Words."], title=written).title == title
 
 
+def test_a_title_that_is_no_unicode_is_none(tmp_path: Path) -> None:
+    content = write_pdf([["Use", "Words."]], "Title", [(1, "Use", 0), (1, "Other", 0)])
+    for written in (b"(Title)", b"(Other)"):
+        assert written in content
+        content = content.replace(written, b"<FEFFD83D0041>")
+    (tmp_path / "a.pdf").write_bytes(content)
+    assert text_of(read_page(tmp_path / "a.pdf")).endswith("Words.")
+
+
 def test_pages_without_text(tmp_path: Path) -> None:
     assert text_of(read(tmp_path, [], [])) == ""
     assert text_of(read(tmp_path, [], ["Words."], [])) == "Words."
