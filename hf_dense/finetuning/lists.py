@@ -269,7 +269,6 @@ class PassageLists:
         self._asked = _positives_by_query(entries)
         if self.scored:
             entries = [entry for entry in entries if not self._is_short(entry)]
-            _check_direction(entries)
         self.entries = list(entries)
 
     def _is_short(self, entry: Entry) -> bool:
@@ -424,7 +423,15 @@ def lists_of(
         )
     lists = PassageLists(join_lists([*parts.values()]), corpus, passages, seed, depth, scored)
     lists.origin, lists.parts = origin, list_sources(parts)
+    if scored and not any(map(_is_scored_by_words, parts)):
+        _check_direction(lists.entries)
     return lists
+
+
+def _is_scored_by_words(path: str) -> bool:
+    """Whether BM25 gave the scores: of negatives that it found too, they are the greater ones as often as not."""
+    made = Manifest.load(path)
+    return made is not None and "BM25" in made.made_from
 
 
 def _check_origin(path: str | os.PathLike[str], collection: str | os.PathLike[str]) -> None:

@@ -16,7 +16,9 @@ from pyarrow import parquet
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.finetuning.batches import ListSampler
-from hf_dense.finetuning.lists import Entry, PassageLists, join_lists, lists_of, load_entries, share
+from hf_dense.finetuning.lists import GIVEN, Entry, PassageLists, join_lists, lists_of, load_entries, share
+from hf_dense.storage.output import Output
+from hf_dense.storage.places import Source
 
 
 def corpus(size: int = 20) -> Dataset:
@@ -137,12 +139,21 @@ def test_short_lists_of_a_teacher_are_left_out(caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.parametrize("rising", [True, False])
-def test_a_teacher_that_scores_upside_down_is_told_of(rising: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """Ranks are low for what is relevant."""
+def test_a_teacher_that_scores_upside_down_is_told_of(
+    rising: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ranks are low for what is relevant; so are BM25's scores beside negatives that it found, which is no fault."""
     ranks = {f"p{at}": float(at if rising else -at) for at in range(12)}
+    entries = [entry("a", scores=ranks), entry("b", scores=ranks)]
+    said = "In 2 of 2 lists the teacher scores the positives below the negatives"
     with caplog.at_level("WARNING"):
-        PassageLists([entry("a", scores=ranks), entry("b", scores=ranks)], corpus(), 3, seed=0, scored=True)
-    assert ("In 2 of 2 lists the teacher scores the positives below the negatives" in caplog.text) == rising
+        lists_of({GIVEN: entries}, corpus(), "collection", 3, seed=0, scored=True)
+        assert (said in caplog.text) == rising
+        caplog.clear()
+        with Output(tmp_path / "scores").stage("training lists", {}, {"BM25": Source("bm25", "f")}):
+            pass
+        lists_of({str(tmp_path / "scores"): entries}, corpus(), "collection", 3, seed=0, scored=True)
+        assert said not in caplog.text
 
 
 def test_short_lists_are_made_up_from_the_corpus(caplog: pytest.LogCaptureFixture) -> None:
