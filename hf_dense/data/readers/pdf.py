@@ -79,7 +79,8 @@ def _title(written: str) -> str:
 def _largest(headings: Mapping[int, Sequence[Heading]]) -> str:
     """The one in the largest print, where it stands on the first page that has any: a title; else ""."""
     found = [heading for page in headings.values() for heading in page]
-    top = [heading for heading in found if heading.level == min(other.level for other in found)]
+    highest = min((heading.level for heading in found), default=0)
+    top = [heading for heading in found if heading.level == highest]
     return top[0].text if len(top) == 1 and top[0] in next(iter(headings.values())) else ""
 
 
