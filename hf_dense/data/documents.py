@@ -40,15 +40,8 @@ logger = logging.getLogger(__name__)
 _TITLES: Final = ("title", "name")
 _TEXTS: Final = ("text", "contents", "content", "body", "passage", "paragraphs")
 _KNOWN: Final = ", ".join((*KINDS, *TABLES))  # in folders
-_PACKED: Final = (
-    ".pdf",
-    ".docx",
-    ".ipynb",
-    ".odt",
-    ".epub",
-    ".pptx",
-    ".rtf",
-)  # kinds whose files hold more than their text
+# Kinds whose files hold more than their text.
+_PACKED: Final = (".pdf", ".docx", ".ipynb", ".odt", ".epub", ".pptx", ".rtf")
 _EMPTY: Final[tuple[object, ...]] = (None, "", [])
 _NAMED: Final = 3  # documents that were left out, of a reason
 _FIRST: Final = 1000  # rows by which all columns have been seen

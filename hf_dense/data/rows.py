@@ -30,6 +30,7 @@ _DEEP: Final = 500  # brackets of a line that may be within each other
 _BEFORE: Final = codecs.BOM_UTF8 + b" \t\r\n["  # the first value of a file
 _START: Final = 1024  # bytes of a file by which it is a list of JSON
 _CHUNK: Final = 1 << 20  # characters of it read at once
+_BETWEEN: Final = re.compile(r"[, \r\n\t]*")  # its values
 _LINES: Final = 1024  # rows of a Parquet file read at once
 
 Row = Mapping[str, Any]
@@ -164,18 +165,21 @@ def listed_values(path: Path) -> Iterator[Any]:
                 raise InputError(f"{path} is not a list of JSON.")
             at = 1
             while True:
-                at += len(text[at:]) - len(text[at:].lstrip(", \r\n\t"))
+                at += len(_BETWEEN.match(text, at)[0])  # type: ignore[index]  # it matches nothing, too
                 if text.startswith("]", at):
                     return
                 try:
-                    value, at = decoder.raw_decode(text, at)
+                    value, after = decoder.raw_decode(text, at)
                 except (ValueError, RecursionError) as error:
                     if ended or not isinstance(error, json.JSONDecodeError):
                         raise InputError(f"{path} is not a list of JSON, or was cut off.") from error
+                    after = len(text)
+                if after == len(text) and not ended:  # it may go on
                     more = letters.read(max(_CHUNK, len(text) - at))
                     text, at, ended = text[at:] + more, 0, not more
                     continue
                 yield value
+                at = after
         except UnicodeDecodeError as error:
             raise InputError(f"{path} is not a list of JSON.") from error
 

@@ -13,7 +13,7 @@ from hf_dense.errors import InputError
 
 def test_a_list_of_json_is_read_value_by_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "_CHUNK", 7)
-    values = [{"a": [1, {"b": "],["}]}, {"c": "x" * 50}, {}, None, "é"]
+    values = [{"a": [1, {"b": "],["}]}, {"c": "x" * 50}, {}, None, "é", 123456789, [True, -1.5]]
     for indent in (None, 2):
         path = tmp_path / "list.json"
         path.write_text(json.dumps(values, indent=indent, ensure_ascii=False), encoding="utf-8-sig")

@@ -105,22 +105,10 @@ def _without_site(title: str, blocks: Sequence[Block]) -> str:
     return heading if heading and re.fullmatch(both, " ".join(title.split()), re.IGNORECASE) else title
 
 
-def _blocks(page: BeautifulSoup | Tag) -> Iterator[Block]:
-    for part in page.find_all(role=[*_ROLES]):
-        part.name = _ROLES[str(part["role"])]
-    for part in page.find_all(["title", *_SILENT]) + page.find_all(_is_hidden) + page.find_all(_is_menu):
-        part.decompose()
-    mains = page.find_all("main")
-    if len(mains) == 1 and 2 * len(mains[0].get_text()) > len(page.get_text()):
-        page = mains[0]  # what stands outside stands on the site's other pages, too
+def _blocks(whole: BeautifulSoup) -> Iterator[Block]:
+    page = _own_part(whole)
     _mark_raised(page)
-    for part in page.find_all("button"):
-        said = part.find_parent(_SAID)
-        if said is None or (said.name in _HEADINGS and said.get_text(strip=True) != part.get_text(strip=True)):
-            part.decompose()
-    for part in page.find_all("a", href=_HERE):
-        if not any(map(str.isalnum, part.get_text())):
-            part.decompose()
+    _leave_out_controls(page)
     has_content = page.find(_CONTENT) is not None
     for part in page.find_all(["header", "aside"]):
         if not part.decomposed and _is_of_the_site(part, has_content):
@@ -143,6 +131,28 @@ def _blocks(page: BeautifulSoup | Tag) -> Iterator[Block]:
             yield as_item(text[1:])
         else:
             yield Code(text[1:]) if text.startswith(_IS_CODE) else text
+
+
+def _own_part(page: BeautifulSoup) -> BeautifulSoup | Tag:
+    """What is the page's own, without what is never read: its main part, where that is most of it."""
+    for part in page.find_all(role=[*_ROLES]):
+        part.name = _ROLES[str(part["role"])]
+    for part in page.find_all(["title", *_SILENT]) + page.find_all(_is_hidden) + page.find_all(_is_menu):
+        part.decompose()
+    mains = page.find_all("main")
+    is_most = len(mains) == 1 and 2 * len(mains[0].get_text()) > len(page.get_text())
+    return mains[0] if is_most else page
+
+
+def _leave_out_controls(page: BeautifulSoup | Tag) -> None:
+    """Take out buttons, but those that are all of what is said, and links within the page that show a sign alone."""
+    for part in page.find_all("button"):
+        said = part.find_parent(_SAID)
+        if said is None or (said.name in _HEADINGS and said.get_text(strip=True) != part.get_text(strip=True)):
+            part.decompose()
+    for part in page.find_all("a", href=_HERE):
+        if not any(map(str.isalnum, part.get_text())):
+            part.decompose()
 
 
 def _mark_raised(page: BeautifulSoup | Tag) -> None:

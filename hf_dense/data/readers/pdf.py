@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import regex  # type: ignore[import-untyped]
 
+from hf_dense.data.passages import UNSPACED
 from hf_dense.data.readers.page import Block, Heading, Page, UnreadableError, as_item, build_page
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 _HYPHEN: Final = "\2"  # pypdfium2's sign for one at the end of a line, with which the next is joined
 _BROKEN_WORD: Final = re.compile(rf"{_HYPHEN}(?=[^\W\d_])(?![A-Z])|(?<=\w)-\n(?=[a-z])")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_UNSPACED: Final = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}、。，！？：；]"  # noqa: RUF001
-_LINE_END: Final = regex.compile(rf"(?<={_UNSPACED})\n(?={_UNSPACED})")
+_CLOSE: Final = rf"[{UNSPACED}、。，！？：；]"  # noqa: RUF001 (no space stands beside it)
+_LINE_END: Final = regex.compile(rf"(?<={_CLOSE})\n(?={_CLOSE})")
 _SENTENCE_END: Final = regex.compile(r"[\p{SB=ST}\p{SB=AT}…][\p{SB=CL}]*$")
 _ITEM: Final = re.compile(r"[•◦▪‣●○■–*·]\s+")  # noqa: RUF001
 _ENTRY: Final = re.compile(r"(\s?[.·…]){4,40}\s*[\divxlc]{1,8}$")  # of a table of contents
