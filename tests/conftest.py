@@ -6,6 +6,7 @@ import functools
 import gc
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ os.environ["HF_HUB_DISABLE_XET"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="hf_dense-tests-")
+os.environ["TMPDIR"] = tempfile.mkdtemp(dir=os.environ["HF_HOME"])  # of commands, some of which leave their logs
 os.environ["HF_DATASETS_CACHE"] = os.path.join(os.environ["HF_HOME"], "datasets")
 
 import huggingface_hub
@@ -31,6 +33,11 @@ from hf_dense.storage import provenance
 provenance._own_commit = functools.cache(provenance._own_commit)  # 24 ms of every output, some thousand times
 
 Client = Callable[..., dict[str, Any]]
+
+
+def pytest_unconfigure() -> None:
+    """Leave nothing in the directory for temporary files."""
+    shutil.rmtree(os.environ["HF_HOME"], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
