@@ -64,9 +64,11 @@ def ask(adapted: Adaptation, part: Path, out: Output) -> dict[str, Any]:
     made = {arm["name"]: arm["metrics"][METRIC] for arm in arms}
     base = next(arm for arm in arms if arm["name"] == BASE)
     wanted = [(arm["name"], arm["model"], arm["weight"]) for arm in arms] + [(UNTRAINED, base["model"], HALF)]
-    real = {}
+    real: dict[str, RetrievalResult] = {}
+    indexes: dict[str, Output] = {}  # of models, several of which are in two arms
     for name, model, weight in wanted:
-        index = SearchIndex.load(build_index(model, part, out.at("indexes", Path(model).parent.name)), model)
+        place = indexes.setdefault(model, out.at("indexes", name))
+        index = SearchIndex.load(build_index(model, part, place), model)
         real[name] = measure(index, part, "dev", weight, out.at("asked", name), name)
     best = adapted.facts["verdict"]["best"]
     return {
