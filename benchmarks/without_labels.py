@@ -3,8 +3,9 @@
     python benchmarks/without_labels.py COLLECTION ... --base EMBEDDER --budget 15m
 
 Adapts the base to a part of each collection's passages, without a judged query, and then asks the collection's own dev
-queries, of which adapt has seen none: BM25, the base, both together, and every arm. Its figures are added to those in
-`--results`, of other collections; table and tests are made anew. A run that was stopped goes on.
+queries, of which adapt has seen none: BM25, the base, both together, every arm, and every arm before its weights were
+taken half the way back to the base. Its figures are added to those in `--results`, of other collections; the table is
+made anew. A run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from hf_dense.storage.provenance import provenance
 
 BASE, UNTRAINED = "base", "base + BM25, half each"  # what is had without any training
 HALF = 0.5
+WHOLE = ", all the way"  # an arm before it was taken half the way back
 
 
 def main() -> None:
@@ -42,7 +44,7 @@ def main() -> None:
     parser.add_argument("--base", required=True, help="ready embedder: directory or Hub id")
     parser.add_argument("--budget", default="15m", help="of each adaptation (default: 15m)")
     parser.add_argument("--queries", type=int, default=500, help="of dev, at most (default: 500)")
-    parser.add_argument("--passages", type=int, default=4000, help="adapted to and searched, at most (default: 4000)")
+    parser.add_argument("--passages", type=int, default=2000, help="adapted to and searched, at most (default: 2000)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("build/without_labels"), help="where models are written")
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results/without_labels.json"))
@@ -64,6 +66,7 @@ def ask(adapted: Adaptation, part: Path, out: Output) -> dict[str, Any]:
     made = {arm["name"]: arm["metrics"][METRIC] for arm in arms}
     base = next(arm for arm in arms if arm["name"] == BASE)
     wanted = [(arm["name"], arm["model"], arm["weight"]) for arm in arms] + [(UNTRAINED, base["model"], HALF)]
+    wanted += [(f"{arm['name']}{WHOLE}", str(_whole(arm)), 1.0) for arm in arms if arm["weight"] == 1 and _whole(arm)]
     real: dict[str, RetrievalResult] = {}
     indexes: dict[str, Output] = {}  # of models, several of which are in two arms
     for name, model, weight in wanted:
@@ -107,6 +110,12 @@ def as_table(arms: Mapping[str, Mapping[str, Any]]) -> str:
         rows.append([label, f"{arm['weight']:g}", made, f"{arm['real'][METRIC]:.3f}", *shown])
     header = ["arm", "weight", f"made queries: {METRIC}", f"real queries: {METRIC}", "against the base"]
     return markdown_table([*header, f"against {UNTRAINED}"], rows, range(1, 6))
+
+
+def _whole(arm: Mapping[str, Any]) -> Path | None:
+    """The model that training came to, where the arm's is half the way back from it."""
+    place = Path(arm["model"]).parents[1] / "training" / "model"
+    return place if place.is_dir() else None
 
 
 def _test(result: RetrievalResult, other: RetrievalResult) -> dict[str, Any]:

@@ -227,6 +227,7 @@ def _arms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def _arms(rows: Sequence[Mapping[str, Any]], queries: Mapping[str, Any]) -> list[Block]:
     asked = {split: f"{number:,} of {queries[split]:,} {split}" for split, number in queries["measured"].items()}
+    careful = f" Made queries choose another than {BASE} only where it is ahead by more than chance (p < 0.05)."
     longer = " but the one that is longer" if any(row["name"] == LONGER for row in rows) else ""
     shown = [{"name": row["name"], **{title(metric): row["metrics"][metric] for metric in METRICS}} for row in rows]
     return [
@@ -234,6 +235,7 @@ def _arms(rows: Sequence[Mapping[str, Any]], queries: Mapping[str, Any]) -> list
         f"Means over {asked[TEST]} queries, of which nothing was chosen ({asked[DEV]} queries chose); differences with "
         "95 % bootstrap intervals and the p-values of paired randomisation tests, not corrected for their number. "
         f"Fine-tuning is the same for every arm{longer}; distillation goes on from the best one."
+        + (careful if DEV in queries["made"] and any(row["name"] == BASE for row in rows) else "")
         + (" What is kept is measured on another collection." if any("kept" in row for row in rows) else ""),
         _arms_table(rows),
         Picture(as_png(draw_metrics(shown)), "Metrics of every arm"),

@@ -18,16 +18,18 @@ from hf_dense.data.passage_corpus import listed
 from hf_dense.data.passage_sources import find_source
 from hf_dense.data.schemas import SPLITS
 from hf_dense.errors import InputError
-from hf_dense.experiments.adaptation.arms import Arm, Workshop
+from hf_dense.experiments.adaptation.arms import BASE, Arm, Workshop
 from hf_dense.experiments.adaptation.base import check_base
 from hf_dense.experiments.adaptation.learning import DEPTH, Learning
-from hf_dense.experiments.adaptation.material import TRAIN, Material, known_queries, prepare
+from hf_dense.experiments.adaptation.material import DEV, TRAIN, Material, known_queries, prepare
 from hf_dense.experiments.adaptation.options import AUTO, NOTHING_KEPT, PLAIN, WRITTEN, AdaptOptions
 from hf_dense.experiments.adaptation.plan import Plan, Task, describe, fit_batch, index_seconds, make_plan, tuned_arms
 from hf_dense.experiments.adaptation.pool import count_asked, draw_pool
 from hf_dense.experiments.adaptation.rates import measure_rates
 from hf_dense.experiments.adaptation.report import REPORT_FILES, RETRIEVER, Adaptation, write_report
+from hf_dense.experiments.adaptation.verdict import is_ahead
 from hf_dense.experiments.comparison import Settings, Variant, make_start
+from hf_dense.experiments.interpolation import can_merge
 from hf_dense.experiments.keeping import Kept, open_kept
 from hf_dense.finetuning.lists import fingerprint_entries, load_entries
 from hf_dense.finetuning.negatives import build_lexical_negatives
@@ -90,12 +92,13 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
             base = _base(options, material, output)
             say("What BM25 takes for relevant")
             negatives = build_lexical_negatives(material.collection, output.at("lists", "negatives"), TRAIN, DEPTH)
-            plan, learning = _plan(options, material, negatives, base, kept, say, output)
+            halfway = base if _goes_halfway(options, material) else None
+            plan, learning = _plan(options, material, negatives, base, kept, halfway, say, output)
             pool = draw_pool(material, plan.pool, options.seed, output.at("pool"))
             kept = kept if plan.kept else None
-            shop = Workshop(material, negatives, pool, plan, learning, kept, options.seed, output, say)
+            shop = Workshop(material, negatives, pool, plan, learning, kept, halfway, options.seed, output, say)
             arms = make_arms(shop, base, options)
-            best = choose(arms)
+            best = choose(arms, DEV in material.made)
             last = index_seconds(plan, material.counts["passages"], _models(options) + bool(plan.longer))
             fits = plan.index or last < options.seconds - say.seconds
             results = _measured_alone(best, arms, Path(options.docs).resolve().name, pool)
@@ -114,13 +117,23 @@ def make_arms(shop: Workshop, base: Path, options: AdaptOptions) -> list[Arm]:
     if shop.plan.longer:
         arms.append(shop.tuned_longer(base))
     arms += [shop.pretrained(method, base) for method in options.methods]
-    arms.append(shop.distilled(choose(arms[1:]), options.teacher))
-    arms.append(shop.fused(choose(arms[1:]), arms[0]))
+    made = DEV in shop.material.made
+    arms.append(shop.distilled(choose(arms[1:], made), options.teacher))
+    arms.append(shop.fused(choose(arms[1:], made), arms[0]))
     return arms
 
 
-def choose(arms: list[Arm]) -> Arm:
-    """The best on dev; of equals, the first, which is the simpler."""
+def choose(arms: Sequence[Arm], made: bool) -> Arm:
+    """The best on dev; of equals, the first, which is the simpler.
+
+    Args:
+        arms: in their order.
+        made: whether its queries are: they favour what was trained on such. Then an arm has to be ahead of the base by
+            more than chance; where none is, the base it is.
+    """
+    base = next((arm for arm in arms if arm.name == BASE), None)
+    if made and base:
+        arms = [arm for arm in arms if arm is base or is_ahead(arm.dev, base.dev)]
     return max(arms, key=lambda arm: arm.worth)
 
 
@@ -211,12 +224,23 @@ def _base(options: AdaptOptions, material: Material, output: Output) -> Path:
     return export_sentence_transformer(start, output.at("base"), max_length=options.length, similarity="cosine")
 
 
+def _goes_halfway(options: AdaptOptions, material: Material) -> bool:
+    """Whether what is trained of a ready embedder is taken half the way back to it (docs/adapt.md).
+
+    Queries that were made of passages teach their own words: whole steps took from people's queries what they gave to
+    made ones, half of them did not.
+    """
+    ready = options.base is not None and is_retriever(options.base)
+    return ready and TRAIN in material.made and can_merge(_open_base(options))
+
+
 def _plan(
     options: AdaptOptions,
     material: Material,
     negatives: Path,
     base: Path,
     kept: Kept | None,
+    halfway: Path | None,
     say: Progress,
     output: Output,
 ) -> tuple[Plan, Learning]:
@@ -232,7 +256,7 @@ def _plan(
     with output.at(_PLANNING).stage("plan", settings, sources) as work:
         if not work.done:
             say("How fast this machine is with this model")
-            plan, learning = _make_plan(options, material, negatives, base, kept, say)
+            plan, learning = _make_plan(options, material, negatives, base, kept, bool(halfway), say)
             made = {"plan": asdict(plan), "learning": asdict(learning)}
             write_text(work.result / _PLAN, json.dumps(made, indent=1))
     made = json.loads((output.path / _PLANNING / _PLAN).read_text(encoding="utf-8"))
@@ -242,7 +266,13 @@ def _plan(
 
 
 def _make_plan(
-    options: AdaptOptions, material: Material, negatives: Path, base: Path, kept: Kept | None, say: Progress
+    options: AdaptOptions,
+    material: Material,
+    negatives: Path,
+    base: Path,
+    kept: Kept | None,
+    halfway: bool,
+    say: Progress,
 ) -> tuple[Plan, Learning]:
     """The plan for this machine."""
     queries = len(load_entries(negatives))
@@ -259,6 +289,7 @@ def _make_plan(
         queries=queries,
         models=_models(options),
         weights=sum(file.stat().st_size for file in base.rglob("*.safetensors")),
+        halfway=halfway,
     )
     rates, learning = fit_batch(task, rates, learning)
     plan = make_plan(task, rates, learning)

@@ -140,6 +140,12 @@ def judge(
     return Verdict(outcome, found, effort, needed, best.name, tuple(sentences))
 
 
+def is_ahead(one: RetrievalResult, other: RetrievalResult) -> bool:
+    """Whether a retriever is ahead of another on the same queries by more than chance."""
+    found = compare_paired(one.per_query[METRIC], other.per_query[METRIC])
+    return found.difference > 0 and found.p_value < _CERTAIN
+
+
 def _of_pretraining(outcome: str, found: Comparison, effort: Effort, judged: int) -> str:
     points = 100 * found.difference, 100 * found.low, 100 * found.high
     figures = (

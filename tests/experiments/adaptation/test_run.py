@@ -11,19 +11,23 @@ from pathlib import Path
 import pytest
 import torch
 from manifests import manifest_of
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import (
     change_json,
+    random_words,
     write_cross_encoder,
     write_dataset,
     write_embedder,
+    write_encoder,
+    write_hybrid,
     write_retriever,
     write_two_encoders,
 )
 
 from hf_dense.errors import InputError
 from hf_dense.evaluation.result import RetrievalResult
-from hf_dense.experiments.adaptation import report, run
+from hf_dense.experiments.adaptation import material, report, run
 from hf_dense.experiments.adaptation.arms import Arm
 from hf_dense.experiments.adaptation.learning import Learning
 from hf_dense.experiments.adaptation.material import Material
@@ -131,14 +135,67 @@ def test_what_was_deleted_is_made_again(collection: Path, tmp_path: Path, monkey
     assert "weights 0.7 and 0.3" in (tmp_path / "out" / "report.md").read_text()
 
 
+@pytest.mark.slow
+def test_what_made_queries_teach_is_taken_half_the_way_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan_for(monkeypatch)
+    (tmp_path / "docs").mkdir()
+    words = random_words(1_000, seed=3)
+    for number in range(25):
+        title, *own = words[40 * number : 40 * (number + 1)]
+        (tmp_path / "docs" / f"{number}.md").write_text(f"# {title} {own[0]}\n\n{' '.join(own[1:])}.")
+    monkeypatch.setattr(material, "_LEAST", {"dev": 1, "test": 1})
+    base = write_embedder(tmp_path / "base")
+    found = adapt(AdaptOptions(str(tmp_path / "docs"), str(tmp_path / "out"), str(base), keep="none", length=20))
+    assert set(found.facts["queries"]["made"]) == {"train", "dev", "test"}
+    assert "choose another than base only where" in (tmp_path / "out" / "report.md").read_text()
+    models = {arm["name"]: Path(arm["model"]) for arm in found.facts["arms"]}
+    untouched = load_file(models["base"] / "model.safetensors")
+    for name in ("fine-tuned", "RetroMAE, fine-tuned", "base, distilled"):
+        whole = load_file(models[name].parents[1] / "training" / "model" / "model.safetensors")
+        for key, weight in load_file(models[name] / "model.safetensors").items():
+            torch.testing.assert_close(weight, (untouched[key] + whole[key]) / 2)
+        assert any(not torch.equal(weight, untouched[key]) for key, weight in whole.items())
+
+
+def test_labelled_queries_or_a_start_that_has_learnt_nothing_go_the_whole_way(tmp_path: Path) -> None:
+    ready, plain = write_embedder(tmp_path / "ready"), write_encoder(tmp_path / "plain")
+    two, hybrid = write_two_encoders(tmp_path / "two"), write_hybrid(tmp_path / "hybrid", 16, 8)
+    for base, made, halfway in (
+        (ready, ("train", "dev", "test"), True),
+        (ready, ("train",), True),
+        (ready, ("dev", "test"), False),
+        (plain, ("train", "dev", "test"), False),
+        (None, ("train", "dev", "test"), False),
+        (two, ("train",), False),
+        (hybrid, ("train",), False),
+    ):
+        options = AdaptOptions("docs", str(tmp_path / "out"), base and str(base))
+        assert run._goes_halfway(options, Material(tmp_path, tmp_path, made, {})) is halfway
+
+
+def test_made_queries_choose_another_than_the_base_only_where_it_is_clearly_ahead() -> None:
+    def arm(name: str, *values: float) -> Arm:
+        scores = {"ndcg@10": {str(query): value for query, value in enumerate(values)}}
+        dev = RetrievalResult(name, "dev", {"ndcg@10": sum(values) / len(values)}, scores, 0.0)
+        return Arm(name, Path(), Path(), Path(), 1.0, dev, dev, None, 0.0)
+
+    base, clear = arm("base", *[0.2] * 20), arm("clear", *[0.5] * 20)
+    luck = arm("luck", *[0.0] * 15, *[1.0] * 5)
+    assert luck.worth > base.worth
+    assert run.choose([base, luck], made=True) is base
+    assert run.choose([base, luck], made=False) is luck
+    assert run.choose([base, luck, clear], made=True) is clear
+    assert run.choose([luck, clear], made=True) is clear, "from random weights there is no base"
+
+
 def test_an_index_that_was_updated_since_stays(collection: Path, tmp_path: Path) -> None:
     model, output = write_retriever(tmp_path / "model"), Output(tmp_path / "out")
     scored = RetrievalResult("best", "test", {}, {}, 0.0)
     best = Arm("best", model, build_index(model, collection, tmp_path / "arm"), tmp_path, 1.0, scored, scored, None, 0)
-    material = Material(collection, collection, (), {"passages": 60})
+    given = Material(collection, collection, (), {"passages": 60})
 
     def deliver(output: Output = output) -> Manifest:
-        run._deliver(best, [], material, True, "fp32", output, Progress())
+        run._deliver(best, [], given, True, "fp32", output, Progress())
         return manifest_of(tmp_path / "out" / "retriever" / "index")
 
     assert deliver().made_from["weight"] == 1
