@@ -251,16 +251,21 @@ def render_model_card(name: str, manifest: Manifest, form: str, revision: str | 
 
 
 def settings_as_yaml(manifest: Manifest) -> str:
-    """What an output depends on beside its sources, without what was left unset."""
+    """What an output depends on beside its sources, without what was left unset or all configurations have."""
+    from transformers import PreTrainedConfig  # takes a second
+
     settings = {key: value for key, value in manifest.made_from.items() if key not in manifest.sources}
-    return yaml.safe_dump(_without_none(settings), sort_keys=False, allow_unicode=True).strip()
+    said = _said(settings, json.loads(PreTrainedConfig().to_json_string(use_diff=False)))
+    return yaml.safe_dump(said, sort_keys=False, allow_unicode=True).strip()
 
 
-def _without_none(settings: Mapping[str, object]) -> dict[str, object]:
+def _said(settings: Mapping[str, object], usual: Mapping[str, object]) -> dict[str, object]:
+    """Settings without None and, in configurations of models, without what is usual in them."""
+    of_model = "model_type" in settings
     return {
-        key: _without_none(value) if isinstance(value, Mapping) else value
+        key: _said(value, usual) if isinstance(value, Mapping) else value
         for key, value in settings.items()
-        if value is not None
+        if value is not None and not (of_model and key in usual and value == usual[key])
     }
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
-from tiny_retriever import write_checkpoint, write_encoder, write_retriever
+from tiny_retriever import tiny_config, write_checkpoint, write_encoder, write_retriever
 
+from hf_dense import RetroMAEConfig
 from hf_dense.errors import InputError
 from hf_dense.hub import cards
 from hf_dense.hub.cards import CARD_TEMPLATE, form_of, render_model_card, write_model_card
@@ -111,6 +112,16 @@ def test_settings_that_were_not_set_are_left_out() -> None:
     made_from = {"model": "f", "seed": 0, "titles": None, "arguments": {"rate": 0.0, "sampler": None}}
     manifest = Manifest("retriever", COMPLETE, made_from, {"model": "y"})
     assert cards.settings_as_yaml(manifest) == "seed: 0\narguments:\n  rate: 0.0"
+
+
+def test_of_a_configuration_what_all_of_them_have_is_left_out() -> None:
+    backbone = {**tiny_config().to_dict(), "hidden_act": "relu"}
+    config = json.loads(RetroMAEConfig(backbone_config=backbone).to_json_string(use_diff=False))
+    said = cards.settings_as_yaml(Manifest("checkpoint", COMPLETE, {"return_dict": True, "config": config}, {}))
+    assert "hidden_act: relu" in said
+    assert "model_type: retromae" in said
+    assert "id2label" not in said
+    assert said.count("return_dict") == 1, "what is no configuration is said as it is"
 
 
 def test_a_model_of_several_of_the_hub_names_each() -> None:
