@@ -21,7 +21,7 @@ from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.arms import BASE, Arm, Workshop
 from hf_dense.experiments.adaptation.base import check_base
 from hf_dense.experiments.adaptation.learning import DEPTH, Learning
-from hf_dense.experiments.adaptation.material import DEV, TRAIN, Material, known_queries, prepare
+from hf_dense.experiments.adaptation.material import DEV, TEST, TRAIN, Material, known_queries, prepare
 from hf_dense.experiments.adaptation.options import AUTO, NOTHING_KEPT, PLAIN, WRITTEN, AdaptOptions
 from hf_dense.experiments.adaptation.plan import Plan, Task, describe, fit_batch, index_seconds, make_plan, tuned_arms
 from hf_dense.experiments.adaptation.pool import count_asked, draw_pool
@@ -101,7 +101,8 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
             best = choose(arms, DEV in material.made)
             last = index_seconds(plan, material.counts["passages"], _models(options) + bool(plan.longer))
             fits = plan.index or last < options.seconds - say.seconds
-            results = _measured_alone(best, arms, Path(options.docs).resolve().name, pool)
+            asked = f"{Path(options.docs).resolve().name}, {len(load_corpus(pool)):,} passages"
+            results = _measured_alone(best, arms, asked + ", made queries" * (TEST in material.made))
             _deliver(best, results, material, fits, learning.encoded_in, output, say)
             write_report(arms, best, options.docs, material, pool, plan, output, options.seed)
             work.complete()
@@ -302,10 +303,9 @@ def _models(options: AdaptOptions) -> int:
     return tuned_arms(len(options.methods)) + (options.base is not None)
 
 
-def _measured_alone(best: Arm, arms: Sequence[Arm], documents: str, pool: Path) -> list[Measured]:
+def _measured_alone(best: Arm, arms: Sequence[Arm], task: str) -> list[Measured]:
     """What the model of the best arm is worth without BM25, where that was measured."""
     alone = [arm for arm in arms if arm.model == best.model and arm.weight == 1]
-    task = f"{documents}, {len(load_corpus(pool)):,} passages"
     return [(task, arm.test.split, arm.test.metrics) for arm in alone[:1]]
 
 

@@ -147,6 +147,7 @@ def test_what_made_queries_teach_is_taken_half_the_way_back(tmp_path: Path, monk
     base = write_embedder(tmp_path / "base")
     found = adapt(AdaptOptions(str(tmp_path / "docs"), str(tmp_path / "out"), str(base), keep="none", length=20))
     assert set(found.facts["queries"]["made"]) == {"train", "dev", "test"}
+    assert manifest_of(found.retriever).facts["results"][0][0].endswith(" passages, made queries")
     assert "choose another than base only where" in (tmp_path / "out" / "report.md").read_text()
     models = {arm["name"]: Path(arm["model"]) for arm in found.facts["arms"]}
     untouched = load_file(models["base"] / "model.safetensors")
