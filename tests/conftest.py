@@ -20,8 +20,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_XET"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="hf-")  # short, as browsers put sockets below
-os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="", dir=os.environ["HF_HOME"])  # of commands, some of which leave logs
+os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="hf-")
+# Of commands, some of which leave logs; one for all workers, and short, as browsers and Ray put sockets below.
+os.environ.setdefault("TMPDIR", tempfile.mkdtemp(prefix="", dir=os.environ["HF_HOME"]))
 os.environ["HF_DATASETS_CACHE"] = os.path.join(os.environ["HF_HOME"], "datasets")
 
 import huggingface_hub
