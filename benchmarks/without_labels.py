@@ -23,6 +23,7 @@ from hf_dense.data.collections import content_hash
 from hf_dense.errors import run_main
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.significance import compare_paired
+from hf_dense.experiments.adaptation.arms import BASE
 from hf_dense.experiments.adaptation.options import AdaptOptions
 from hf_dense.experiments.adaptation.report import Adaptation
 from hf_dense.experiments.adaptation.run import adapt
@@ -31,9 +32,8 @@ from hf_dense.search.index import SearchIndex, build_index
 from hf_dense.storage.files import write_text
 from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.output import Output
-from hf_dense.storage.provenance import provenance
 
-BASE, UNTRAINED = "base", "base + BM25, half each"  # what is had without any training
+UNTRAINED = "base + BM25, half each"  # had without any training
 HALF = 0.5
 WHOLE = ", all the way"  # an arm before it was taken half the way back
 
@@ -54,10 +54,11 @@ def main() -> None:
         part = write_part(collection, out, options.queries, options.passages).collection
         given = {"base": options.base, "budget": options.budget, "seed": options.seed}
         adapted = adapt(AdaptOptions(docs=str(part / "corpus.jsonl"), out=str(out.path / "adapted"), **given))
-        rows = ask(adapted, part, out)
-        about = provenance(options.seed, str(part), content_hash(part))
-        found = {"budget": options.budget, "passages": options.passages, "plan": adapted.facts["plan"], **about}
-        add(options.results, f"{collection.resolve().name}, {options.budget}", found | {"arms": rows})
+        about = {name: adapted.facts[name] for name in ("plan", "commit", "hardware", "date", "seed", "versions")}
+        sizes = {"queries": options.queries, "passages": options.passages, "content": content_hash(part)}
+        found = {**given, **sizes, **about, "arms": ask(adapted, part, out)}
+        name = f"{collection.resolve().name}, {Path(options.base).name}, {options.budget}, seed {options.seed}"
+        add(options.results, f"{name}, {options.passages:,} passages at most", found)
 
 
 def ask(adapted: Adaptation, part: Path, out: Output) -> dict[str, Any]:

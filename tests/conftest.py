@@ -34,11 +34,12 @@ from hf_dense.storage import provenance
 provenance._own_commit = functools.cache(provenance._own_commit)  # 24 ms of every output, some thousand times
 
 Client = Callable[..., dict[str, Any]]
+_SCRATCH = os.environ["HF_HOME"]  # which tests may change
 
 
 def pytest_unconfigure() -> None:
     """Leave nothing in the directory for temporary files."""
-    shutil.rmtree(os.environ["HF_HOME"], ignore_errors=True)
+    shutil.rmtree(_SCRATCH, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

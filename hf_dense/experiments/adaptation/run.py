@@ -93,7 +93,7 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
             say("What BM25 takes for relevant")
             negatives = build_lexical_negatives(material.collection, output.at("lists", "negatives"), TRAIN, DEPTH)
             halfway = base if _goes_halfway(options, material) else None
-            plan, learning = _plan(options, material, negatives, base, kept, halfway, say, output)
+            plan, learning = _plan(options, material, negatives, base, kept, say, output)
             pool = draw_pool(material, plan.pool, options.seed, output.at("pool"))
             kept = kept if plan.kept else None
             shop = Workshop(material, negatives, pool, plan, learning, kept, halfway, options.seed, output, say)
@@ -228,8 +228,8 @@ def _base(options: AdaptOptions, material: Material, output: Output) -> Path:
 def _goes_halfway(options: AdaptOptions, material: Material) -> bool:
     """Whether what is trained of a ready embedder is taken half the way back to it (docs/adapt.md).
 
-    Queries that were made of passages teach their own words: whole steps took from people's queries what they gave to
-    made ones, half of them did not.
+    Queries that were made of passages teach their own words: all the way it was worse for people's queries, and half
+    the way back most of that was gone.
     """
     ready = options.base is not None and is_retriever(options.base)
     return ready and TRAIN in material.made and can_merge(_open_base(options))
@@ -241,7 +241,6 @@ def _plan(
     negatives: Path,
     base: Path,
     kept: Kept | None,
-    halfway: Path | None,
     say: Progress,
     output: Output,
 ) -> tuple[Plan, Learning]:
@@ -257,7 +256,7 @@ def _plan(
     with output.at(_PLANNING).stage("plan", settings, sources) as work:
         if not work.done:
             say("How fast this machine is with this model")
-            plan, learning = _make_plan(options, material, negatives, base, kept, bool(halfway), say)
+            plan, learning = _make_plan(options, material, negatives, base, kept, say)
             made = {"plan": asdict(plan), "learning": asdict(learning)}
             write_text(work.result / _PLAN, json.dumps(made, indent=1))
     made = json.loads((output.path / _PLANNING / _PLAN).read_text(encoding="utf-8"))
@@ -267,13 +266,7 @@ def _plan(
 
 
 def _make_plan(
-    options: AdaptOptions,
-    material: Material,
-    negatives: Path,
-    base: Path,
-    kept: Kept | None,
-    halfway: bool,
-    say: Progress,
+    options: AdaptOptions, material: Material, negatives: Path, base: Path, kept: Kept | None, say: Progress
 ) -> tuple[Plan, Learning]:
     """The plan for this machine."""
     queries = len(load_entries(negatives))
@@ -290,7 +283,7 @@ def _make_plan(
         queries=queries,
         models=_models(options),
         weights=sum(file.stat().st_size for file in base.rglob("*.safetensors")),
-        halfway=halfway,
+        halfway=_goes_halfway(options, material),
     )
     rates, learning = fit_batch(task, rates, learning)
     plan = make_plan(task, rates, learning)
