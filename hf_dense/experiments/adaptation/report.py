@@ -139,6 +139,7 @@ def write_report(
     named = {arm.name: arm for arm in arms}
     alone = max((named[name] for name in (TUNED, LONGER) if name in named), key=lambda arm: arm.worth)
     pretrained = max((arm for arm in arms if arm.pretraining), key=lambda arm: arm.worth, default=None)
+    ahead = max(arms, key=lambda arm: arm.worth)
     verdict = judge(
         _alone(alone, plan),
         pretrained.test if pretrained else None,
@@ -147,6 +148,7 @@ def write_report(
         {name: named[name].test for name in (BASE, WORDS) if name in named},
         judged=material.counts[TEST],
         made=TEST in material.made,
+        passed_over=ahead.name if ahead.worth > best.worth else None,
     )
     measured = {DEV: len(alone.dev.per_query[METRIC]), TEST: len(alone.test.per_query[METRIC])}
     facts = {

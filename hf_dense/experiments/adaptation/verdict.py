@@ -106,6 +106,7 @@ def judge(
     *,
     judged: int,
     made: bool,
+    passed_over: str | None = None,
 ) -> Verdict:
     """Say what came out.
 
@@ -117,6 +118,7 @@ def judge(
         others: the arms to hold it against, by their names: the base, BM25.
         judged: queries that there are to report on, of which a short budget measures a part.
         made: whether the queries were made of the documents.
+        passed_over: name of an arm that was ahead of `best` on dev, where that was too little to choose it.
     """
     outcome, found, needed, sentences = UNTRIED, None, None, ["Whether pre-training pays was not tried."]
     if pretrained is not None and effort is not None:
@@ -130,6 +132,11 @@ def judge(
         sentences.append(str(alone))
         sentences += _of_choice(outcome == PAID, best.name, pretrained.name, alone.result.name)
     sentences.append(_of_best(best, others))
+    if passed_over:
+        sentences.append(
+            f"{passed_over} had more on the queries that choose, but its lead over the base may be chance, and those "
+            "queries are made of the documents: it was not chosen."
+        )
     if made:
         queries = len(alone.result.per_query[METRIC])
         sentences.append(

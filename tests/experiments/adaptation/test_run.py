@@ -149,6 +149,9 @@ def test_what_made_queries_teach_is_taken_half_the_way_back(tmp_path: Path, monk
     assert set(found.facts["queries"]["made"]) == {"train", "dev", "test"}
     assert manifest_of(found.retriever).facts["results"][0][0].endswith(" passages, made queries")
     assert "choose another than base only where" in (tmp_path / "out" / "report.md").read_text()
+    worth = {arm["name"]: arm["dev"]["ndcg@10"] for arm in found.facts["arms"]}
+    passed_over = [name for name, dev in worth.items() if dev > worth[found.facts["verdict"]["best"]]]
+    assert ("had more on the queries that choose" in found.verdict) is bool(passed_over)
     models = {arm["name"]: Path(arm["model"]) for arm in found.facts["arms"]}
     untouched = load_file(models["base"] / "model.safetensors")
     for name in ("fine-tuned", "RetroMAE, fine-tuned", "base, distilled"):

@@ -100,6 +100,15 @@ def test_made_queries_are_said_to_be_made() -> None:
     assert not any("made of the documents" in sentence for sentence in verdict(0.5, 0.6).sentences)
 
 
+def test_an_arm_that_made_queries_pass_over_is_named() -> None:
+    base, tuned = result("base", 0.5, 3), result("fine-tuned", 0.5, 1)
+    found = judge(
+        Alone(tuned, 30, 30, 90), None, None, base, {"base": base}, judged=400, made=True, passed_over=tuned.name
+    )
+    assert found.sentences[1].startswith("Use base: ")
+    assert found.sentences[2].startswith("fine-tuned had more on the queries that choose, but its lead over the base ")
+
+
 def test_the_best_may_have_nothing_to_be_held_against() -> None:
     words = result("BM25", 0.6, 4)
     found = judge(
