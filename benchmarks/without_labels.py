@@ -2,10 +2,9 @@
 
     python benchmarks/without_labels.py COLLECTION ... --base EMBEDDER --budget 15m
 
-Adapts the base to a part of each collection's passages, without a judged query, and then asks the collection's own dev
-queries, of which adapt has seen none: BM25, the base, both together, every arm, and every arm before its weights were
-taken half the way back to the base. Its figures are added to those in `--results`, of other collections; the table is
-made anew. A run that was stopped goes on.
+Adapts the base to a part of each collection's passages, without a judged query, and then asks the collection's own
+queries, of which adapt has seen none: BM25, the base, both together, and every arm. Its figures are added to those in
+`--results`, of other collections; the table is made anew. A run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from hf_dense.experiments.adaptation.options import AdaptOptions
 from hf_dense.experiments.adaptation.report import Adaptation
 from hf_dense.experiments.adaptation.run import adapt
 from hf_dense.experiments.asked import measure
+from hf_dense.experiments.keeping import Kept
 from hf_dense.search.index import SearchIndex, build_index
 from hf_dense.storage.files import write_text
 from hf_dense.storage.markdown import markdown_table
@@ -35,15 +35,15 @@ from hf_dense.storage.output import Output
 
 UNTRAINED = "base + BM25, half each"  # had without any training
 HALF = 0.5
-WHOLE = ", all the way"  # an arm before it was taken half the way back
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("collections", type=Path, nargs="+", help="directories with dev judgements")
+    parser.add_argument("collections", type=Path, nargs="+", help="directories with judgements")
     parser.add_argument("--base", required=True, help="ready embedder: directory or Hub id")
     parser.add_argument("--budget", default="15m", help="of each adaptation (default: 15m)")
-    parser.add_argument("--queries", type=int, default=500, help="of dev, at most (default: 500)")
+    parser.add_argument("--split", default="dev", help="whose queries are asked (default: dev)")
+    parser.add_argument("--queries", type=int, default=500, help="of it, at most (default: 500)")
     parser.add_argument("--passages", type=int, default=2000, help="adapted to and searched, at most (default: 2000)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("build/without_labels"), help="where models are written")
@@ -51,29 +51,29 @@ def main() -> None:
     options = parser.parse_args()
     for collection in options.collections:
         out = Output(options.out / collection.resolve().name)
-        part = write_part(collection, out, options.queries, options.passages).collection
+        part = write_part(collection, out, options.queries, options.passages, options.split)
         given = {"base": options.base, "budget": options.budget, "seed": options.seed}
-        adapted = adapt(AdaptOptions(docs=str(part / "corpus.jsonl"), out=str(out.path / "adapted"), **given))
+        passages = str(part.collection / "corpus.jsonl")
+        adapted = adapt(AdaptOptions(docs=passages, out=str(out.path / "adapted"), **given))
         about = {name: adapted.facts[name] for name in ("plan", "commit", "hardware", "date", "seed", "versions")}
-        sizes = {"queries": options.queries, "passages": options.passages, "content": content_hash(part)}
+        sizes = {"queries": options.queries, "passages": options.passages, "content": content_hash(part.collection)}
         found = {**given, **sizes, **about, "arms": ask(adapted, part, out)}
-        name = f"{collection.resolve().name}, {Path(options.base).name}, {options.budget}, seed {options.seed}"
+        name = f"{part.name} ({part.split}), {Path(options.base).name}, {options.budget}, seed {options.seed}"
         add(options.results, f"{name}, {options.passages:,} passages at most", found)
 
 
-def ask(adapted: Adaptation, part: Path, out: Output) -> dict[str, Any]:
+def ask(adapted: Adaptation, part: Kept, out: Output) -> dict[str, Any]:
     """What every arm is worth on the made queries that adapt reported on, and on the collection's own."""
     arms = adapted.facts["arms"]
     made = {arm["name"]: arm["metrics"][METRIC] for arm in arms}
     base = next(arm for arm in arms if arm["name"] == BASE)
     wanted = [(arm["name"], arm["model"], arm["weight"]) for arm in arms] + [(UNTRAINED, base["model"], HALF)]
-    wanted += [(f"{arm['name']}{WHOLE}", str(_whole(arm)), 1.0) for arm in arms if arm["weight"] == 1 and _whole(arm)]
     real: dict[str, RetrievalResult] = {}
     indexes: dict[str, Output] = {}  # of models, several of which are in two arms
     for name, model, weight in wanted:
         place = indexes.setdefault(model, out.at("indexes", name))
-        index = SearchIndex.load(build_index(model, part, place), model)
-        real[name] = measure(index, part, "dev", weight, out.at("asked", name), name)
+        index = SearchIndex.load(build_index(model, part.collection, place), model)
+        real[name] = measure(index, part.collection, part.split, weight, out.at("asked", name), name)
     best = adapted.facts["verdict"]["best"]
     return {
         name: {
@@ -111,12 +111,6 @@ def as_table(arms: Mapping[str, Mapping[str, Any]]) -> str:
         rows.append([label, f"{arm['weight']:g}", made, f"{arm['real'][METRIC]:.3f}", *shown])
     header = ["arm", "weight", f"made queries: {METRIC}", f"real queries: {METRIC}", "against the base"]
     return markdown_table([*header, f"against {UNTRAINED}"], rows, range(1, 6))
-
-
-def _whole(arm: Mapping[str, Any]) -> Path | None:
-    """The model that training came to, where the arm's is half the way back from it."""
-    place = Path(arm["model"]).parents[1] / "training" / "model"
-    return place if place.is_dir() else None
 
 
 def _test(result: RetrievalResult, other: RetrievalResult) -> dict[str, Any]:

@@ -28,11 +28,6 @@ from hf_dense.storage.places import Source
 State = Mapping[str, Tensor]
 
 
-def can_merge(model: SentenceTransformer) -> bool:
-    """Whether there are models between a retriever and another one: it has one encoder and makes dense vectors."""
-    return not two_encoders(model) and not isinstance(model[-1], HybridHead)
-
-
 class Between:
     """The retrievers between two of one shape.
 

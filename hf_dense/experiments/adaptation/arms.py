@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.retrieval import evaluate_retriever
@@ -13,9 +13,7 @@ from hf_dense.experiments.adaptation.learning import DEPTH, DISTILLED, Learning
 from hf_dense.experiments.adaptation.material import DEV, TEST, TRAIN, Material
 from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.experiments.asked import METRIC, fused_weight, measure
-from hf_dense.experiments.interpolation import Between
 from hf_dense.experiments.keeping import Kept
-from hf_dense.experiments.merging import merge_at
 from hf_dense.finetuning.biencoder import finetune
 from hf_dense.finetuning.lists import PassageLists
 from hf_dense.finetuning.scoring import score_lists
@@ -27,7 +25,6 @@ from hf_dense.storage.manifest import seconds_of
 from hf_dense.storage.output import Output
 
 WORDS, BASE, TUNED, LONGER = "BM25", "base", "fine-tuned", "fine-tuned longer"
-_HALF: Final = 0.5  # of the way from the base to what training came to
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,6 @@ class Workshop:
         plan: how long each trains.
         learning: how.
         kept: another collection that is measured on.
-        halfway: the retriever to which what is trained is taken half the way back; None where it stays as it is.
         seed: of all draws.
         out: the directory.
         say: is told what begins.
@@ -89,7 +85,6 @@ class Workshop:
     plan: Plan
     learning: Learning
     kept: Kept | None
-    halfway: Path | None
     seed: int
     out: Output
     say: Callable[[str], None]
@@ -154,8 +149,6 @@ class Workshop:
         place = self._place(name).at("training")
         arguments = self.learning.finetuning(place.path, steps, self.seed, overwrite=self.out.overwrite, **changes)
         model = finetune(start, lists, arguments, output=place)
-        if self.halfway:
-            model = merge_at(Between(str(self.halfway), str(model)), _HALF, self._place(name).at("merged"))
         arm = self._measured(name, model, self._index(name, model), 1.0, seconds + seconds_of(place.path))
         return replace(arm, training=place.path)
 

@@ -21,6 +21,7 @@ DEPTH: Final = 20  # negatives of a query, of which some are drawn
 _NEGATIVES: Final = 3  # of these, for a ready embedder, which tells other queries' passages apart as it is
 DISTILLED: Final = 3  # of these, in a list that is distilled
 _LEAST: Final = 4  # queries of a batch
+_GENTLE: Final = 2e-5  # rate at which a retriever is fine-tuned on made queries
 _BESIDE_WORDS: Final = 4.0  # weight of the contrastive loss where BM25 teaches
 
 
@@ -51,7 +52,7 @@ class Learning:
     encoded_in: str = FP32
 
     @classmethod
-    def of(cls, ready: bool, length: int, queries: int, precision: str = AUTO) -> Learning:
+    def of(cls, ready: bool, length: int, queries: int, precision: str = AUTO, gently: bool = False) -> Learning:
         """Those for a ready embedder, or for a small encoder of random weights (docs/evidence.md), on this machine.
 
         Args:
@@ -59,6 +60,8 @@ class Learning:
             length: longest text in tokens.
             queries: that there are to train on; a batch holds a quarter of them at most.
             precision: `fp32` or `bf16` of all; `auto` trains in bfloat16 where that is faster, and encodes in float32.
+            gently: whether a retriever is to learn from made queries: at the rate that suits judged ones it unlearns
+                people's (docs/adapt.md).
 
         Raises:
             InputError: too few queries.
@@ -72,6 +75,7 @@ class Learning:
             )
         texts = 64 if torch.cuda.is_available() else 16
         tuning, encoder, decoder = (1e-4, 2e-5, 5e-4) if ready else (1e-3, 2e-3, None)
+        tuning = _GENTLE if gently else tuning
         device = "cuda" if torch.cuda.is_available() else "cpu"
         bf16 = is_faster_in_bf16(device) if precision == AUTO else precision == BF16
         encoded_in = FP32 if precision == AUTO else precision

@@ -28,7 +28,6 @@ _PROBING: Final = 0.05  # of pre-training, at most, for its probes
 _PROBES: Final = (2, 20)  # of each, if there are any, and at most
 _PROBED: Final = 2_200  # texts of a probe, at most (hf_dense.pretraining.probe)
 _MANY_EPOCHS: Final = 20  # of pre-training: more is warned of
-_HALFWAY: Final = "Queries to train on are made: trained weights are taken half the way back to the base."
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class Task:
         queries: to train on.
         models: that are encoded with, but for that of the longer fine-tuning.
         weights: bytes of one.
-        halfway: whether what is trained is taken half the way back to the base.
     """
 
     budget: float
@@ -55,7 +53,6 @@ class Task:
     queries: int
     models: int
     weights: int
-    halfway: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,9 +202,8 @@ def _probes(training: float, seconds: float) -> int:
 
 
 def _disk(task: Task, methods: int, longer: bool) -> int:
-    """Models, each with a checkpoint of three times its size (weights and both moments of Adam), and those half-way."""
-    tuned = tuned_arms(methods) + longer
-    return task.weights * (4 * (tuned + methods) + tuned * task.halfway + 1)
+    """Models, each with a checkpoint of three times its size (weights and both moments of Adam)."""
+    return task.weights * (4 * (tuned_arms(methods) + longer + methods) + 1)
 
 
 def describe(
@@ -241,7 +237,6 @@ def describe(
         f"{f', with BM25 negatives of each: {learning.negatives}' if learning.negatives else ''}"
         f"{', both in bfloat16' if learning.bf16 else ''}.",
         *longer,
-        *([_HALFWAY] if task.halfway else []),
         f"Every arm is measured on {pool}{forgotten}.",
         "Expected: "
         + ", ".join(f"{what} {_minutes(seconds)}" for what, seconds in plan.seconds.items())

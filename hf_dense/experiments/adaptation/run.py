@@ -29,7 +29,6 @@ from hf_dense.experiments.adaptation.rates import measure_rates
 from hf_dense.experiments.adaptation.report import REPORT_FILES, RETRIEVER, Adaptation, write_report
 from hf_dense.experiments.adaptation.verdict import is_ahead
 from hf_dense.experiments.comparison import Settings, Variant, make_start
-from hf_dense.experiments.interpolation import can_merge
 from hf_dense.experiments.keeping import Kept, open_kept
 from hf_dense.finetuning.lists import fingerprint_entries, load_entries
 from hf_dense.finetuning.negatives import build_lexical_negatives
@@ -92,11 +91,10 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
             base = _base(options, material, output)
             say("What BM25 takes for relevant")
             negatives = build_lexical_negatives(material.collection, output.at("lists", "negatives"), TRAIN, DEPTH)
-            halfway = base if _goes_halfway(options, material) else None
             plan, learning = _plan(options, material, negatives, base, kept, say, output)
             pool = draw_pool(material, plan.pool, options.seed, output.at("pool"))
             kept = kept if plan.kept else None
-            shop = Workshop(material, negatives, pool, plan, learning, kept, halfway, options.seed, output, say)
+            shop = Workshop(material, negatives, pool, plan, learning, kept, options.seed, output, say)
             arms = make_arms(shop, base, options)
             best = choose(arms, DEV in material.made)
             last = index_seconds(plan, material.counts["passages"], _models(options) + bool(plan.longer))
@@ -225,16 +223,6 @@ def _base(options: AdaptOptions, material: Material, output: Output) -> Path:
     return export_sentence_transformer(start, output.at("base"), max_length=options.length, similarity="cosine")
 
 
-def _goes_halfway(options: AdaptOptions, material: Material) -> bool:
-    """Whether what is trained of a ready embedder is taken half the way back to it (docs/adapt.md).
-
-    Queries that were made of passages teach their own words: all the way it was worse for people's queries, and half
-    the way back most of that was gone.
-    """
-    ready = options.base is not None and is_retriever(options.base)
-    return ready and TRAIN in material.made and can_merge(_open_base(options))
-
-
 def _plan(
     options: AdaptOptions,
     material: Material,
@@ -270,7 +258,8 @@ def _make_plan(
 ) -> tuple[Plan, Learning]:
     """The plan for this machine."""
     queries = len(load_entries(negatives))
-    learning = Learning.of(options.base is not None, options.length, queries, options.precision)
+    gently = _learns_gently(options, material)
+    learning = Learning.of(options.base is not None, options.length, queries, options.precision, gently)
     other = kept.collection if kept else None
     given = str(base), material.collection, negatives, other, options.methods, learning, options.seed
     rates = measure_rates(*given)
@@ -283,12 +272,16 @@ def _make_plan(
         queries=queries,
         models=_models(options),
         weights=sum(file.stat().st_size for file in base.rglob("*.safetensors")),
-        halfway=_goes_halfway(options, material),
     )
     rates, learning = fit_batch(task, rates, learning)
     plan = make_plan(task, rates, learning)
     measured = count_asked(material, plan.pool, options.seed)
     return replace(plan, lines=tuple(describe(plan, task, learning, material.counts, measured))), learning
+
+
+def _learns_gently(options: AdaptOptions, material: Material) -> bool:
+    """Whether a retriever is to learn from queries that were made."""
+    return options.base is not None and is_retriever(options.base) and TRAIN in material.made
 
 
 def _models(options: AdaptOptions) -> int:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,3 +17,10 @@ def test_labels_weigh_more_beside_words(teacher: str, weight: float | None, tmp_
     assert isinstance(arguments, BiencoderTrainingArguments)
     assert (arguments.distillation, arguments.contrast_weight) == ("kl", weight)
     assert 4 * arguments.per_device_train_batch_size == learning.queries * (1 + learning.negatives)
+
+
+def test_made_queries_teach_a_retriever_at_a_lower_rate(tmp_path: Path) -> None:
+    judged, made = (Learning.of(True, 64, 100, gently=gently) for gently in (False, True))
+    rates = [learning.finetuning(tmp_path, 8, 0).learning_rate for learning in (judged, made)]
+    assert rates == [1e-4, 2e-5]
+    assert replace(made, finetuning_rate=judged.finetuning_rate) == judged

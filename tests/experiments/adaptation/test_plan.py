@@ -137,14 +137,6 @@ def test_many_epochs_are_warned_of_and_what_does_not_fit_is_said() -> None:
     assert "is built last, if there is time left" in said
 
 
-def test_models_half_the_way_back_are_said_and_have_their_room() -> None:
-    plans = [make_plan(task, RATES, LEARNING) for task in (TASK, replace(TASK, halfway=True))]
-    assert plans[1].disk - plans[0].disk == TASK.weights * 4, "of two fine-tunings, the longer one and the distillation"
-    for halfway, plan in enumerate(plans):
-        lines = describe(plan, replace(TASK, halfway=bool(halfway)), LEARNING, COUNTS, COUNTS)
-        assert any("half the way back to the base" in line for line in lines) == halfway
-
-
 def test_an_index_takes_what_one_model_of_several_takes_for_its_part() -> None:
     plan = make_plan(replace(TASK, passages=50_000), RATES, LEARNING)
     assert index_seconds(plan, 2 * plan.pool, 4) == pytest.approx(plan.seconds["encoding"] / 2)
