@@ -142,7 +142,7 @@ def write_collection(
     for name, found in labels.items():
         counts[f"queries of {name}"] = len(found.queries)
         counts[f"judgements of {name}"] = sum(map(len, found.grades.values()))
-        counts[f"negatives of {name}"] = sum(map(len, found.negatives.values()))
+        counts[f"negatives of {name}"] = sum(len(row["negatives"]) for row in _training(found, known))
         write_judgements(work.result, name, found.grades)
         _write(work.result / "negatives" / f"{name}.parquet", _training(found, known), TRAINING.arrow_schema)
     work.facts["counts"] = dict(sorted(counts.items()))

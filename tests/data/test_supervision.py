@@ -562,6 +562,7 @@ def test_a_grade_of_pairs_is_read(tmp_path: Path, column: str) -> None:
     ]
     assert [known[name] for row in lists(out) for name in row["negatives"]] == ["it is not that"]
     assert counted(out)["queries without a positive passage"] == 1
+    assert counted(out)["negatives of train"] == 1
     path.write_text(f"query,positive,{column}\nwhat is it,it is this,0.7\n")
     with pytest.raises(InputError, match=f"Row 1 .*'0.7' in the column '{column}'; grades are whole numbers"):
         build_collection(path, tmp_path / "other")
