@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hf_dense.errors import InputError
@@ -53,8 +54,9 @@ class Reading:
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise InputError(f"The precision is {self.precision!r}; choose one of {', '.join(PRECISIONS)}.")
-        if self.max_length is not None and self.max_length < 2:
-            raise InputError(f"max_length is {self.max_length}; it must be at least 2 tokens.")
+        length = self.max_length
+        if length is not None and (not isinstance(length, Integral) or length < 2):
+            raise InputError(f"max_length is {length!r}; it must be a whole number, at least 2 tokens.")
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -43,6 +43,7 @@ from hf_dense.search.index_building import (
     update_index,
 )
 from hf_dense.search.questions import check_questions
+from hf_dense.storage.files import path_of
 from hf_dense.storage.manifest import MANIFEST, Manifest
 
 logger = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class SearchIndex:
         Raises:
             InputError: no index there, or it was made by another model or an earlier version.
         """
-        path = Path(directory)
+        path = path_of(directory)
         index_in(path)
         return cls(load_retriever(path.resolve().parent if model is None else model), path, precision)
 
@@ -190,7 +191,7 @@ class SearchIndex:
         Raises:
             InputError: a text in place of a list of ids, there is no passage of an id, or none would be left.
         """
-        if isinstance(ids, str):
+        if isinstance(ids, str) or not isinstance(ids, Iterable):
             raise InputError(f"remove takes a list of ids; give [{ids!r}] for a single one.")
         gone = set(ids)
         if unknown := gone - set(self.passages["id"][:]):

@@ -203,7 +203,6 @@ def _plan(
 ) -> _Plan:
     """What an index will be made from, checked."""
     settings = _settings(path, wanted)
-    check_weight(settings["weight"])
     passages = plain_passages(load_corpus(corpus) if isinstance(corpus, str | os.PathLike) else corpus)
     check_index_kind(settings["kind"], len(passages))
     retriever = load_retriever(model)
@@ -261,11 +260,14 @@ def _settings(path: Path, wanted: _Wanted) -> dict[str, Any]:
     manifest = Manifest.load(path)
     before = manifest.made_from if manifest is not None and manifest.kind == KIND else {}
     read = Reading.of(before)
+    precision = read.precision if wanted.precision is None else wanted.precision
+    weight = before.get("weight", 1.0) if wanted.weight is None else wanted.weight
+    check_weight(weight)
     return {
-        "kind": wanted.kind or before.get("kind", "exact"),
-        "weight": float(before.get("weight", 1.0) if wanted.weight is None else wanted.weight),
+        "kind": before.get("kind", "exact") if wanted.kind is None else wanted.kind,
+        "weight": float(weight),
         WORDS: lexical_fingerprint(),
-        **Reading(wanted.precision or read.precision, wanted.max_length or read.max_length).settings,
+        **Reading(precision, read.max_length if wanted.max_length is None else wanted.max_length).settings,
     }
 
 

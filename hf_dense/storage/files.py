@@ -59,6 +59,17 @@ def share_like(written: Path, files: Iterable[Path]) -> None:
                 file.chmod(found | wanted)
 
 
+def path_of(given: object) -> Path:
+    """A path as it is given from Python.
+
+    Raises:
+        InputError: it is none.
+    """
+    if not isinstance(given, str | os.PathLike):
+        raise InputError(f"A path is wanted, not an object of the type {type(given).__name__}; give a text or a Path.")
+    return Path(given)
+
+
 @contextmanager
 def plain_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Say in a sentence why `path` cannot be written: a full disk, or a place where nothing may be written.

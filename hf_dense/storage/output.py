@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from hf_dense.storage.files import plain_errors
+from hf_dense.storage.files import path_of, plain_errors
 from hf_dense.storage.manifest import RUNNING, Manifest
 from hf_dense.storage.occupied import Occupied
 from hf_dense.storage.places import Source, check_place, state_of
@@ -48,8 +48,12 @@ class Output:
 
     @classmethod
     def of(cls, given: str | os.PathLike[str] | Output) -> Output:
-        """An output as it is given: a path alone, or with more."""
-        return given if isinstance(given, Output) else cls(Path(given))
+        """An output as it is given: a path alone, or with more.
+
+        Raises:
+            InputError: it is neither.
+        """
+        return given if isinstance(given, Output) else cls(path_of(given))
 
     def at(self, *parts: str) -> Output:
         """An output inside of this one, written in the same way."""

@@ -101,8 +101,9 @@ def test_a_model_that_is_kept_in_bf16_computes_in_fp32(tmp_path: Path) -> None:
 def test_what_cannot_be_read_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="precision is 'tf32'; choose one of fp32, bf16, fp16"):
         Reading("tf32")
-    with pytest.raises(InputError, match="max_length is 1; it must be at least 2"):
-        Reading(max_length=1)
+    for length in (1, "64", 2.5):
+        with pytest.raises(InputError, match=f"max_length is {length!r}; it must be a whole number, at least 2"):
+            Reading(max_length=length)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="max_length is 100000 tokens; the encoder takes at most"):
         Reading(max_length=100_000).apply(load_retriever(write_retriever(tmp_path / "model")))
 

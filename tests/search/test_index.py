@@ -84,6 +84,11 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(corpus: Dataset, tmp_path:
     assert not (tmp_path / "index").exists()
     with pytest.raises(InputError, match="is the model, and would replace it"):
         build_index(model, corpus, model)
+    for nowhere, name in ((None, "NoneType"), (["index"], "list"), (b"index", "bytes")):
+        with pytest.raises(InputError, match=f"A path is wanted, not an object of the type {name}; give a text"):
+            build_index(model, corpus, nowhere)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=f"A path is wanted, not an object of the type {name}; give a text"):
+            SearchIndex.load(nowhere, model)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="Hybrid vectors are searched exactly, not by 'hnsw'; leave the kind out"):
         build_index(write_hybrid(tmp_path / "dupmae", 8, 20), corpus, tmp_path / "index", kind="hnsw")
     with pytest.raises(
@@ -236,6 +241,10 @@ def test_settings_are_checked_before_the_model_is_loaded(corpus: Dataset, tmp_pa
         ({"kind": "flat"}, "kind of index is 'flat'"),
         ({"kind": "ivfpq"}, "has 200 passages; ivfpq learns from at least 256"),
         ({"weight": 2}, "weight is 2"),
+        ({"weight": "0.5"}, "weight is 0.5"),
+        ({"kind": ""}, "kind of index is ''"),
+        ({"precision": ""}, "precision is ''"),
+        ({"max_length": 0}, "max_length is 0"),
     ):
         with pytest.raises(InputError, match=message):
             build_index(tmp_path / "no model", corpus, tmp_path / "index", **settings)  # type: ignore[arg-type]
@@ -444,6 +453,8 @@ def test_a_text_is_no_list_of_ids_or_of_questions(corpus: Dataset, tmp_path: Pat
     index = SearchIndex.load(build_index(model, numbered, tmp_path / "index"), model)
     with pytest.raises(InputError, match=r"give \['12'\] for a single one"):
         index.remove("12")  # not those called 1 and 2
+    with pytest.raises(InputError, match=r"remove takes a list of ids; give \[12\] for a single one"):
+        index.remove(12)  # type: ignore[arg-type]
     for strange in ("abc", {"q1": "abc"}, None):
         with pytest.raises(InputError, match="takes a list of questions"):
             index.search_many(strange)  # type: ignore[arg-type]
