@@ -68,8 +68,13 @@ def _is_done(manifest: Manifest) -> bool:
 
 
 def _name(place: Path, manifest: Manifest) -> str:
-    """The name of the task, as its directory has it, without the split, which stands beside it."""
-    name, read = place.resolve().name.removesuffix(f"-{manifest.made_from['split']}"), Reading.of(manifest.made_from)
+    """The name of the task, without the split, which stands beside it: as its directory has it where that is called
+    after a task, as `hf-dense evaluate` does; else that of the collection, as stages of a pipeline have other ones.
+    """
+    folder, end = place.resolve().name, f"-{manifest.made_from['split']}"
+    collection = manifest.sources.get("collection", folder)
+    name = folder.removesuffix(end) if folder.endswith(end) else Path(collection).resolve().name
+    read = Reading.of(manifest.made_from)
     name += f", {read.in_words}" if read.in_words else ""
     protocol = manifest.made_from["protocol"]
     if first := manifest.sources.get("first stage"):

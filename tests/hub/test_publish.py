@@ -450,6 +450,13 @@ def test_what_was_edited_here_to_as_many_bytes_is_known(hub_here: HfApi, tmp_pat
         publish(model, "someone/few-words")
 
 
+def test_results_of_stages_are_of_their_collections(tmp_path: Path) -> None:
+    out, model = tmp_path / "out", write_retriever(tmp_path / "mine")
+    for folder, collection, value in (("dev", "data", 0.5), ("kept", "others/data2", 0.25)):
+        write_evaluation(out / folder / "tuned", model, value, split="dev", sources={"collection": collection})
+    assert measured_of(model, out) == [("data", "dev", {"ndcg@10": 0.5}), ("data2", "dev", {"ndcg@10": 0.25})]
+
+
 def test_what_is_no_part_of_evaluations_any_more_goes(hub_here: HfApi, tmp_path: Path) -> None:
     out, model = tmp_path / "out", write_retriever(tmp_path / "mine")
     with Output(out).occupy("evaluations", {}, claims=["results.md"], again=True) as work:
