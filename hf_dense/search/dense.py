@@ -22,6 +22,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from hf_dense.errors import InputError
+from hf_dense.hub.retriever_settings import length_of, query_length_of
 from hf_dense.search.cluster import cluster_encoder, is_on_cluster
 from hf_dense.search.unread import Unread
 from hf_dense.storage.arrays import check_array
@@ -144,7 +145,7 @@ def encode_corpus(
                 with replaced_file(file) as unfinished:
                     np.save(unfinished, _make_block(retriever, encode, block, bar, of_block, unread))
                     check_array(unfinished)
-    unread.warn()
+    unread.warn("passages", "Shorter passages (hf-dense data passages --length) are read whole.")
     return Vectors(tuple(files))
 
 
@@ -166,7 +167,13 @@ def devices_for(retriever: SentenceTransformer, texts: int) -> list[str]:
 
 
 def encode_queries(retriever: SentenceTransformer, queries: Sequence[str], batch_size: int = 64) -> Floats:
-    """(queries, dimensions) vectors whose inner products with those of passages are the model's similarity."""
+    """(queries, dimensions) vectors whose inner products with those of passages are the model's similarity.
+
+    Where much of the queries is longer than the model reads, the log says so.
+    """
+    unread = Unread(query_length_of(retriever) or length_of(retriever))
+    unread.add(_lengths(_tokenizer(retriever), queries))
+    unread.warn("queries", "Shorter ones are read whole.")
     vectors = retriever.encode_query(list(queries), batch_size=batch_size, show_progress_bar=False)
     return _finished(retriever, vectors)
 

@@ -34,12 +34,19 @@ class Unread:
         self._tokens += int(lengths.sum())
         self._left_out += int(over.sum())
 
-    def warn(self) -> None:
-        """Say how much it was, where it was a tenth or more of all."""
+    def warn(self, what: str, advice: str) -> None:
+        """Say how much it was, where it was a tenth or more of all.
+
+        Args:
+            what: the texts are.
+            advice: a sentence that says what to do.
+        """
         if self._tokens and self._left_out >= _LEAST * self._tokens:
             logger.warning(
-                "The model reads %s tokens of a text, and %s of %s passages are longer: %.0f %% of all tokens are not "
-                "read. Shorter passages (hf-dense data passages --length) are read whole.",
+                "The model reads %s tokens of a text, and %s of %s %s are longer: %.0f %% of all tokens are not "
+                "read. %s",
                 *(f"{number:,}" for number in (self.longest or 0, self._cut, self._texts)),
+                what,
                 100 * self._left_out / self._tokens,
+                advice,
             )

@@ -15,6 +15,7 @@ from watched import Watched
 import hf_dense.search.dense as vectors_module
 from hf_dense.errors import InputError
 from hf_dense.hub.loading import load_retriever
+from hf_dense.hub.retriever_settings import set_lengths
 from hf_dense.search.dense import (
     Floats,
     Known,
@@ -181,6 +182,16 @@ def test_what_a_model_does_not_read_of_passages_is_said(
     encode_corpus(retriever, ["a " * 28, "a a", "a " * 10], tmp_path / "vectors")  # 30, 4 and 12 tokens
     sentence = "The model reads 16 tokens of a text, and 1 of 3 passages are longer: 30 % of all tokens are not read."
     assert (sentence in caplog.text) == said == ("not read" in caplog.text)
+
+
+def test_what_a_model_does_not_read_of_queries_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    retriever = retriever_of(tmp_path / "model")
+    encode_queries(retriever, ["a " * 14])
+    assert "not read" not in caplog.text
+    set_lengths(retriever, 64, 8)
+    encode_queries(retriever, ["a " * 14, "a a"])  # 16 and 4 tokens
+    sentence = "The model reads 8 tokens of a text, and 1 of 2 queries are longer: 40 % of all tokens are not read."
+    assert sentence in caplog.text
 
 
 @pytest.mark.slow
