@@ -25,6 +25,10 @@ R = TypeVar("R")
 Place = str | os.PathLike[str]  # a path, a result that is at one, or a Hub id
 
 _SWITCHES: Final = ("no_bm25", "overwrite", "private", "whole")  # flags that take no value
+_PLACES: Final = (  # options that are one `Place`
+    *("out", "model", "base", "backbone", "tokenizer", "collection", "corpus", "queries", "keep", "keywords"),
+    *("teacher", "filter_by", "results", "mteb"),
+)
 _PARTS: Final = ("backbone_config", "encoders", "decoders", "generator")  # of a method, given as dicts
 
 
@@ -92,7 +96,7 @@ def check_filled(**given: Any) -> None:
 
 def _are_several(given: Any) -> bool:
     """Whether it is to be looped over; of a dict and a table that gives keys and names of columns."""
-    one = isinstance(given, str | os.PathLike | Mapping) or hasattr(given, "to_parquet")
+    one = isinstance(given, str | bytes | os.PathLike | Mapping) or hasattr(given, "to_parquet")
     return not one and isinstance(given, Collection | Iterator)
 
 
@@ -119,6 +123,10 @@ def _words(name: str, value: Any) -> list[str]:
         return []
     if name in _SWITCHES:
         return [f"--{name}"] if value else []
+    if name in _PLACES and (isinstance(value, Number) or _are_several(value)):
+        raise InputError(
+            f"{name} is one path, not an object of the type {type(value).__name__}; give a text or a Path."
+        )
     if _are_several(value):
         words = [_word(name, one) for one in value]
         return [f"--{name}", *words] if words else []

@@ -276,6 +276,14 @@ WRONG = {
         lambda out: hf_dense.finetune(model=Namespace(), collection="data", out=out),  # type: ignore[arg-type]
         "model is of the type Namespace; save it, and give its path",
     ),
+    "a number of a model": (
+        lambda out: hf_dense.mine("data", model=3, out=out),  # type: ignore[arg-type]
+        "model is one path, not an object of the type int; give a text or a Path",
+    ),
+    "bytes of a source": (
+        lambda out: hf_dense.Corpus.from_documents(b"docs", out=out),  # type: ignore[arg-type]
+        "A path is wanted, not an object of the type bytes",
+    ),
     "budget": (lambda out: hf_dense.adapt("docs", out=out, budget="soon"), "The budget is 'soon'"),
 }
 
@@ -285,6 +293,16 @@ def test_a_wrong_value_is_an_input_error(call: Callable[[Path], Any], sentence: 
     with pytest.raises(InputError, match=sentence):
         call(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_written_to_what_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = write_documents(tmp_path / "docs")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for strange, name in ((3, "int"), (["a"], "list"), (b"x", "bytes"), (True, "bool")):
+        with pytest.raises(InputError, match=f"out is .*of the type {name}"):
+            hf_dense.Corpus.from_documents(documents, out=strange)  # type: ignore[arg-type]
+    assert not [*Path.cwd().iterdir()]
 
 
 def test_declarations_may_be_objects_and_any_mapping() -> None:
