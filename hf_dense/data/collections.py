@@ -315,7 +315,8 @@ def _read_table(folder: Path, name: str, required: Sequence[str]) -> pa.Table:
     folder = folder_of(folder)
     files = table_files(folder, name)
     if not files:
-        raise InputError(f"{folder} has no {name}: neither {name}/*.parquet nor {name}.jsonl is there")
+        advice = "; hf-dense data passages makes one of documents" if name == "corpus" else ""
+        raise InputError(f"{folder} has no {name}: neither {name}/*.parquet nor {name}.jsonl is there{advice}.")
     if files[0].suffix == ".parquet":
         table, origin = _read_parquet(files), folder / name
     else:

@@ -76,6 +76,11 @@ def load_entries(path: str | os.PathLike[str], split: str = "train") -> list[Ent
             raise InputError(
                 f"{path} has no lists of the split {split!r}, but of {', '.join(others)}; make them of it."
             )
+        if not holds_corpus(path):
+            raise InputError(
+                f"{path} has no training lists (negatives/{split}.parquet), nor the judgements of a collection; name "
+                "the directory that hf-dense data negatives, scores or labels wrote."
+            )
         return _judged(path, split)
     try:
         rows = parquet.read_table(file).select(list(TRAINING)).cast(TRAINING.arrow_schema).to_pylist()

@@ -113,7 +113,7 @@ def test_missing_parts_are_named(collection: Path) -> None:
     for loader in (load_corpus, load_queries, content_hash):
         with pytest.raises(InputError, match="nowhere is not a directory"):
             loader(collection / "nowhere")
-    with pytest.raises(InputError, match=r"has no corpus: neither corpus/\*.parquet nor corpus.jsonl"):
+    with pytest.raises(InputError, match=r"has no corpus: neither corpus/\*.parquet nor .* data passages makes one"):
         load_corpus(collection / "qrels")
     with pytest.raises(InputError, match="has no queries"):
         load_queries(collection / "qrels")

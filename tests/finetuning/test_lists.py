@@ -244,6 +244,12 @@ def test_lists_of_another_split(tmp_path: Path) -> None:
         load_entries(write(tmp_path / "lists"), "dev")
 
 
+def test_a_directory_without_lists(tmp_path: Path) -> None:
+    place = write(tmp_path / "lists") / "negatives"
+    with pytest.raises(InputError, match=r"negatives has no training lists \(negatives/train.parquet\), nor the judge"):
+        load_entries(place)
+
+
 def test_a_file_that_holds_something_else(tmp_path: Path) -> None:
     (tmp_path / "negatives").mkdir()
     (tmp_path / "negatives" / "train.parquet").write_bytes(b"x" * 100)
