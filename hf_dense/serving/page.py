@@ -17,6 +17,7 @@ from hf_dense.serving.answers import Answers, ServedArm, served_arms, show_hits
 from hf_dense.serving.judgements import Judgements, judgements_of, next_commands
 
 TITLE: Final = "Which passages answer?"
+_LONGEST: Final = 100_000  # letters of a question; questions wait for one another, and more take seconds and minutes
 _CLICKS: Final = """
 element.addEventListener('click', event => {
   const button = event.target.closest('button[data-place]');
@@ -107,6 +108,8 @@ class Desk:
         if not question.strip():
             return None, "", ""
         with _said():
+            if len(question) > _LONGEST:
+                raise InputError(f"The question has {len(question):,} letters; ask in {_LONGEST:,} at most.")
             asked = Asked(question, (self.answers.find(question, left), self.answers.find(question, right)))
         return (asked, *self._shown(asked))
 

@@ -79,6 +79,11 @@ def test_a_mistake_is_shown_on_the_page(desk: Desk, adapted: Path) -> None:
         desk.ask("locks", "base", "base")
 
 
+def test_a_question_of_a_book_does_not_keep_all_others_waiting(desk: Desk) -> None:
+    with pytest.raises(gr.Error, match="The question has 4,000,000 letters; ask in 100,000 at most"):
+        desk.ask("x " * 2_000_000, "base", "BM25")
+
+
 def choices(page: gr.Blocks) -> list[tuple[list[str], str]]:
     found = [block for block in page.blocks.values() if isinstance(block, gr.Dropdown)]
     return [([name for name, _ in block.choices], str(block.value)) for block in found]
