@@ -192,7 +192,7 @@ def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransf
         here = cutting and {**cutting, "tokenizer": _same_tokenizer(cutting, arguments.model)}
         corpus, counts = load_source(corpus, place, here)
         print(f"{arguments.corpus}{', read and cut as the index was' if cutting else ''}: {listed(counts)}")
-    output = Output(place, arguments.overwrite, command_line(arguments))
+    output = Output(place, arguments.overwrite, command_line(_without_question(arguments)))
     given = {"name": arguments.model, "origin": arguments.corpus, "cutting": cutting}
     given |= {name: getattr(arguments, name) for name in ("kind", "precision", "max_length", "batch_size")}
     if arguments.update:
@@ -201,6 +201,14 @@ def _build(arguments: argparse.Namespace, place: Path, retriever: SentenceTransf
         return
     is_new = arguments.overwrite or Manifest.load(place) is None  # else the weight is for what is asked now
     build_index(retriever, corpus, output, weight=arguments.weight if is_new else None, **given)
+
+
+def _without_question(arguments: argparse.Namespace) -> argparse.Namespace:
+    """The arguments without what was asked, which whoever is given the index is not to read."""
+    words = list(getattr(arguments, "words", ()))
+    if arguments.question in words:
+        del words[-1 - words[::-1].index(arguments.question)]
+    return argparse.Namespace(words=words)
 
 
 def _same_tokenizer(cutting: Mapping[str, Any], model: str) -> str | None:

@@ -21,6 +21,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from hf_dense.commands import search
+from hf_dense.commands.main import main
 from hf_dense.data import passage_corpus
 from hf_dense.data.engines import Engine
 from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
@@ -66,6 +67,13 @@ def test_the_index_is_built_once(model: Path, corpus: Path, capsys: pytest.Captu
         run(*again)
         assert hits(capsys.readouterr().out) == hits(first)
     assert (model / "index" / "vectors-00000.npy").stat().st_mtime_ns == built
+
+
+@pytest.mark.parametrize("at", [1, 3], ids=["before the options", "after them"])
+def test_who_is_given_the_index_is_not_told_what_was_asked(model: Path, corpus: Path, at: int) -> None:
+    words = [str(model), "--corpus", str(corpus)]
+    main(["search", *words[:at], "who is ill", *words[at:]])
+    assert manifest_of(model / "index").command == f"hf-dense search {model} --corpus {corpus}"
 
 
 def test_an_index_of_another_corpus_or_model_is_refused_and_rebuilt_when_asked(
