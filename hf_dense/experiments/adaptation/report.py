@@ -229,7 +229,10 @@ def _arms_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def _arms(rows: Sequence[Mapping[str, Any]], queries: Mapping[str, Any]) -> list[Block]:
     asked = {split: f"{number:,} of {queries[split]:,} {split}" for split, number in queries["measured"].items()}
-    careful = f" Made queries choose another than {BASE} only where it is ahead by more than chance (p < 0.05)."
+    careful = (
+        f" Made queries choose what is trained on such, and BM25 alone, only where it is ahead of {BASE} by more than "
+        "chance (p < 0.05)."
+    )
     longer = " but the one that is longer" if any(row["name"] == LONGER for row in rows) else ""
     shown = [{"name": row["name"], **{title(metric): row["metrics"][metric] for metric in METRICS}} for row in rows]
     return [

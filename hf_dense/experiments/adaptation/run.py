@@ -128,11 +128,11 @@ def choose(arms: Sequence[Arm], made: bool) -> Arm:
     Args:
         arms: in their order.
         made: whether its queries are: they favour what was trained on such. Then an arm has to be ahead of the base by
-            more than chance; where none is, the base it is.
+            more than chance; not so what is asked beside BM25, as the dense one of the two was chosen so.
     """
     base = next((arm for arm in arms if arm.name == BASE), None)
     if made and base:
-        arms = [arm for arm in arms if arm is base or is_ahead(arm.dev, base.dev)]
+        arms = [arm for arm in arms if arm is base or 0 < arm.weight < 1 or is_ahead(arm.dev, base.dev)]
     return max(arms, key=lambda arm: arm.worth)
 
 

@@ -146,7 +146,7 @@ def test_what_made_queries_choose_is_said_to_be_so_chosen(tmp_path: Path, monkey
     found = adapt(AdaptOptions(str(tmp_path / "docs"), str(tmp_path / "out"), str(base), keep="none", length=20))
     assert set(found.facts["queries"]["made"]) == {"train", "dev", "test"}
     assert manifest_of(found.retriever).facts["results"][0][0].endswith(" passages, made queries")
-    assert "choose another than base only where" in (tmp_path / "out" / "report.md").read_text()
+    assert "only where it is ahead of base by more than chance" in (tmp_path / "out" / "report.md").read_text()
     worth = {arm["name"]: arm["dev"]["ndcg@10"] for arm in found.facts["arms"]}
     passed_over = [name for name, dev in worth.items() if dev > worth[found.facts["verdict"]["best"]]]
     assert ("had more on the queries that choose" in found.verdict) is bool(passed_over)
@@ -166,10 +166,10 @@ def test_a_retriever_learns_gently_from_made_queries_and_nothing_else_does(tmp_p
 
 
 def test_made_queries_choose_another_than_the_base_only_where_it_is_clearly_ahead() -> None:
-    def arm(name: str, *values: float) -> Arm:
+    def arm(name: str, *values: float, weight: float = 1.0) -> Arm:
         scores = {"ndcg@10": {str(query): value for query, value in enumerate(values)}}
         dev = RetrievalResult(name, "dev", {"ndcg@10": sum(values) / len(values)}, scores, 0.0)
-        return Arm(name, Path(), Path(), Path(), 1.0, dev, dev, None, 0.0)
+        return Arm(name, Path(), Path(), Path(), weight, dev, dev, None, 0.0)
 
     base, clear = arm("base", *[0.2] * 20), arm("clear", *[0.5] * 20)
     luck = arm("luck", *[0.0] * 15, *[1.0] * 5)
@@ -177,6 +177,9 @@ def test_made_queries_choose_another_than_the_base_only_where_it_is_clearly_ahea
     assert run.choose([base, luck], made=True) is base
     assert run.choose([base, luck], made=False) is luck
     assert run.choose([base, luck, clear], made=True) is clear
+    fused, words = (arm("fused or words", *[0.0] * 15, *[1.0] * 5, weight=weight) for weight in (0.5, 0.0))
+    assert run.choose([words, base, luck, fused], made=True) is fused, "beside BM25 the base is asked, too"
+    assert run.choose([words, base, luck], made=True) is base
     assert run.choose([luck, clear], made=True) is clear, "from random weights there is no base"
 
 
