@@ -132,10 +132,11 @@ class Workshop:
         changes = self.learning.distillation(teacher)
         return self._train(name, best.model, lists, steps, best.seconds + seconds_of(scores), changes)
 
-    def fused(self, best: Arm, words: Arm) -> Arm:
-        """A dense one and BM25 together, each with the weight that dev chooses."""
+    def fused(self, best: Arm, words: Arm, weight: float | None) -> Arm:
+        """A dense one and BM25 together, with a weight, or with the one that dev chooses."""
         self.say(f"{best.name} and BM25 together")
-        weight = fused_weight(best.evaluated / DEV, words.evaluated / DEV, self.pool, DEV)
+        if weight is None:
+            weight = fused_weight(best.evaluated / DEV, words.evaluated / DEV, self.pool, DEV)
         return self._measured(f"{best.name} + BM25", best.model, best.index, weight, best.seconds)
 
     def _finetuned(self, name: str, start: Path, steps: int, seconds: float) -> Arm:

@@ -50,6 +50,7 @@ from hf_dense.storage.places import Source
 
 KIND: Final = "adaptation"  # of output
 _PLANNING, _PLAN = "plan", "plan.json"
+_HALF: Final = 0.5  # weight beside BM25 where made queries would choose it: they have their passages' own words
 _NO_PROMPTS: Final = (
     " It names no prompts; where its makers ask for words before queries or passages, stop here, and write "
     "it with them first: hf-dense export, --query_prompt, --document_prompt."
@@ -118,7 +119,8 @@ def make_arms(shop: Workshop, base: Path, options: AdaptOptions) -> list[Arm]:
     arms += [shop.pretrained(method, base) for method in options.methods]
     made = DEV in shop.material.made
     arms.append(shop.distilled(choose(arms[1:], made), options.teacher))
-    arms.append(shop.fused(choose(arms[1:], made), arms[0]))
+    weight = _HALF if _ready_on_made(options, shop.material, DEV) else None
+    arms.append(shop.fused(choose(arms[1:], made), arms[0], weight))
     return arms
 
 
@@ -258,7 +260,7 @@ def _make_plan(
 ) -> tuple[Plan, Learning]:
     """The plan for this machine."""
     queries = len(load_entries(negatives))
-    gently = _learns_gently(options, material)
+    gently = _ready_on_made(options, material, TRAIN)
     learning = Learning.of(options.base is not None, options.length, queries, options.precision, gently)
     other = kept.collection if kept else None
     given = str(base), material.collection, negatives, other, options.methods, learning, options.seed
@@ -279,9 +281,9 @@ def _make_plan(
     return replace(plan, lines=tuple(describe(plan, task, learning, material.counts, measured))), learning
 
 
-def _learns_gently(options: AdaptOptions, material: Material) -> bool:
-    """Whether a retriever is to learn from queries that were made."""
-    return options.base is not None and is_retriever(options.base) and TRAIN in material.made
+def _ready_on_made(options: AdaptOptions, material: Material, split: str) -> bool:
+    """Whether the base is a retriever as it is, and would learn from made queries, or be chosen by them."""
+    return options.base is not None and is_retriever(options.base) and split in material.made
 
 
 def _models(options: AdaptOptions) -> int:
