@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from hf_dense.data.schemas import SPLITS
 from hf_dense.errors import InputError
+
+_DRAWS: Final = 20  # of documents that few queries, or many, ask for
+_EVEN: Final = 0.5  # share of its queries that every split has at least
 
 Shares = Mapping[str, float]  # of the documents: split -> from 0 to 1, 1 in all
 
@@ -34,10 +39,12 @@ def parse_shares(text: str) -> Shares:
 def divide_documents(documents: Iterable[str], shares: Shares, seed: int = 0) -> dict[str, str]:
     """The split of each document: drawn by a hash of its id, so that those of many stay when others are added.
 
-    A split that none is drawn for, as happens among few documents, gets those whose draws are nearest to it.
+    A split that none is drawn for, as happens among few documents, gets those whose draws are nearest to it. Where a
+    split has less than half its share of the queries, as happens among some dozens, it is drawn again, twenty times at
+    most; of draws that all are so, the most even one is taken.
 
     Args:
-        documents: their ids.
+        documents: their ids, each as often as there are queries that it answers.
         shares: see `parse_shares`.
         seed: of the draw.
 
@@ -48,7 +55,19 @@ def divide_documents(documents: Iterable[str], shares: Shares, seed: int = 0) ->
     >>> divide_documents(["one", "two", "three"], {"train": 0.8, "dev": 0.1, "test": 0.1})
     {'one': 'train', 'three': 'dev', 'two': 'test'}
     """
-    drawn = sorted((_draw(document, seed), document) for document in set(documents))
+    queries, best, evenness = Counter(documents), dict[str, str](), -1.0
+    for number in range(_DRAWS):
+        found = _divided(queries, shares, seed + number)
+        if (even := _evenness(queries, found, shares)) > evenness:
+            best, evenness = found, even
+        if evenness >= _EVEN:
+            break
+    return best
+
+
+def _divided(documents: Iterable[str], shares: Shares, seed: int) -> dict[str, str]:
+    """The split of each document by one draw."""
+    drawn = sorted((_draw(document, seed), document) for document in documents)
     names = [name for name, share in shares.items() if share > 0]
     found, start, reached = dict[str, str](), 0, 0.0
     for number, name in enumerate(names, start=1):
@@ -60,6 +79,14 @@ def divide_documents(documents: Iterable[str], shares: Shares, seed: int = 0) ->
         found |= {document: name for _, document in drawn[start:end]}
         start = end
     return found
+
+
+def _evenness(queries: Mapping[str, int], splits: Mapping[str, str], shares: Shares) -> float:
+    """The least that a split has of the queries that are its share, 1 for all of them."""
+    have, whole = Counter[str](), sum(queries.values())
+    for document, split in splits.items():
+        have[split] += queries[document]
+    return min((have[name] / (share * whole) for name, share in shares.items() if share * whole > 0), default=1.0)
 
 
 def common_split(documents: Iterable[str], splits: Mapping[str, str]) -> str | None:
