@@ -229,11 +229,12 @@ def describe(
     lines = [
         f"{task.passages:,} passages; queries: {asked}.",
         *(
-            f"Pre-training by {method}: {steps:,} steps of {learning.texts} texts."
+            f"Pre-training by {method}: {steps:,} steps of {learning.texts} texts, "
+            f"at a rate of {learning.pretraining_rate:g}."
             for method, steps in plan.pretraining.items()
         ),
         f"Fine-tuning, each of {tuned_arms(len(plan.pretraining))} times: {plan.finetuning:,} steps of "
-        f"{learning.queries} queries"
+        f"{learning.queries} queries, at a rate of {learning.finetuning_rate:g}"
         f"{f', with BM25 negatives of each: {learning.negatives}' if learning.negatives else ''}"
         f"{', both in bfloat16' if learning.bf16 else ''}.",
         *longer,

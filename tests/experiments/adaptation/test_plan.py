@@ -66,6 +66,7 @@ def test_one_fine_tuning_has_the_time_of_pretraining_too() -> None:
             assert (plan.longer - plan.finetuning) * 1.0 == pytest.approx(plan.pretraining[method] * seconds, abs=3)
     said = "\n".join(describe(plan, task, LEARNING, COUNTS, COUNTS))
     assert f"longer: {plan.longer:,} steps, as long as pre-training and fine-tuning together." in said
+    assert "of 10 queries, at a rate of 5e-05" in said
 
 
 def test_the_longer_fine_tuning_reads_no_query_more_than_ten_times() -> None:
