@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -11,6 +13,16 @@ from numpy.typing import NDArray
 _LEAST: Final = 0.1  # share of all tokens, from which on it is said: a title makes most full passages a little too long
 
 logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def said_before() -> Iterator[None]:
+    """Keep from saying it again of texts that are only read again, to see how long that takes."""
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = False
 
 
 class Unread:
