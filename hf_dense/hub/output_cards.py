@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Final
+from typing import Any, Final
 
 from huggingface_hub import DatasetCard, DatasetCardData
 
 from hf_dense.hub.cards import settings_as_yaml
 from hf_dense.storage.manifest import MANIFEST, Manifest
+from hf_dense.storage.markdown import markdown_table
 
 WITH_PARTS: Final = "evaluations"  # the kind of output whose parts, outputs too, are published with it
 _TABLES: Final = ("results.md", "report.md", "sweep.md")  # that an output may hold, for people
+_RESULT: Final = "result.json"  # of one evaluation
+_ANALYSIS: Final = "analysis of "  # the kind of output begins so, and its file of figures is called as the rest
 
 _CARD: Final = """---
 {metadata}
@@ -37,9 +42,10 @@ def render_output_card(name: str, manifest: Manifest, place: Path) -> str:
     Args:
         name: on the Hub.
         manifest: of the output.
-        place: its directory; a table in it is shown.
+        place: its directory; a table in it is shown, else its settings, below the figures of an evaluation or analysis.
     """
     table = next((place / file for file in _TABLES if file in manifest.files), None)
+    settings = [*_figures(manifest, place), f"```yaml\n{settings_as_yaml(manifest)}\n```"]
     data = DatasetCardData(
         license=manifest.licence,
         pretty_name=PurePath(name).name,
@@ -59,6 +65,35 @@ def render_output_card(name: str, manifest: Manifest, place: Path) -> str:
         sources=", ".join(sources) or "what the command names",
         commands="\n".join(commands) or "# not recorded",
         whose=f"Each part's `{MANIFEST}`" if made else f"`{MANIFEST}`",
-        table=table.read_text(encoding="utf-8").strip() if table else f"```yaml\n{settings_as_yaml(manifest)}\n```",
+        table=table.read_text(encoding="utf-8").strip() if table else "\n\n".join(settings),
     )
     return str(DatasetCard(content))
+
+
+def _figures(manifest: Manifest, place: Path) -> list[str]:
+    """The table of what one evaluation or analysis found; of anything else there is none."""
+    if _RESULT in manifest.files:
+        found = json.loads((place / _RESULT).read_text(encoding="utf-8"))
+        cells = [[metric, f"{value:.4f}"] for metric, value in found["metrics"].items()]
+        return [markdown_table(["", found["name"]], cells, numbers={1})]
+    if manifest.kind.startswith(_ANALYSIS):
+        file = place / f"{manifest.kind.removeprefix(_ANALYSIS)}.json"
+        return [_table(json.loads(file.read_text(encoding="utf-8"))["rows"])]
+    return []
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows of the same columns; what is no text is a number."""
+    head = list(rows[0]) if rows else []
+    numbers = {column for column, name in enumerate(head) if not isinstance(rows[0][name], str)}
+    cells = [[value if isinstance(value, str) else _number(value) for value in row.values()] for row in rows]
+    return markdown_table([name.replace("_", " ") for name in head], cells, numbers)
+
+
+def _number(value: float) -> str:
+    """With four digits behind the point, where it is not whole.
+
+    >>> _number(10000.0), _number(0.25)
+    ('10,000', '0.2500')
+    """
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4f}"
