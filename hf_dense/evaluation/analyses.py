@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -231,8 +232,9 @@ def curves(
         The points, curve after curve, by x.
 
     Raises:
-        InputError: a curve with fewer than two points or with two of one x, no result or no such metric in a directory,
-            or results over different queries, or over fewer than two, or of different collections, protocols or splits.
+        InputError: a curve with fewer than two points, with two of one x, or with an x that is no finite number; no
+            result or no such metric in a directory; or results over different queries, or over fewer than two, or of
+            different collections, protocols or splits.
 
     Source: MASTER, figure 3; SimLM, figure 3.
     """
@@ -242,6 +244,8 @@ def curves(
     for name, places in results.items():
         if len({x for x, _ in places}) < max(len(places), 2):
             raise InputError(f"The curve {name!r} needs at least two results, each at an x of its own.")
+        if not all(math.isfinite(x) for x, _ in places):
+            raise InputError(f"A result of the curve {name!r} stands at no number; give each an x that is one.")
         for x, directory in sorted(places, key=lambda place: place[0]):
             result = RetrievalResult.load(directory)
             if metric not in result.per_query:

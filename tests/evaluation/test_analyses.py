@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -243,6 +244,9 @@ def test_results_that_make_no_curve_are_refused(tmp_path: Path) -> None:
     for places in ([(1.0, one)], [(1.0, one), (1.0, two)]):
         with pytest.raises(InputError, match="at least two results, each at an x of its own"):
             curves({"ours": places})
+    for nowhere in (math.nan, math.inf):
+        with pytest.raises(InputError, match="'ours' stands at no number; give each an x that is one"):
+            curves({"ours": [(1.0, one), (nowhere, two)]})
     with pytest.raises(InputError, match="queries of the other results"):
         curves({"ours": [(1.0, one), (2.0, other)]})
     with pytest.raises(InputError, match="or only one"):
