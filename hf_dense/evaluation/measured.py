@@ -78,6 +78,8 @@ def _name(place: Path, manifest: Manifest) -> str:
     name += f", {read.in_words}" if read.in_words else ""
     protocol = manifest.made_from["protocol"]
     if first := manifest.sources.get("first stage"):
-        name += f", the first {manifest.made_from['depth']} of {Path(first).parent.name}"
+        before = Path(first)  # ROW/TASK, as its own directory, where hf-dense evaluate made both; else a stage's
+        row = before.parent.name if before.name == folder else before.name
+        name += f", the first {manifest.made_from['depth']} of {row}"
         protocol = manifest.made_from.get("of", "passages")
     return name if protocol == "passages" else f"{name}, {protocol}"

@@ -67,7 +67,7 @@ class FirstPassages(Protocol):
         more = {} if searched.name == Passages.name else {"of": searched.name}
         more |= {name: value for name, value in searched.settings.items() if name == IDENTICAL_IDS}
         super().__init__(before.split, sources, asked, len(self.texts), depth=depth, below="follows", **more)
-        self.said = {"orders": f"the first {depth} of {Path(first_stage).parent.name} ({manifest.sources['model']})"}
+        self.said = {"orders": f"the first {depth} of {before.name} ({manifest.sources['model']})"}
 
     def rank(self, model: Any, folder: Path, batch_size: int) -> Found:
         """What was found first by the model's scores; what follows has one less than the one before."""

@@ -126,7 +126,7 @@ def test_a_length_binds_no_cross_encoder(retriever: Path, collection: Path, tmp_
     first = FirstPassages(tmp_path / "bm25" / "x", Passages.load(collection, "test"), 5)
     found = run_protocol(first, reranker, tmp_path / "out", name="x", reading=Reading(max_length=4))
     assert "max_length" not in manifest_of(tmp_path / "out").made_from
-    assert found.origin["settings"]["orders"] == "the first 5 of bm25 (bm25)"
+    assert found.origin["settings"]["orders"] == "the first 5 of same (bm25)"
     assert "bytes_per_passage" not in found.origin, "nothing was indexed"
 
 

@@ -455,6 +455,10 @@ def test_results_of_stages_are_of_their_collections(tmp_path: Path) -> None:
     for folder, collection, value in (("dev", "data", 0.5), ("kept", "others/data2", 0.25)):
         write_evaluation(out / folder / "tuned", model, value, split="dev", sources={"collection": collection})
     assert measured_of(model, out) == [("data", "dev", {"ndcg@10": 0.5}), ("data2", "dev", {"ndcg@10": 0.25})]
+    again = {"protocol": "re-ranking", "depth": 100, "split": "dev"}
+    first = {"collection": "data", "first stage": out / "dev" / "retriever2"}
+    write_evaluation(out / "dev" / "reranker", model, 0.75, **again, sources=first)
+    assert ("data, the first 100 of retriever2", "dev", {"ndcg@10": 0.75}) in measured_of(model, out)
 
 
 def test_what_is_no_part_of_evaluations_any_more_goes(hub_here: HfApi, tmp_path: Path) -> None:
