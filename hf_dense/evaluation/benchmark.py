@@ -16,13 +16,14 @@ from hf_dense.evaluation.candidates import Candidates
 from hf_dense.evaluation.dimensions import cut_row, is_cut_of, plot_dimensions
 from hf_dense.evaluation.documents import Documents
 from hf_dense.evaluation.measures import title as in_words
+from hf_dense.evaluation.outdated import outdated
 from hf_dense.evaluation.plots import draw_metrics, save_figure
 from hf_dense.evaluation.reranking import FirstPassages
-from hf_dense.evaluation.result import RANKINGS_FILE, RANKS_KEPT, RESULT_FILE, RetrievalResult
-from hf_dense.evaluation.retrieval import IDENTICAL_IDS, Passages
+from hf_dense.evaluation.result import RANKS_KEPT, RESULT_FILE, RetrievalResult
+from hf_dense.evaluation.retrieval import Passages
 from hf_dense.evaluation.runner import AS_IT_IS, KIND, Protocol, run_protocol
 from hf_dense.evaluation.tables import beir, means, summarise
-from hf_dense.evaluation.tasks import drops_queries, expand, label, local_task, public_task
+from hf_dense.evaluation.tasks import expand, label, local_task, public_task
 from hf_dense.hub.dimensions import check_dimensions, cut_to
 from hf_dense.hub.precision import Reading
 from hf_dense.search.candidates import load_ranker
@@ -30,7 +31,6 @@ from hf_dense.search.fingerprints import model_source
 from hf_dense.search.first_stage import BM25
 from hf_dense.search.reranking import RERANK_DEPTH
 from hf_dense.storage.files import write_text
-from hf_dense.storage.fingerprints import fingerprint_path
 from hf_dense.storage.manifest import MANIFEST, Manifest
 from hf_dense.storage.occupied import Occupied
 from hf_dense.storage.output import Output
@@ -304,18 +304,14 @@ def _collect(folder: Occupied) -> tuple[Results, list[str]]:
     found: Results = {}
     said, cut, models = [], folder.facts.get("cut", {}), _models_of(folder)
     for name in folder.facts["rows"]:
-        for title, collection in folder.facts["collections"].items():
+        for title in folder.facts["collections"]:
             place = folder.path / name / title
             if (manifest := _evaluation_of(place)) is None:
                 continue
             if manifest.made_from["model"] != models[name]:
                 said.append(f"{name} on {title} was measured of another model; measure it again")
-            elif manifest.made_from["collection"] != collection:
-                said.append(f"{name} on {title} was measured on another collection; measure it again")
-            elif _is_of_other_rankings(manifest, folder.path, title):
-                said.append(f"{name} on {title} was measured on other first passages; measure it again")
-            elif _has_own_hits(manifest, title):
-                said.append(f"{name} on {title} was measured with queries among their own hits; measure it again")
+            elif reason := outdated(place, manifest, folder.facts["collections"]):
+                said.append(f"{name} on {title} was measured {reason}; measure it again")
             else:
                 result, whole = RetrievalResult.load(place), found.get(cut.get(name, name), {}).get(title)
                 if whole and not is_cut_of(result, whole):
@@ -342,21 +338,6 @@ def _models_of(folder: Occupied) -> dict[str, str]:
             if manifest := _evaluation_of(folder.path / name / title):
                 models.setdefault(name, manifest.made_from["model"])
     return models
-
-
-def _is_of_other_rankings(manifest: Manifest, folder: Path, title: str) -> bool:
-    """Whether the first stage of a re-ranking, in the same folder wherever that was then, was measured anew since."""
-    if "first stage" not in manifest.sources:
-        return False
-    rankings = folder / Path(manifest.sources["first stage"]).parent.name / title / RANKINGS_FILE
-    return rankings.is_file() and fingerprint_path(rankings) != manifest.made_from["first stage"]
-
-
-def _has_own_hits(manifest: Manifest, title: str) -> bool:
-    """Whether queries were left among the passages found, or ordered anew, where they are dropped now."""
-    made = manifest.made_from
-    finds_passages = made.get("protocol") in (Passages.name, FirstPassages.name) and "of" not in made
-    return finds_passages and IDENTICAL_IDS not in made and drops_queries(title)
 
 
 def _facts(found: Results, failed: Mapping[str, str]) -> dict[str, Any]:

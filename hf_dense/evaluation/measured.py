@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from hf_dense.errors import InputError
+from hf_dense.evaluation.outdated import outdated
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.runner import KIND
 from hf_dense.hub.cards import Measured
+from hf_dense.hub.output_cards import WITH_PARTS
 from hf_dense.hub.precision import Reading
 from hf_dense.search.candidates import load_ranker
 from hf_dense.search.fingerprints import model_source
 from hf_dense.storage.manifest import COMPLETE, MANIFEST, Manifest
+
+logger = logging.getLogger(__name__)
 
 
 def measured_of(model: str | Path, evaluations: str | Path) -> list[Measured]:
@@ -28,7 +33,8 @@ def measured_of(model: str | Path, evaluations: str | Path) -> list[Measured]:
         ordered anew, the name says so. What was measured twice, to the same figures, is given once.
 
     Raises:
-        InputError: nothing to load, no evaluation there, all are of other models, or two of one task and split differ.
+        InputError: nothing to load, no evaluation there, all are of other models or outdated, or two of one task and
+            split differ.
     """
     found: dict[tuple[str, str], tuple[Path, Mapping[str, float]]] = {}
     for path, manifest in own_evaluations(model, evaluations).items():
@@ -60,7 +66,24 @@ def own_evaluations(model: str | Path, evaluations: str | os.PathLike[str]) -> d
         raise InputError(
             f"{place} holds no evaluation of {model}, but of others ({others}); measure it with hf-dense evaluate."
         )
-    return own
+    return _up_to_date(own)
+
+
+def _up_to_date(own: Mapping[Path, Manifest]) -> dict[Path, Manifest]:
+    """Evaluations without those that the table of their directory leaves out, which is said."""
+    old = {path: reason for path, manifest in own.items() if (reason := outdated(path, manifest, _collections(path)))}
+    said = "; ".join(f"{path} was measured {reason}" for path, reason in old.items())
+    if len(old) == len(own):
+        raise InputError(f"{said}; measure it again with hf-dense evaluate.")
+    if old:
+        logger.warning("%s: left out; measure again what is to be on the card.", said)
+    return {path: manifest for path, manifest in own.items() if path not in old}
+
+
+def _collections(evaluation: Path) -> dict[str, str]:
+    """The collections of the directory of evaluations that one lies in, as they were read last; see `outdated`."""
+    above = Manifest.load(evaluation.resolve().parent.parent)
+    return above.facts.get("collections", {}) if above is not None and above.kind == WITH_PARTS else {}
 
 
 def _is_done(manifest: Manifest) -> bool:
