@@ -132,6 +132,8 @@ def published_part(directory: str | Path) -> tuple[Path, Manifest]:
     """
     place = Path(directory)
     manifest = Manifest.load(place)
+    if not place.is_dir():
+        raise InputError(f"There is no directory {place}; name what hf_dense wrote, and then the repository.")
     if manifest is None:
         raise InputError(f"{place} was not written by hf_dense; a model becomes publishable by hf-dense export.")
     if manifest.state != COMPLETE:

@@ -353,7 +353,7 @@ def test_what_is_not_ours_or_not_whole(hub_here: HfApi, tmp_path: Path) -> None:
     Manifest("pipeline", "complete").save(several)
     for directory, message in (
         (write_embedder(tmp_path / "foreign"), "was not written by hf_dense; a model becomes publishable by hf-dense"),
-        (tmp_path / "nowhere", "was not written by hf_dense"),
+        (tmp_path / "nowhere", "There is no directory .*nowhere; name what hf_dense wrote, and then the repository"),
         (running.path, "is not complete; give the command that writes it again"),
         (model, r"modules\.json is not as hf_dense wrote it"),
         (several, "holds several models; publish one of them: .*/distilled/model"),
