@@ -31,18 +31,30 @@ What hf_dense wrote ({kind}), made from {sources} by
 ```
 
 {table}
-
+{use}
 {whose} says what it was made from, by content, with which settings, and when.
 """
 
+_INDEX: Final = "index"  # the kind of output that is searched
+_INDEX_USE: Final = """
+It holds the texts of {passages:,} passages beside their vectors, and is searched with the model that made it (MODEL:
+`{model}`, or where that is published):
 
-def render_output_card(name: str, manifest: Manifest, place: Path) -> str:
+```bash
+hf download {name} --repo-type dataset{revision} --local-dir index
+hf-dense search MODEL "your question" --index index
+```
+"""
+
+
+def render_output_card(name: str, manifest: Manifest, place: Path, revision: str | None = None) -> str:
     """The text of a card.
 
     Args:
         name: on the Hub.
         manifest: of the output.
         place: its directory; a table in it is shown, else its settings, below the figures of an evaluation or analysis.
+        revision: a branch of the Hub.
     """
     table = next((place / file for file in _TABLES if file in manifest.files), None)
     settings = [*_figures(manifest, place), f"```yaml\n{settings_as_yaml(manifest)}\n```"]
@@ -64,10 +76,21 @@ def render_output_card(name: str, manifest: Manifest, place: Path) -> str:
         kind=manifest.kind,
         sources=", ".join(sources) or "what the command names",
         commands="\n".join(commands) or "# not recorded",
+        use=_use(name, manifest, revision),
         whose=f"Each part's `{MANIFEST}`" if made else f"`{MANIFEST}`",
         table=table.read_text(encoding="utf-8").strip() if table else "\n\n".join(settings),
     )
     return str(DatasetCard(content))
+
+
+def _use(name: str, manifest: Manifest, revision: str | None) -> str:
+    """How an index is searched; what else there is is read, or used as its verbs say."""
+    if manifest.kind != _INDEX:
+        return ""
+    branch = f" --revision {revision}" if revision else ""
+    return _INDEX_USE.format(
+        name=name, passages=manifest.facts["passages"], model=manifest.sources["model"], revision=branch
+    )
 
 
 def _figures(manifest: Manifest, place: Path) -> list[str]:

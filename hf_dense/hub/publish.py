@@ -75,7 +75,7 @@ def publish(
             manifest = replace(manifest, facts={**manifest.facts, **({"results": known} if known else {})})
             text = render_model_card(name, manifest, form, revision)
         else:
-            text = render_output_card(name, manifest, place)
+            text = render_output_card(name, manifest, place, revision)
         files[_CARD] = text.encode()
     manifest = _published(manifest, files)
     files[MANIFEST] = manifest.as_text().encode()

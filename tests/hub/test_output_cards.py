@@ -37,9 +37,20 @@ def test_the_card_of_one_evaluation_has_its_figures(tmp_path: Path) -> None:
     assert "split: dev" in card
 
 
-@pytest.mark.parametrize("kind", ["plan", "index"])
+@pytest.mark.parametrize("kind", ["plan", "words"])
 def test_what_has_no_figures_has_its_settings(kind: str, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps({"rows": [{"steps": 1}]}))
     card = card_of(tmp_path, kind, budget="2m")
     assert "| steps" not in card
     assert "```yaml\nbudget: 2m\n```" in card
+
+
+def test_an_index_says_how_it_is_searched() -> None:
+    facts, sources = {"passages": 1234}, {"model": "me/retriever", "corpus": "data"}
+    manifest = Manifest("index", COMPLETE, made_from={"kind": "exact"}, sources=sources, facts=facts)
+    card = render_output_card("me/index", manifest, Path("nowhere"), "v2")
+    assert "holds the texts of 1,234 passages" in card
+    assert "hf download me/index --repo-type dataset --revision v2 --local-dir index\n" in card
+    assert 'hf-dense search MODEL "your question" --index index\n' in card
+    assert "(MODEL:\n`me/retriever`" in card
+    assert "--revision" not in render_output_card("me/index", manifest, Path("nowhere"))
