@@ -108,26 +108,30 @@ def _inputs(model: SentenceTransformer) -> list[str]:
 
 
 def _trace(model: SentenceTransformer, names: list[str], file: Path) -> None:
+    """Write the file, without the calls, by their paths on this machine, that each operation came from."""
+    from onnxscript.ir.passes.common import ClearMetadataAndDocStringPass
+
     features = model.preprocess(_TRACED)
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     size = sum(tensor.nbytes for tensor in model.state_dict().values())
     try:
         with torch.no_grad():
-            torch.onnx.export(
+            program = torch.onnx.export(
                 _Vectors(model, names).eval(),
                 tuple(features[name] for name in names),
-                file,
                 input_names=names,
                 output_names=[_OUTPUT],
                 dynamic_shapes=(tuple(free for _ in names),),
                 dynamo=True,
-                external_data=size > _ONE_FILE,
                 verbose=False,
             )
     except torch.onnx.OnnxExporterError as error:
         raise InputError(
             "PyTorch cannot export this model to ONNX; its encoder has an operation ONNX lacks."
         ) from error
+    assert program is not None
+    ClearMetadataAndDocStringPass()(program.model)
+    program.save(file, external_data=size > _ONE_FILE)
 
 
 def _compare(model: SentenceTransformer, names: list[str], file: Path) -> None:

@@ -102,6 +102,16 @@ def test_the_card_says_how_a_published_file_is_used(
 
 
 @needs_onnx
+@pytest.mark.parametrize("one_file", [2**20, 0])
+def test_no_path_of_this_machine_is_in_the_file(one_file: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ours, "_ONE_FILE", one_file)  # bytes of weights; more go into a file beside it
+    out = export_onnx(write_embedder(tmp_path / "model"), tmp_path / "onnx")
+    assert (out / "model.onnx.data").exists() == (one_file == 0)
+    for place in (Path(ours.__file__).parents[2], Path(torch.__file__).parents[1], tmp_path):
+        assert str(place).encode() not in (out / "model.onnx").read_bytes()
+
+
+@needs_onnx
 def test_a_file_with_other_vectors_never_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     retriever = write_retriever(tmp_path / "retriever")
     real = ours._trace
