@@ -23,7 +23,14 @@ class InputError(ValueError):
 
 
 def first_line(error: Exception) -> str:
-    """The first sentence or line of what another library says, with a stop at its end."""
+    """The first sentence or line of what another library says, with a stop at its end.
+
+    Of a repository that is not there the client of the Hub says no more than the number of an HTTP status.
+    """
+    from huggingface_hub.errors import RepositoryNotFoundError  # takes a moment
+
+    if isinstance(error, RepositoryNotFoundError):
+        return "the Hub has no repository of that name, or none that the token may read."
     said = str(error).strip() or type(error).__name__
     return said.splitlines()[0].rstrip(".") + "."
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from huggingface_hub import HfApi
 from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer, WordEmbeddings
@@ -58,6 +59,14 @@ def test_a_retriever_whose_vectors_are_not_what_it_says(tmp_path: Path, said: ob
     change_json(tmp_path / "retriever" / "1_Pooling" / "config.json", embedding_dimension=said)
     with pytest.raises(InputError, match=r"Cannot load a retriever from .*"):
         load_retriever(retriever)
+
+
+def test_a_model_that_the_hub_has_not(hub_here: HfApi) -> None:
+    sentence = (
+        "Cannot load a model from someone/nothing: the Hub has no repository of that name, or none that the token"
+    )
+    with pytest.raises(InputError, match=sentence):
+        load_retriever("someone/nothing")
 
 
 def test_a_retriever_that_does_not_say_its_dimensions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
