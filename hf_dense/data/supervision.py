@@ -146,7 +146,8 @@ def write_collection(
         write_judgements(work.result, name, found.grades)
         _write(work.result / "negatives" / f"{name}.parquet", _training(found, known), TRAINING.arrow_schema)
     work.facts["counts"] = dict(sorted(counts.items()))
-    columns = {"corpus": "id, title, text", "queries": "id, text, and the answers where they are known"}
+    first = {name: work.result / name / "part-00000.parquet" for name in ("corpus", "queries")}
+    columns = {name: ", ".join(parquet.read_schema(file).names) for name, file in first.items()}
     write_collection_card(work, title, about, columns, labels)
 
 

@@ -100,6 +100,7 @@ def test_no_passage_gives_its_query_away(corpus: str, tmp_path: Path) -> None:
     assert "Made queries are no users' queries" in card
     assert f"| queries from sentences | {sum(name.startswith('sentences') for name in known)} |" in card
     assert {"", "Overview"} < {*load_corpus(out)["section"]}
+    assert f"- `corpus`: {', '.join(load_corpus(out).column_names)}\n- `queries`: id, text\n" in card
 
 
 def test_all_queries_of_a_document_are_in_one_split_and_everything_reads_them(corpus: str, tmp_path: Path) -> None:
