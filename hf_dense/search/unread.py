@@ -18,11 +18,11 @@ logger = logging.getLogger(__name__)
 @contextmanager
 def said_before() -> Iterator[None]:
     """Keep from saying it again of texts that are only read again, to see how long that takes."""
-    logger.disabled = True
+    before, logger.disabled = logger.disabled, True
     try:
         yield
     finally:
-        logger.disabled = False
+        logger.disabled = before
 
 
 class Unread:
