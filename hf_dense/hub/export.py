@@ -58,6 +58,7 @@ def export_sentence_transformer(
     prompts: Mapping[str, str] | None = None,
     query_length: int | None = None,
     results: Sequence[Measured] = (),
+    remarks: Sequence[str] = (),
 ) -> Path:
     """Write a model as a Sentence-Transformers directory that holds no custom code.
 
@@ -76,6 +77,7 @@ def export_sentence_transformer(
         prompts: text put before each `query` or `document`; else none.
         query_length: longest query in tokens, special tokens included; else `max_length`.
         results: what was measured of the model, for its card.
+        remarks: sentences for its card.
 
     Returns:
         The directory; `SentenceTransformer` loads it without hf_dense and without remote code.
@@ -93,7 +95,7 @@ def export_sentence_transformer(
     chosen = settings_of(retriever)
 
     def write(work: Staged) -> None:
-        work.facts["remarks"] = [chosen.in_words()]
+        work.facts["remarks"] = [chosen.in_words(), *remarks]
         work.facts |= {"results": list(results)} if results else {}
         retriever.save_pretrained(str(work.result), create_model_card=False)
         _check_written(retriever, work.result, checkpoint)

@@ -314,11 +314,19 @@ def _deliver(
     begun = index.path.exists()
     if begun and missing_file(place.path):  # both are made again
         place = replace(place, overwrite=True)
-    retriever = export_sentence_transformer(best.model, place, results=results)
+    retriever = export_sentence_transformer(best.model, place, results=results, remarks=_beside_words(best))
     if (fits or begun) and (output.overwrite or not _has_index(retriever, index.path)):
         say("The index of all passages")
         given: dict[str, Any] = {"weight": best.weight, "precision": precision, "like": best.index}
         build_index(retriever, material.passages, index, **given)
+
+
+def _beside_words(best: Arm) -> list[str]:
+    """For the card: that the model was not chosen to be asked by itself, where that is so."""
+    if best.weight == 1:
+        return []
+    chosen = "BM25 was chosen, without it" if best.weight == 0 else "It was chosen to be asked together with BM25"
+    return [f"{chosen}: `hf-dense search MODEL --corpus DATA --weight {best.weight:g}`."]
 
 
 def _has_index(retriever: Path, index: Path) -> bool:

@@ -206,6 +206,25 @@ def test_an_index_that_was_updated_since_stays(collection: Path, tmp_path: Path)
     assert len(SearchIndex.load(index)) == 60
 
 
+@pytest.mark.parametrize(
+    ("weight", "said"),
+    [
+        (1.0, None),
+        (0.5, "It was chosen to be asked together with BM25: `hf-dense search MODEL --corpus DATA --weight 0.5`."),
+        (0.0, "BM25 was chosen, without it: `hf-dense search MODEL --corpus DATA --weight 0`."),
+    ],
+)
+def test_the_card_of_the_retriever_says_what_bm25_has_to_say(weight: float, said: str | None, tmp_path: Path) -> None:
+    model, collection = write_retriever(tmp_path / "model"), write_dataset(tmp_path / "own")
+    scored = RetrievalResult("best", "test", {}, {}, 0.0)
+    best = Arm("best", model, tmp_path, tmp_path, weight, scored, scored, None, 0)
+    given = Material(collection, collection, (), {"passages": 60})
+    run._deliver(best, [], given, False, "fp32", Output(tmp_path / "out"), Progress())
+    card = (tmp_path / "out" / "retriever" / "README.md").read_text()
+    assert ("BM25" in card) is (said is not None)
+    assert said is None or said in card
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("encoding", "fits"), [(9.0, True), (1e6, False)])
 def test_an_index_that_was_not_planned_is_built_where_time_is_left(
@@ -252,9 +271,9 @@ def test_auto_tries_several_methods_and_a_teacher_is_distilled(
     (measured,) = manifest_of(found.retriever).facts["results"]
     assert measured[:2] == ["own, 50 passages", "test"]
     assert any(arm["weight"] == 1 and arm["metrics"] == measured[2] for arm in found.facts["arms"]), "without BM25"
-    assert f"| own, 50 passages | test | ndcg@10 | {measured[2]['ndcg@10']:.4f} |" in (
-        (found.retriever / "README.md").read_text()
-    )
+    card = (found.retriever / "README.md").read_text()
+    assert f"| own, 50 passages | test | ndcg@10 | {measured[2]['ndcg@10']:.4f} |" in card
+    assert (f"--weight {best['weight']:g}`" in card) is (best["weight"] < 1), "how it was chosen to be asked"
 
 
 def test_what_cannot_work_is_said_before_anything_is_written(collection: Path, tmp_path: Path) -> None:
