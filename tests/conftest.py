@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import gc
 import json
@@ -115,7 +116,15 @@ def _what_is_loaded_is_no_garbage() -> None:
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
+def alone() -> Iterator[None]:
+    """No two workers are here at once: they would see each other's clusters."""
+    with open(Path(os.environ["TMPDIR"]) / "alone", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def cluster(alone: None) -> Iterator[Any]:
     """Two nodes of one core each on this machine."""
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster

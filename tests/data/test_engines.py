@@ -82,7 +82,9 @@ def test_a_cluster_gives_what_one_machine_gives(
         ("auto", "No Ray cluster can be joined at 'auto': "),
     ],
 )
-def test_a_cluster_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, said: str) -> None:
+def test_a_cluster_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: None, address: str, said: str
+) -> None:
     pytest.importorskip("ray")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(InputError, match=said):
