@@ -193,6 +193,8 @@ def measure_costs(options: argparse.Namespace, lists: PassageLists) -> dict[str,
 def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
     """Add the rows to the results, and write the table, the tests and the picture of all."""
     table = pd.DataFrame(rows)
+    named = options.collection.resolve().name
+    run = provenance(options.seeds[0], named, content_hash(options.collection))  # before a committed file changes
     folder: Path = options.results
     folder.mkdir(parents=True, exist_ok=True)
     file, facts_file = folder / "queries.parquet", folder / "results.json"
@@ -202,8 +204,8 @@ def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> No
     table = table.sort_values(known, ignore_index=True)
     table.to_parquet(file, index=False)
     facts = json.loads(facts_file.read_text(encoding="utf-8")) if facts_file.is_file() else {"runs": {}}
-    name = f"{options.collection.resolve().name}, {recipe(options)}"
-    same = (table["collection"] == options.collection.resolve().name) & (table["pre-training"] == recipe(options))
+    name = f"{named}, {recipe(options)}"
+    same = (table["collection"] == named) & (table["pre-training"] == recipe(options))
     last = facts["runs"].get(name)
     before = last.get("before", []) if last else []
     if last and set(options.seeds) - set(last["seeds"]):
@@ -224,7 +226,7 @@ def report(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> No
         },
         "finetuning": {**FINETUNING, "max_steps": options.tuning_steps},
         "arms": {arm: asdict(what) for arm, what in ARMS.items()},
-        **provenance(options.seeds[0], options.collection.resolve().name, content_hash(options.collection)),
+        **run,
         "before": before,  # runs whose seeds are kept
         "seeds": sorted({int(seed) for seed in table.loc[same, "seed"]}),
     }
