@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from .bottleneck_losses import projection_dtype, single_dtype
+from .bottleneck_precision import filled, projection_dtype, single_dtype
 
 _POSITIONS = 2048  # positions whose scores are made together; more for a longer text
 _SCORES = {"cpu": 2**22}  # scores held at once: as many as stay near a CPU
@@ -84,11 +84,12 @@ class _WordScores(torch.autograd.Function):
         best = projected.new_zeros(len(lengths), len(words), dtype=single_dtype(dtype))
         rows = torch.zeros_like(best, dtype=torch.int32)  # of `features`, where the greatest score is
         for block, start, sizes in _blocks(lengths):
-            part = projected[start : start + sum(sizes)].T
+            part = filled(projected[start : start + sum(sizes)]).T
             step = max(1, _SCORES.get(features.device.type, _SCORES_OF_A_GPU) // part.shape[1])
             for at in range(0, len(words), step):
                 row = start
-                for text, scores in zip(block, (matrix[at : at + step] @ part).split(sizes, dim=1), strict=True):
+                found = (matrix[at : at + step] @ part)[:, : sum(sizes)]
+                for text, scores in zip(block, found.split(sizes, dim=1), strict=True):
                     greatest = scores.max(dim=1)
                     best[text, at : at + step] = greatest.values
                     rows[text, at : at + step] = greatest.indices + row

@@ -13,6 +13,7 @@ from .bottleneck_attention import rotate
 from .bottleneck_backbones import FULL, Shape
 from .bottleneck_declaration import Decoder
 from .bottleneck_layout import LayerMask, Rows, take_rows
+from .bottleneck_precision import filled
 
 Masks = Callable[[str, Rows | None], LayerMask]  # by kind of attention, and the rows that are its queries
 
@@ -107,7 +108,7 @@ class Block(GradientCheckpointingLayer):
             keys = queries if memory is stream else self.attention_norm(memory)
             stream = stream + self.attention_dropout(self.attention(queries, keys, mask))
             if self.entry is not None:
-                stream = stream + self.dropout(self.entry(bottleneck).index_select(0, mask.text))
+                stream = stream + self.dropout(filled(self.entry(bottleneck).index_select(0, mask.text)))
             stream = stream + self.expand(self.output_norm(stream))
             return stream
         stream = self.attention_norm(stream + self.attention_dropout(self.attention(stream, memory, mask)))
@@ -179,14 +180,14 @@ class DecoderStack(nn.Module):
         Returns:
             (read rows, dim).
         """
-        same = memory is stream
-        stream = self.input_dropout(stream)
+        same, count = memory is stream, len(stream if read is None else read.at)
+        stream, memory = filled(self.input_dropout(stream)), memory if same else filled(memory)
         for at, (layer, kind) in enumerate(zip(self.layers, self.kinds, strict=True), start=1):
             rows = read if at == len(self.layers) else None
-            queries = stream if rows is None else take_rows(stream, rows.at)
+            queries = stream if rows is None else filled(take_rows(stream, rows.at))
             stream = layer(queries, stream if same else memory, masks(kind, rows), bottleneck)
         output: Tensor = stream if self.norm is None else self.norm(stream)
-        return output
+        return output[:count]
 
 
 class VocabularyHead(nn.Module):
@@ -204,5 +205,5 @@ class VocabularyHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(n, dim) states -> (n, dim) features, of which the scores are `features @ words.T + bias`."""
-        features: Tensor = self.norm(self.activation(self.dense(hidden)))
-        return features
+        features: Tensor = self.norm(self.activation(self.dense(filled(hidden))))
+        return features[: len(hidden)]

@@ -16,6 +16,7 @@ from .bottleneck_backbones import Backbone, Family, has_token_types
 from .bottleneck_declaration import Decoder
 from .bottleneck_decoder import Block, Masks
 from .bottleneck_layout import FlatRows, LayerMask, Rows, take_rows
+from .bottleneck_precision import filled
 
 
 class LayerRunner:
@@ -57,14 +58,16 @@ class LayerRunner:
         """
         hidden = self.family.embed(backbone, layout.positions, layout.input_ids, types=types)
         masks = layer_masks(self.family, backbone, layout, hidden)
+        count, hidden = len(hidden), filled(hidden)
         inner = {}
         layers = self.family.layers(backbone)
         for at, (layer, kind) in enumerate(zip(layers, self.kinds, strict=True)):
             if at in kept:
-                inner[at] = hidden
+                inner[at] = hidden[:count]
             rows = read if at == len(layers) - 1 else None
-            queries = hidden if rows is None else take_rows(hidden, rows.at)
+            queries = hidden if rows is None else filled(take_rows(hidden, rows.at))
             hidden = self._layer(layer, queries, hidden, masks(kind, rows))
+        hidden = hidden[: count if read is None else len(read.at)]
         norm = self.family.final_norm(backbone)
         return hidden if norm is None else norm(hidden), inner
 

@@ -15,8 +15,9 @@ from transformers.activations import ACT2FN
 from .bottleneck_backbones import FAMILIES, Backbone, has_token_types
 from .bottleneck_encoder import LayerRunner, token_types
 from .bottleneck_layout import FlatRows, Places, take_rows
-from .bottleneck_losses import single_dtype, token_loss
+from .bottleneck_losses import token_loss
 from .bottleneck_plan import Drawn
+from .bottleneck_precision import filled, single_dtype
 
 _ROWS = 512  # positions whose scores over the whole vocabulary are held at once
 
@@ -40,7 +41,8 @@ class Predictions:
         tokens = [uniform.new_empty(0, dtype=torch.long)]
         with torch.no_grad():
             for features, part in zip(self.features.split(_ROWS), uniform.split(_ROWS), strict=True):
-                scores = features if self.words is None else F.linear(features, self.words, self.bias)
+                scores = features if self.words is None else F.linear(filled(features), self.words, self.bias)
+                scores = scores[: len(part)]
                 cumulative = scores.softmax(dim=-1, dtype=single_dtype(scores.dtype)).cumsum(dim=-1)
                 threshold = part.to(cumulative)[:, None] * cumulative[:, -1:]
                 drawn = torch.searchsorted(cumulative, threshold, right=True).squeeze(-1)
@@ -91,4 +93,5 @@ def predict(
     states = take_rows(last, drawn.order)
     projection = generator.get_output_embeddings()
     assert isinstance(projection, nn.Linear)
-    return Predictions(norm(activation(dense(states))), projection.weight, projection.bias)
+    features = norm(activation(dense(filled(states))))[: len(states)]
+    return Predictions(features, projection.weight, projection.bias)

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from .bottleneck_attention import causal_window, near, open_blind_rows
 from .bottleneck_backbones import Rotation
 from .bottleneck_declaration import Decoder
+from .bottleneck_precision import filled
 
 _SIMILAR = 0.75  # a group's shortest text, as a share of its longest
 _BLOCK = 128  # queries that see the same stretch of a long text, in a layer with a window
@@ -257,7 +258,17 @@ class LayerMask:
         self.rotation = rotation
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
-        """Scaled dot-product attention: (queries, heads, size), twice (keys, heads, size) -> (queries, heads, size)."""
+        """Scaled dot-product attention.
+
+        Args:
+            query: (queries or more, heads, size); of rows behind those of the groups nothing is read.
+            key: (keys or more, heads, size).
+            value: as `key`.
+            dropout: of attention weights.
+
+        Returns:
+            As `query`, zeros behind the groups' rows.
+        """
         parts = []
         for queries, keys, mask in zip(self.queries, self.keys, self.masks, strict=True):
             asking, asked, given = (  # (texts, heads, length, size)
@@ -269,7 +280,7 @@ class LayerMask:
                 seen = mask.to(query.dtype) if mask is not None and mask.dtype != torch.bool else mask
                 mixed = F.scaled_dot_product_attention(asking, asked, given, attn_mask=seen, dropout_p=dropout)
             parts.append(queries.unpad(mixed.transpose(1, 2)))
-        return torch.cat(parts)
+        return torch.cat([*parts, torch.zeros_like(query[self.queries[-1].stop :])])
 
 
 class FlatRows:
@@ -354,7 +365,8 @@ class FlatRows:
         if rotation is None:
             return LayerMask(queries, self.groups, masks, text)
         turned = rotation if read is None else (rotation[0][read.at], rotation[1][read.at])
-        return LayerMask(queries, self.groups, masks, text, (turned, rotation))
+        of_queries, of_keys = ((filled(cosines), filled(sines)) for cosines, sines in (turned, rotation))
+        return LayerMask(queries, self.groups, masks, text, (of_queries, of_keys))
 
     def _seen(
         self, texts: Tensor, at: Tensor, keys: Group, decoder: Decoder | None, window: int | None

@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from .bottleneck_precision import filled, projection_dtype, single_dtype
+
 IGNORED = -100  # label of a position that is not scored
 _ROWS = {"cpu": 512}  # positions whose scores are held at once; twice as many in bfloat16
 _ROWS_OF_A_GPU = 2048  # more, as every chunk reads and writes the gradient of the word matrix
@@ -34,19 +36,6 @@ def token_loss(features: Tensor, targets: Tensor, words: Tensor, bias: Tensor | 
         features, targets, words, bias, torch.is_grad_enabled()
     )
     return loss
-
-
-def projection_dtype(features: Tensor) -> torch.dtype:
-    """The precision in which `features` are projected on the vocabulary: autocast's, where it is on, or their own."""
-    device = features.device.type
-    if features.dtype == torch.float64 or not torch.is_autocast_enabled(device):
-        return features.dtype
-    return torch.get_autocast_dtype(device)
-
-
-def single_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The precision of losses and sums of what is in `dtype`: float64 stays, all else is float32."""
-    return dtype if dtype == torch.float64 else torch.float32
 
 
 def _loss_and_gradient(
@@ -86,26 +75,29 @@ class _TokenLoss(torch.autograd.Function):
         dtype = projection_dtype(features)
         single = single_dtype(dtype)
         of_features = torch.empty_like(features) if read else None
-        of_words = torch.zeros_like(words, dtype=single) if by_words else None
+        summed = by_words and (dtype == single or not len(features))
+        of_words = torch.zeros_like(words, dtype=single) if summed else None
         of_bias = torch.zeros_like(words[:, 0], dtype=single) if by_bias else None
-        projected, matrix = features.to(dtype), words.to(dtype)
+        projected, matrix = filled(features.to(dtype)), words.to(dtype)
         cached = features.device.type == "cpu" and not torch.compiler.is_compiling()  # which fuses them by itself
         rows = _ROWS.get(features.device.type, _ROWS_OF_A_GPU)
-        rows = min(rows * (single.itemsize // dtype.itemsize if cached else 1), len(features))
+        rows = min(rows * (single.itemsize // dtype.itemsize if cached else 1), len(projected))
         block = max(1, _BLOCK // len(words) if cached else rows)
         buffer = projected.new_empty(rows, len(words))
         total = projected.new_zeros((), dtype=single)
-        for at in range(0, len(features), rows or 1):
+        for at in range(0, len(projected), rows or 1):
             part, wanted = projected[at : at + rows], targets[at : at + rows, None]
             scores = torch.mm(part, matrix.T, out=buffer[: len(part)])
-            for some, ids in zip(scores.split(block), wanted.split(block), strict=True):
+            scores[len(wanted) :] = 0.0
+            for some, ids in zip(scores[: len(wanted)].split(block), wanted.split(block), strict=True):
                 total += _loss_and_gradient(some, ids, bias, of_bias, trained=any((read, by_words, by_bias)))
             if of_features is not None:
-                of_features[at : at + rows] = torch.mm(scores, matrix)
+                of_features[at : at + rows] = torch.mm(scores, matrix)[: len(wanted)]
             if of_words is not None and dtype == single:
                 of_words.addmm_(scores.T, part)
-            elif of_words is not None:
-                of_words += torch.mm(scores.T, part)
+            elif by_words:
+                product = torch.mm(scores.T, part)
+                of_words = product.to(single) if of_words is None else of_words.add_(product)
         ctx.save_for_backward(of_features, of_words, of_bias)
         ctx.dtypes = features.dtype, words.dtype, words.dtype if bias is None else bias.dtype
         return total

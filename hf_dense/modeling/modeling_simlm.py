@@ -19,8 +19,8 @@ from transformers.activations import ACT2FN
 from .bottleneck_backbones import Shape
 from .bottleneck_declaration import Decoder, Encoder, View
 from .bottleneck_generator import Predictions, predict, runner_of
-from .bottleneck_losses import single_dtype
 from .bottleneck_plan import DRAWN, Plan, Reading, read_view
+from .bottleneck_precision import filled, single_dtype
 from .configuration_bottleneck import BottleneckConfig, Json, resolved
 from .modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput, Views, model_classes
 
@@ -102,8 +102,8 @@ class Detector(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(n, dim) states -> (n,) log-odds."""
-        odds: Tensor = self.output(self.activation(self.dense(hidden)))
-        return odds.squeeze(-1)
+        odds: Tensor = self.output(self.activation(self.dense(filled(hidden))))
+        return odds.squeeze(-1)[: len(hidden)]
 
 
 class SimLMForPreTraining(BottleneckForPreTraining):

@@ -28,6 +28,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from hf_dense import METHODS, View
+from hf_dense.modeling import bottleneck_precision
 from hf_dense.modeling.bottleneck_backbones import build_backbone
 from hf_dense.modeling.bottleneck_layout import FlatRows
 from hf_dense.modeling.bottleneck_losses import IGNORED
@@ -442,6 +443,34 @@ class TestPadding:
         assert_same(gradients(model), expected)
         assert_same({name: halves[0].losses[name] + halves[1].losses[name] for name in full.losses}, full.losses)
         torch.testing.assert_close(halves[0].loss + halves[1].loss, full.loss)
+
+
+@each_case
+class TestFilling:
+    """Rows of zeros behind the rows that are multiplied, as on a CPU in 16 bits; here in double precision."""
+
+    def test_it_changes_nothing(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        model, views, results = make_model(case), make_batch(case), []
+        for kinds in ((), (torch.float64,)):
+            monkeypatch.setattr(bottleneck_precision, "_SHORT", kinds)
+            model.zero_grad()
+            output = model(views)
+            output.loss.backward()
+            results.append((output.losses, gradients(model), output.bottlenecks))
+        for plain, filled in zip(*results, strict=True):
+            assert_same(plain, filled, tolerance=1e-9)
+
+    def test_other_lengths_multiply_matrices_of_the_same_shapes(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(bottleneck_precision, "_SHORT", (torch.float64,))
+        monkeypatch.setattr(bottleneck_precision, "_LEAST", 4096)
+        model, rows, shapes = make_model(case), make_rows(case), []
+        for texts in ((0, 1, 2, 3), (1, 1, 3, 3)):
+            with Operations() as operations:
+                model(stack([rows[text] for text in texts], case)).loss.backward()
+            shapes.append({tuple(factor.shape for factor in product) for product in operations.products})
+        assert shapes[0] == shapes[1]
 
 
 @each_case

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import AlbertConfig, AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
 
-from hf_dense.modeling import bottleneck_generator
+from hf_dense.modeling import bottleneck_generator, bottleneck_precision
 from hf_dense.modeling.bottleneck_generator import Predictions, predict, runner_of
 from hf_dense.modeling.bottleneck_layout import Places
 from hf_dense.modeling.bottleneck_plan import Drawn, read_view
@@ -80,8 +80,10 @@ def test_predictions_are_the_logits_at_the_chosen_positions(name: str) -> None:
     torch.testing.assert_close(scores_of(predicted), expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("filled", [False, True])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_loss_and_gradients_are_those_of_the_logits(name: str) -> None:
+def test_loss_and_gradients_are_those_of_the_logits(name: str, filled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bottleneck_precision, "_SHORT", (torch.float64,) if filled else ())
     generator, (view, chosen) = make_generator(name).double(), make_view()
     targets = view["input_ids"][chosen]
     parameters = list(generator.parameters())
