@@ -110,11 +110,10 @@ def pretrain(
     Args:
         out: directory to write, with checkpoints; where the same training is complete there, nothing is done.
         config: recipes or YAML files; arguments win over them, and None leaves it to them.
-        method, corpus: such as `retromae`; passages, whose column is `text_column`.
-        backbone: encoder or checkpoint to start from; None is from scratch, of `backbone_config` and `tokenizer`.
+        method, corpus, backbone: such as `retromae`; passages; what to start from, None for a new `backbone_config`.
         encoders, decoders, decoder_learning_rate, bottleneck, keywords, generator, generator_weight: of the method.
         probe, probe_steps, probe_patience, probe_keep_best: a collection that is searched while training.
-        **trainer: every other option of `transformers.TrainingArguments`. What is not named is as the flags have it.
+        **trainer: all else of `transformers.TrainingArguments`. What is not named is as the flags have it.
 
     Returns:
         The checkpoint, with the losses that were logged last, and its `history`.
@@ -161,8 +160,7 @@ def finetune(
         model: encoder or retriever to start from.
         collection: corpus, queries and judgements.
         split: judgements that are trained on.
-        seed: of all draws.
-        measure_on: split that is measured on.
+        seed, measure_on: of all draws; split that is measured on.
         keep: another collection that is measured too: COLLECTION[:SPLIT].
         fraction: share of the training queries, of stages.
         lists: training lists, such as those of `mine`, joined where several; None trains on in-batch negatives.

@@ -132,10 +132,7 @@ def evaluate_glue(
     if not tasks or not TASKS.keys() >= {*tasks}:
         raise InputError(f"The tasks are {', '.join(tasks) or 'none'}; choose some of {', '.join(TASKS)}.")
     output, encoder, tokenizer = Output.of(out), load_encoder(checkpoint), load_tokenizer(checkpoint)
-    positions = longest_text(encoder.config)
-    if not 3 <= max_length <= positions:
-        range_of = "3 or more" if math.isinf(positions) else f"from 3 to {positions:.0f}"
-        raise InputError(f"max_length is {max_length} tokens; the encoder takes {range_of}.")
+    _check_length(max_length, longest_text(encoder.config))
     schedule = {**SCHEDULE, **(arguments or {})}
     settings = {"max_length": max_length, "arguments": schedule}
     source = Source(str(checkpoint), encoder_fingerprint(encoder, tokenizer))
@@ -152,6 +149,12 @@ def evaluate_glue(
             result = _measure_all(tasks, grid.measure, name, output.path)
             folder.complete()
     return result
+
+
+def _check_length(max_length: int, positions: float) -> None:
+    if not 3 <= max_length <= positions:
+        range_of = "3 or more" if math.isinf(positions) else f"from 3 to {positions:.0f}"
+        raise InputError(f"max_length is {max_length} tokens; the encoder takes {range_of}.")
 
 
 @dataclass(frozen=True)

@@ -174,13 +174,12 @@ def finetune(
     Args:
         model: an exported directory, a pre-training checkpoint, which is pooled where its bottleneck is, a Hub id of
             either, or a loaded model (which is then trained in place). Two encoders stay two.
-        data: lists of passages, with the scores of a teacher where one is distilled; or pairs, one row per positive
-            with the columns `query` and `passage`. No two rows of a batch share a query or a positive passage.
+        data: lists of passages, with the scores of a teacher where one is distilled; or pairs, one row per positive,
+            columns `query` and `passage`. No two rows of a batch share a query or a positive passage.
         arguments: batch size, steps or epochs, learning rate, losses, seed, precision, ...: see the class. `prompts`, a
             text or those by `query` and `document` (or `passage`), take the place of the model's own, and are saved.
-        origin: where pairs are from, for the card, such as `COLLECTION:SPLIT`; lists know it.
+        origin, dev_origin: where pairs are from, for the card, such as `COLLECTION:SPLIT`; lists know it.
         dev_pairs: held-out pairs whose loss is logged when `eval_strategy` is `steps` or `epoch`.
-        dev_origin: where they are from.
         evaluator: of Sentence-Transformers, run then too; `load_best_model_at_end` keeps the best checkpoint by them.
         callbacks: of the Trainer; their `settings`, where they have any, are what they depend on.
         output: the directory, where the arguments do not say all of it.
@@ -189,9 +188,8 @@ def finetune(
         `output_dir/model`, complete or absent; the loss history is in `output_dir/trainer_state.json`.
 
     Raises:
-        InputError: a column is absent, fewer pairs or different texts than one batch, a loss that needs negatives or
-            scores that are not there, nothing to load, dimensions that do not fit, a loss that is no number, or
-            something else is there.
+        InputError: a column is absent, fewer pairs or texts than one batch, a loss whose negatives or scores are not
+            there, nothing to load, dimensions that do not fit, a loss that is no number, or something else is there.
     """
     check_tuning(arguments)
     arguments = copy(arguments)  # some of them are set below, by the model
@@ -200,24 +198,15 @@ def finetune(
     check_evaluates(arguments, held_out is not None or bool(evaluator))
     set_seed(arguments.seed)
     start = load_retriever(model).float()  # steps are smaller than numbers of 16 bits are apart
-    check_tunable(start)
     sources = {"model": retriever_source(start, model)}
-    retriever = shape(start, arguments)
-    check_dimensions(arguments.matryoshka or (), retriever)
-    retriever.prompts.update(_given_prompts(arguments))
-    arguments.prompts = _prompts(retriever)
-    arguments.router_mapping = _TASKS
-    arguments.temperature = temperature_of(arguments, retriever)
+    retriever = _retriever(start, arguments)
     loss = ListLoss(retriever, arguments)
 
     def make(chosen: BiencoderTrainingArguments = arguments) -> _BiencoderTrainer:
         given = {"train_dataset": rows, "eval_dataset": held_out, "evaluator": evaluator}
         return _BiencoderTrainer(lists, retriever, chosen, callbacks, loss=loss, **given)
 
-    def fit() -> int:
-        longest, most = _longest_rows(lists or rows, retriever)
-        return find_batch_size(make, arguments, longest, most // arguments.gradient_accumulation_steps, loss.chunk)
-
+    fit = partial(_batch_size, make, arguments, lists or rows, retriever, loss.chunk)
     settings = {type(callback).__name__: getattr(callback, "settings", {}) for callback in callbacks}
     settings |= lists.settings() if lists else {}
     sources |= lists.sources() if lists else {"pairs": _source(rows, origin)}
@@ -225,6 +214,18 @@ def finetune(
     form = "hybrid retriever" if isinstance(retriever[-1], HybridHead) else "retriever"
     made = settings, sources, make, partial(_save, retriever, arguments), fit
     return train_model(output, arguments, retriever, "fine-tuning", form, *made)
+
+
+def _retriever(start: SentenceTransformer, arguments: BiencoderTrainingArguments) -> SentenceTransformer:
+    """What is trained, from what is started from; the arguments take from it what they leave open."""
+    check_tunable(start)
+    retriever = shape(start, arguments)
+    check_dimensions(arguments.matryoshka or (), retriever)
+    retriever.prompts.update(_given_prompts(arguments))
+    arguments.prompts = _prompts(retriever)
+    arguments.router_mapping = _TASKS
+    arguments.temperature = temperature_of(arguments, retriever)
+    return retriever
 
 
 def shape(model: SentenceTransformer, arguments: BiencoderTrainingArguments) -> SentenceTransformer:
@@ -432,6 +433,18 @@ def _rows(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -
     if len(data) < size:
         raise InputError(f"There are {len(data)} lists, fewer than one batch of {size}; lower {option}.")
     return data.dataset(numbered=True)
+
+
+def _batch_size(
+    make: Callable[..., _BiencoderTrainer],
+    arguments: BiencoderTrainingArguments,
+    data: Dataset | PassageLists,
+    retriever: SentenceTransformer,
+    chunk: int | None,
+) -> int:
+    """The rows of a batch that fit, found by trying it with the longest ones."""
+    longest, most = _longest_rows(data, retriever)
+    return find_batch_size(make, arguments, longest, most // arguments.gradient_accumulation_steps, chunk)
 
 
 def _longest_rows(

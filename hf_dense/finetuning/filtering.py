@@ -82,8 +82,8 @@ def filter_collection(
 ) -> Path:
     """Write a collection without the queries that do not lead to their passage.
 
-    A query with several relevant passages stays, with all its judgements, where one of them is found, or scored high
-    enough. Passages stay as they are; training lists of the collection lose the queries that go.
+    A query with several relevant passages stays, with all its judgements, where one is found, or scored high enough.
+    Passages stay as they are; training lists of the collection lose the queries that go.
 
     Args:
         collection: see `hf_dense.data.collections`.
@@ -94,16 +94,14 @@ def filter_collection(
         within: a query stays when a relevant passage is among so many first ones of any retriever in `by`.
         by: `"bm25"`, exported directories, Hub ids or loaded models.
         teacher, least: a cross-encoder, and what its raw logit of the query and its best relevant passage must reach.
-        precision: that models compute in: `fp32`, `bf16` or `fp16`.
-        max_length: longest text of retrievers in tokens; None is their own.
+        precision, max_length: that models read in, and the retrievers' longest text (`hf_dense.hub.precision.Reading`).
         batch_size: texts or pairs read at once.
 
     Returns:
         `out` as a path.
 
     Raises:
-        InputError: nothing is asked for, nothing to load, the collection cannot be read, no query of a split would be
-            left, or something else is in `out`.
+        InputError: nothing to do or to load, no collection, no query of a split that is left, or another `out`.
     """
     output, reading, started = Output.of(out), Reading(precision, max_length), time.perf_counter()
     _check(splits, within, by, teacher, batch_size)

@@ -62,10 +62,8 @@ def mine_negatives(
         kind: of search (see `hf_dense.search.dense.searcher`).
         margin: leaves out hits whose similarity is above that of the best positive less this margin.
         filter_by: a cross-encoder, by directory or Hub id; of the hits that are left it keeps those whose raw score is
-            below that of the best positive less `filter_margin`, 0 by default (RocketQA; Sentence-Transformers' lists
-            have 3).
-        precision: that models compute in: `fp32`, `bf16` or `fp16`.
-        max_length: longest text of the retriever in tokens; None is its own.
+            below the best positive's less `filter_margin`, by default 0 (RocketQA; Sentence-Transformers' lists: 3).
+        precision, max_length: that models read in, and the retriever's longest text (`hf_dense.hub.precision.Reading`).
         batch_size: texts encoded at once.
 
     Raises:
@@ -88,8 +86,7 @@ def mine_negatives(
         cross_encoder = reading.apply(cross_encoder)
     with output.stage(KIND, settings, sources, resumable=True) as work:
         if not work.done and is_main_process():
-            given = retriever, judged, kind, batch_size, work.pieces
-            search = _HybridSearch(*given) if hybrid_head(retriever) else _Search(*given)
+            search = _open(retriever, judged, kind, batch_size, work.pieces)
             filters = skipped | _filters(search, collection, margin, cross_encoder, filter_margin or 0.0)
             origin = _origin(work.manifest.sources, search, depth)
             write_lists(work, judged, depth, search, origin, filters, spare=skip + SPARE, together=_QUERIES)
@@ -162,6 +159,12 @@ def _origin(sources: Mapping[str, str], search: _Search, depth: int) -> Origin:
         "and what else is counted below.",
         negative_scores="the retriever's similarity of query and negative",
     )
+
+
+def _open(retriever: SentenceTransformer, judged: Judged, kind: str, batch_size: int, folder: Path) -> _Search:
+    """The search that a retriever's vectors need."""
+    search = _HybridSearch if hybrid_head(retriever) else _Search
+    return search(retriever, judged, kind, batch_size, folder)
 
 
 def _filters(

@@ -105,13 +105,8 @@ def train_reranker(
 
     Source: SimLM (Wang et al. 2023, arXiv:2207.02578), section 3.3.
     """
-    check_tuning(arguments)
+    _check(lists, arguments, bool(evaluator))
     arguments = copy(arguments)  # some of them are set below, by the model
-    if lists.passages < 2:
-        raise InputError("The lists have one passage each; a re-ranker needs the positive and at least one other.")
-    check_evaluates(arguments, bool(evaluator))
-    if arguments.n_gpu > 1:
-        raise InputError("One process would drive several GPUs; start with `accelerate launch`, one process per GPU.")
     set_seed(arguments.seed)
     reranker = load_reranker(base, max_length, new_head=True).float()  # as in finetune
 
@@ -136,6 +131,16 @@ def train_reranker(
         make,
         lambda out: reranker.save_pretrained(str(out), create_model_card=False),
     )
+
+
+def _check(lists: PassageLists, arguments: RerankerTrainingArguments, evaluated: bool) -> None:
+    """Raise `InputError` for what no training can be made of."""
+    check_tuning(arguments)
+    if lists.passages < 2:
+        raise InputError("The lists have one passage each; a re-ranker needs the positive and at least one other.")
+    check_evaluates(arguments, evaluated)
+    if arguments.n_gpu > 1:
+        raise InputError("One process would drive several GPUs; start with `accelerate launch`, one process per GPU.")
 
 
 class _RerankerTrainer(CarefulTraining, CrossEncoderTrainer):

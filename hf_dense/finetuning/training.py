@@ -124,17 +124,11 @@ def train_model(
             weight or no step is trained, or the model cannot be published.
     """
     assert isinstance(arguments, SharedDefaults)
-    if arguments.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
-        raise InputError("Fine-tuning saves a model that is whole, which FSDP cuts up; start with a DDP configuration.")
+    start = next(iter(sources.values())).name
+    _check(arguments, trained, start)
     check_products(arguments.float32_matmul_precision, arguments.tf32)
     output = output or Output(Path(str(arguments.output_dir)), arguments.overwrite)
     arguments.output_dir = str(output.path)
-    start = next(iter(sources.values())).name
-    if not any(weight.requires_grad for weight in trained.parameters()):
-        raise InputError(
-            f"No weight of {start} is one that is trained (requires_grad); an adapter of PEFT is merged into its model "
-            "first, by merge_and_unload."
-        )
     model = output.at("model")
     publication = Publication.of(arguments, output.path.name, form)
     recorded = recorded_setting("precision", output.path, arguments.resume_from_checkpoint, kind)
@@ -154,6 +148,17 @@ def train_model(
     if publication and is_main_process():
         publication.publish(model.path)
     return model.path
+
+
+def _check(arguments: TrainingArguments, trained: nn.Module, start: str) -> None:
+    """Raise `InputError` for a model, called `start`, that cannot be trained so."""
+    if arguments.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+        raise InputError("Fine-tuning saves a model that is whole, which FSDP cuts up; start with a DDP configuration.")
+    if not any(weight.requires_grad for weight in trained.parameters()):
+        raise InputError(
+            f"No weight of {start} is one that is trained (requires_grad); an adapter of PEFT is merged into its model "
+            "first, by merge_and_unload."
+        )
 
 
 def _fit(trainer: Trainer, model: nn.Module, work: Occupied, resume: str | None) -> None:

@@ -151,13 +151,11 @@ def write_report(
         passed_over=ahead.name if ahead.worth > best.worth else None,
     )
     measured = {DEV: len(alone.dev.per_query[METRIC]), TEST: len(alone.test.per_query[METRIC])}
+    counted = {"made": list(material.made), **material.counts, "measured": measured}
     facts = {
         "verdict": asdict(verdict),
         "arms": [_row(arm, arms) for arm in arms],
-        "queries": {
-            **{"made": list(material.made), **material.counts, "measured": measured},
-            **{"given": material.given, "left out": dict(material.left_out)},
-        },
+        "queries": counted | {"given": material.given, "left out": dict(material.left_out)},
         "plan": asdict(plan),
         **provenance(seed, str(pool), content_hash(pool)),
     }
