@@ -24,7 +24,7 @@ from hf_dense.evaluation.retrieval import Passages
 from hf_dense.evaluation.runner import AS_IT_IS, KIND, Protocol, run_protocol
 from hf_dense.evaluation.tables import beir, means, summarise
 from hf_dense.evaluation.tasks import expand, label, local_task, public_task
-from hf_dense.hub.dimensions import check_dimensions, cut_to
+from hf_dense.hub.dimensions import check_dimensions, check_distinct, cut_to
 from hf_dense.hub.precision import Reading
 from hf_dense.search.candidates import load_ranker
 from hf_dense.search.fingerprints import model_source
@@ -78,7 +78,8 @@ def evaluate_tasks(
         rerankers: cross-encoders, or retrievers, by name, which order the first passages of every model anew; rows of
             their own, `model + name`.
         rerank_depth: how many, 100 by default, at most the 1,000 that are kept; another number is named in the row.
-        dimensions: numbers of first dimensions that vectors are cut to, for rows `model (N dimensions)`.
+        dimensions: numbers of first dimensions that vectors are cut to, for rows `model (N dimensions)`; a model whose
+            vectors have no more has no such row.
         batch_size: texts, or pairs, encoded at once.
         reading: the precision that models compute in, and the longest text of retrievers. Rows that were read in other
             ways are told apart below the table.
@@ -94,7 +95,7 @@ def evaluate_tasks(
     """
     output, names, rerankers = Output.of(out), expand(tasks), rerankers or {}
     _check(models, names, rerankers, protocol, rerank_depth)
-    _check_cuts(models, dimensions)
+    cuts = _cuts(models, dimensions)
     titles = _titles(names)
     reads = [*models.values(), *rerankers.values(), *(local_task(task)[0] or task for task in names)]
     with output.occupy("evaluations", {}, claims=_FILES, reads=reads, again=True) as folder:
@@ -103,7 +104,7 @@ def evaluate_tasks(
             searched = table.attempt([*models], title, partial(_load, task, protocol))
             if searched is not None:
                 _measure_task(table, title, searched, models, rerankers, rerank_depth)
-                _measure_cut(table, title, searched, models, dimensions)
+                _measure_cut(table, title, searched, models, cuts)
         table.write()
         folder.complete()
     if table.failed:
@@ -111,11 +112,31 @@ def evaluate_tasks(
     return table.found
 
 
-def _check_cuts(models: Mapping[str, str | Path], dimensions: Sequence[int]) -> None:
-    """Raise `InputError` where the vectors of a model cannot be cut so."""
-    for model in models.values() if dimensions else ():
-        if model != BM25:
-            check_dimensions(dimensions, load_ranker(model), model)
+def _cuts(models: Mapping[str, str | Path], dimensions: Sequence[int]) -> dict[str, list[int]]:
+    """By name of a model the numbers of dimensions that its vectors are cut to; a warning says which they have not.
+
+    Raises:
+        InputError: the vectors of no model can be cut to a number, or one is given twice.
+    """
+    check_distinct(dimensions)
+    cuts: dict[str, list[int]] = {name: [] for name in models}
+    refused: dict[int, dict[str, str]] = {}
+    for name, model in models.items() if dimensions else ():
+        if model == BM25:
+            continue
+        loaded = load_ranker(model)
+        for number in dimensions:
+            try:
+                check_dimensions([number], loaded, model)
+                cuts[name].append(number)
+            except InputError as error:
+                refused.setdefault(number, {})[name] = str(error)
+    for number, reasons in refused.items():
+        if not any(number in cut for cut in cuts.values()):
+            raise InputError(next(iter(reasons.values())))
+        for name, reason in reasons.items():
+            logger.warning("%s gets no row of %d dimensions: %s", name, number, reason)
+    return cuts
 
 
 def _titles(names: Sequence[str]) -> dict[str, str]:
@@ -225,10 +246,11 @@ class _Table:
         _write_tables(self.folder, self.failed | self.passed_over)
 
     def failure(self) -> str:
-        """The first thing that failed, and the names of the others."""
-        (first, reason), *others = self.failed.items()
-        more = f" ({len(others)} more failed: {', '.join(name for name, _ in others)})" if others else ""
-        return f"{first}: {reason}{more}"
+        """What failed and why, cells of one reason together."""
+        cells: dict[str, list[str]] = {}
+        for cell, reason in self.failed.items():
+            cells.setdefault(reason, []).append(cell)
+        return " ".join(f"{', '.join(failed)}: {reason}" for reason, failed in cells.items())
 
 
 def _measure_task(
@@ -258,12 +280,12 @@ def _measure_task(
 
 
 def _measure_cut(
-    table: _Table, title: str, searched: Protocol, models: Mapping[str, str | Path], dimensions: Sequence[int]
+    table: _Table, title: str, searched: Protocol, models: Mapping[str, str | Path], cuts: Mapping[str, Sequence[int]]
 ) -> None:
-    """Fill the cells of all models that were measured, with vectors of these dimensions."""
+    """Fill the cells of all models that were measured, with vectors of the dimensions that each is cut to."""
     for name, model in models.items():
-        if model != BM25 and title in table.found[name]:
-            for dimension in dimensions:
+        if title in table.found[name]:
+            for dimension in cuts[name]:
                 row = cut_row(name, dimension)
                 table.folder.facts.setdefault("cut", {})[row] = name
                 table.measure(row, title, model, searched, dimension)

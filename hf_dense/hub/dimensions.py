@@ -45,14 +45,19 @@ def check_dimensions(dimensions: Sequence[int], model: object, name: str | Path 
     full = model.get_embedding_dimension() if isinstance(model, SentenceTransformer) else None
     if not isinstance(model, SentenceTransformer) or full is None or hybrid_head(model):
         raise InputError(f"Dimensions are cut from dense vectors, and {name} makes none; leave them out.")
-    if len(set(dimensions)) < len(dimensions):
-        raise InputError(f"The dimensions {_listed(dimensions)} hold a number twice; give each once.")
+    check_distinct(dimensions)
     for dimension in dimensions:
         if not 0 < dimension < full:
             raise InputError(
                 f"{dimension} dimensions were asked for, and the vectors of {name} have {full}; name fewer, but at "
                 "least 1."
             )
+
+
+def check_distinct(dimensions: Sequence[int]) -> None:
+    """Raise `InputError` where a number is given twice."""
+    if len(set(dimensions)) < len(dimensions):
+        raise InputError(f"The dimensions {_listed(dimensions)} hold a number twice; give each once.")
 
 
 def dimensions_in_words(dimensions: Sequence[int], full: int) -> str:

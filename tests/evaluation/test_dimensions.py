@@ -101,6 +101,15 @@ def test_hybrid_vectors_are_not_cut(data: Path, tmp_path: Path) -> None:
         evaluate_tasks({"x": write_hybrid(tmp_path, 8, 4)}, [str(data)], tmp_path / "out", dimensions=[4])
 
 
+def test_a_model_that_cannot_be_cut_costs_no_other(
+    mine: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    models = {"whole": write_hybrid(tmp_path, 8, 4), "mine": mine}
+    found = evaluate_tasks(models, [str(data)], tmp_path / "out", dimensions=[16])
+    assert list(found) == ["whole", "mine", "mine (16 dimensions)"]
+    assert "whole gets no row of 16 dimensions: Dimensions are cut from dense vectors" in caplog.text
+
+
 def test_from_the_command_line(mine: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     words = ["evaluate", f"mine={mine}", "--no_bm25", "--tasks", str(data), "--out", str(out), "--dimensions"]
