@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.errors import InputError
 from hf_dense.hub.cards import Measured, form_of, render_model_card
+from hf_dense.hub.lineage import steps_of
 from hf_dense.hub.output_cards import WITH_PARTS, render_output_card
 from hf_dense.hub.repositories import Repository
 from hf_dense.storage.manifest import COMPLETE, MANIFEST, Manifest, sha256_of
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CARD: Final = "README.md"
+_ABSOLUTE: Final = re.compile(r"""(?:^|[\s=,'"])(/[^\s:,'"]+)""")  # a path, in a name or a command
+_PLACES: Final = 3  # that are named
 _ADAPTER: Final = "adapter_config.json"  # of PEFT, beside weights that are added to those of another model
 _OF_TRAINING: Final = ("checkpoint-", "runs/", "training_args.bin")  # of a run; the last may hold a token
 
@@ -77,6 +81,7 @@ def publish(
         else:
             text = render_output_card(name, manifest, place, revision)
         files[_CARD] = text.encode()
+    _warn_of_places(manifest)
     manifest = _published(manifest, files)
     files[MANIFEST] = manifest.as_text().encode()
     return repository.write(manifest, files, f"Publish the {manifest.kind}")
@@ -143,6 +148,19 @@ def published_part(directory: str | Path) -> tuple[Path, Manifest]:
     if models := sorted(str(file.parent) for file in place.glob(f"*/model/{MANIFEST}")):
         raise InputError(f"{place} holds several models; publish one of them: {', '.join(models)}.")
     return place, manifest
+
+
+def _warn_of_places(manifest: Manifest) -> None:
+    """Say which places of this machine the card and the manifest name, as sources and commands are kept as typed."""
+    said = [text for step in steps_of(manifest) for text in (step.start, step.data, step.command) if text]
+    if places := list(dict.fromkeys(place for text in said for place in _ABSOLUTE.findall(text))):
+        more = f" and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
+        logger.warning(
+            "Whoever reads what is published sees places of this machine: %s%s. What is made from relative paths names "
+            "none.",
+            ", ".join(places[:_PLACES]),
+            more,
+        )
 
 
 def _form(place: Path) -> str | None:

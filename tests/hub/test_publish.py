@@ -40,6 +40,21 @@ def card_of(hub: HfApi, repo: str, kind: str = "model", revision: str | None = N
     return (ModelCard if kind == "model" else DatasetCard).load(path)
 
 
+def test_places_of_this_machine_are_named_before_all_the_world_reads_them(
+    hub_here: HfApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_dataset(tmp_path / "data")
+    absolute, relative = (["data", "negatives", str(place), "--out"] for place in (tmp_path / "data", "data"))
+    for words, out in ((absolute, "first"), (relative, "second")):
+        monkeypatch.setattr("sys.argv", ["hf-dense", *words, out])
+        main([*words, out])
+    publish("second", "someone/second")
+    assert "places of this machine" not in caplog.text
+    publish("first", "someone/first")
+    assert f"sees places of this machine: {tmp_path / 'data'}" in caplog.text
+
+
 def test_a_training_publishes_its_model_and_nothing_else(hub_here: HfApi, tmp_path: Path) -> None:
     data, embedder = write_dataset(tmp_path / "data"), write_embedder(tmp_path / "embedder")
     given = {"push_to_hub": True, "save_strategy": "steps", "save_steps": 1, "hub_token": "hf_secret"}
