@@ -184,7 +184,7 @@ class Staged:
         """Remove what a run left that was killed when its output was in place; other unfinished work is kept."""
         found = Manifest.load(self.partial)
         if found is None or not self.resumable or not difference(found.made_from, self.manifest.made_from):
-            shutil.rmtree(self.partial)
+            self._remove_partial()
         if self._lock:
             self._lock.release()
 
@@ -199,7 +199,7 @@ class Staged:
     def _give_up(self) -> None:
         shutil.rmtree(self.result, ignore_errors=True)
         if not (self.resumable and any(self.pieces.iterdir())):
-            shutil.rmtree(self.partial, ignore_errors=True)
+            self._remove_partial()
 
     def _finish(self) -> None:
         made = self.manifest.listing(self.result, list_files(self.result))
@@ -211,4 +211,10 @@ class Staged:
         os.rename(self.result, self.path)
         if self._old.is_dir():
             remove_ours(self._old)
-        shutil.rmtree(self.partial)
+        self._remove_partial()
+
+    def _remove_partial(self) -> None:
+        """Remove unfinished work, its manifest last: without it what a killed run left would not be known as ours."""
+        for part in (self.result, self.pieces, self._old):
+            shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(self.partial, ignore_errors=True)

@@ -9,9 +9,10 @@ import multiprocessing
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from hf_dense.storage.fingerprints import fingerprint_path
 from hf_dense.storage.manifest import MANIFEST, Manifest, difference
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import LOCK, Source, check_place
+
+SCAN = os.scandir
 
 
 def make(path: Path, text: str = "a", kind: str = "corpus", overwrite: bool = False, pieces: bool = False) -> bool:
@@ -338,6 +341,29 @@ def test_a_failure_keeps_the_pieces_of_a_long_work(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
+class FilesFirst:
+    """What `os.scandir` gives, files before folders, as Python 3.13 removes them; others take them as they come."""
+
+    def __init__(self, *given: Any) -> None:
+        with SCAN(*given) as entries:
+            self.entries = iter(sorted(entries, key=lambda entry: entry.is_dir(follow_symlinks=False)))
+
+    def __enter__(self) -> FilesFirst:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def __iter__(self) -> Iterator[os.DirEntry[str]]:
+        return self.entries
+
+    def __next__(self) -> os.DirEntry[str]:
+        return next(self.entries)
+
+    def close(self) -> None:
+        """As that of `os.scandir`."""
+
+
 def _killed(replacing: Callable[[], object], stop: int) -> None:
     """Replace an output, and die at the `stop`-th change of the disk, without the cleaning that exceptions bring."""
     done = 0
@@ -354,6 +380,7 @@ def _killed(replacing: Callable[[], object], stop: int) -> None:
 
     for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
         setattr(os, name, counted(getattr(os, name)))
+    os.scandir = FilesFirst
     replacing()
     os._exit(0)
 
