@@ -33,7 +33,7 @@ _NAMES: Final = {FP32: "float32", BF16: "bfloat16", FP16: "float16"}
 _SHAPE: Final = (512, 512, 2048)  # rows, inputs and outputs of a linear layer
 _TRIALS, _LONGEST = 10, 0.8  # and the seconds after which there are no more
 _WORTH: Final = 1.5  # times as fast
-_SMALL: Final = 10_000_000  # weights; a smaller model's matrices are too small to gain by it on a processor
+_SMALL: Final = 10_000_000  # weights; what is smaller trains alike on processors with bfloat16 and without
 
 
 @dataclass(frozen=True)

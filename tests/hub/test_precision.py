@@ -140,7 +140,7 @@ def test_a_training_takes_what_is_wanted_or_recorded_or_faster(
     assert ("--precision fp32 refuses it" in caplog.text) == (wanted == "auto" and expected == "bf16")
 
 
-def test_a_small_model_is_no_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_model_trains_in_float32_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "is_faster_in_bf16", lambda device: True)
     assert choose_precision(arguments(tmp_path), nn.Linear(2, 2), "auto") == "fp32"
     assert choose_precision(arguments(tmp_path), nn.Linear(2, 2), "bf16") == "bf16"
