@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging
 
-from .bottleneck_precision import filled
+from .bottleneck_precision import filled, unfilled
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 
@@ -261,7 +261,7 @@ class ElectraFamily(Family):
     def project(self, backbone: Backbone, vectors: Tensor) -> Tensor:
         """Embeddings at the length of hidden states, projected where they are shorter; (rows, dim)."""
         projection = getattr(backbone, "embeddings_project", None)
-        projected: Tensor = vectors if projection is None else projection(filled(vectors))[: len(vectors)]
+        projected: Tensor = vectors if projection is None else unfilled(projection(filled(vectors)), len(vectors))
         return projected
 
 

@@ -13,7 +13,7 @@ from .bottleneck_attention import rotate
 from .bottleneck_backbones import FULL, Shape
 from .bottleneck_declaration import Decoder
 from .bottleneck_layout import LayerMask, Rows, take_rows
-from .bottleneck_precision import filled
+from .bottleneck_precision import filled, unfilled
 
 Masks = Callable[[str, Rows | None], LayerMask]  # by kind of attention, and the rows that are its queries
 
@@ -187,7 +187,7 @@ class DecoderStack(nn.Module):
             queries = stream if rows is None else filled(take_rows(stream, rows.at))
             stream = layer(queries, stream if same else memory, masks(kind, rows), bottleneck)
         output: Tensor = stream if self.norm is None else self.norm(stream)
-        return output[:count]
+        return unfilled(output, count)
 
 
 class VocabularyHead(nn.Module):
@@ -206,4 +206,4 @@ class VocabularyHead(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """(n, dim) states -> (n, dim) features, of which the scores are `features @ words.T + bias`."""
         features: Tensor = self.norm(self.activation(self.dense(filled(hidden))))
-        return features[: len(hidden)]
+        return unfilled(features, len(hidden))

@@ -16,7 +16,7 @@ from .bottleneck_backbones import Backbone, Family, has_token_types
 from .bottleneck_declaration import Decoder
 from .bottleneck_decoder import Block, Masks
 from .bottleneck_layout import FlatRows, LayerMask, Rows, take_rows
-from .bottleneck_precision import filled
+from .bottleneck_precision import filled, unfilled
 
 
 class LayerRunner:
@@ -63,11 +63,11 @@ class LayerRunner:
         layers = self.family.layers(backbone)
         for at, (layer, kind) in enumerate(zip(layers, self.kinds, strict=True)):
             if at in kept:
-                inner[at] = hidden[:count]
+                inner[at] = unfilled(hidden, count)
             rows = read if at == len(layers) - 1 else None
             queries = hidden if rows is None else filled(take_rows(hidden, rows.at))
             hidden = self._layer(layer, queries, hidden, masks(kind, rows))
-        hidden = hidden[: count if read is None else len(read.at)]
+        hidden = unfilled(hidden, count if read is None else len(read.at))
         norm = self.family.final_norm(backbone)
         return hidden if norm is None else norm(hidden), inner
 

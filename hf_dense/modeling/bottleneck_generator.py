@@ -17,7 +17,7 @@ from .bottleneck_encoder import LayerRunner, token_types
 from .bottleneck_layout import FlatRows, Places, take_rows
 from .bottleneck_losses import token_loss
 from .bottleneck_plan import Drawn
-from .bottleneck_precision import filled, single_dtype
+from .bottleneck_precision import filled, single_dtype, unfilled
 
 _ROWS = 512  # positions whose scores over the whole vocabulary are held at once
 
@@ -42,7 +42,7 @@ class Predictions:
         with torch.no_grad():
             for features, part in zip(self.features.split(_ROWS), uniform.split(_ROWS), strict=True):
                 scores = features if self.words is None else F.linear(filled(features), self.words, self.bias)
-                scores = scores[: len(part)]
+                scores = unfilled(scores, len(part))
                 cumulative = scores.softmax(dim=-1, dtype=single_dtype(scores.dtype)).cumsum(dim=-1)
                 threshold = part.to(cumulative)[:, None] * cumulative[:, -1:]
                 drawn = torch.searchsorted(cumulative, threshold, right=True).squeeze(-1)
@@ -93,5 +93,5 @@ def predict(
     states = take_rows(last, drawn.order)
     projection = generator.get_output_embeddings()
     assert isinstance(projection, nn.Linear)
-    features = norm(activation(dense(filled(states))))[: len(states)]
+    features = unfilled(norm(activation(dense(filled(states)))), len(states))
     return Predictions(features, projection.weight, projection.bias)

@@ -41,3 +41,9 @@ def filled(rows: Tensor) -> Tensor:
         return rows
     spare = -len(rows) % max(2 ** (len(rows).bit_length() - _STEPS), _LEAST)
     return F.pad(rows, (*[0, 0] * (rows.dim() - 1), 0, spare)) if spare else rows
+
+
+def unfilled(rows: Tensor, count: int) -> Tensor:
+    """The first `count` of rows that may have been filled; the very same tensor where they were not, so that gradients
+    are summed as if nothing ever was."""
+    return rows if len(rows) == count else rows[:count]

@@ -20,7 +20,7 @@ from .bottleneck_backbones import Shape
 from .bottleneck_declaration import Decoder, Encoder, View
 from .bottleneck_generator import Predictions, predict, runner_of
 from .bottleneck_plan import DRAWN, Plan, Reading, read_view
-from .bottleneck_precision import filled, single_dtype
+from .bottleneck_precision import filled, single_dtype, unfilled
 from .configuration_bottleneck import BottleneckConfig, Json, resolved
 from .modeling_bottleneck import BottleneckForPreTraining, PreTrainingOutput, Views, model_classes
 
@@ -103,7 +103,7 @@ class Detector(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """(n, dim) states -> (n,) log-odds."""
         odds: Tensor = self.output(self.activation(self.dense(filled(hidden))))
-        return odds.squeeze(-1)[: len(hidden)]
+        return unfilled(odds.squeeze(-1), len(hidden))
 
 
 class SimLMForPreTraining(BottleneckForPreTraining):

@@ -214,7 +214,9 @@ class Staged:
         self._remove_partial()
 
     def _remove_partial(self) -> None:
-        """Remove unfinished work, its manifest last: without it what a killed run left would not be known as ours."""
-        for part in (self.result, self.pieces, self._old):
+        """Remove unfinished work, its manifest last: without it what is left would not be known as ours."""
+        parts = (self.result, self.pieces, self._old)
+        for part in parts:
             shutil.rmtree(part, ignore_errors=True)
-        shutil.rmtree(self.partial, ignore_errors=True)
+        if not any(part.exists() for part in parts):
+            shutil.rmtree(self.partial, ignore_errors=True)

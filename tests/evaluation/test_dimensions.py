@@ -108,6 +108,9 @@ def test_a_model_that_cannot_be_cut_costs_no_other(
     found = evaluate_tasks(models, [str(data)], tmp_path / "out", dimensions=[16])
     assert list(found) == ["whole", "mine", "mine (16 dimensions)"]
     assert "whole gets no row of 16 dimensions: Dimensions are cut from dense vectors" in caplog.text
+    with pytest.raises(InputError, match=r"^gone on data-test: .*gone"):
+        evaluate_tasks({"gone": tmp_path / "gone", "mine": mine}, [str(data)], tmp_path / "other", dimensions=[16])
+    assert (tmp_path / "other" / "mine (16 dimensions)" / "data-test" / "result.json").is_file()
 
 
 def test_from_the_command_line(mine: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,13 +3,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hf_dense.modeling.bottleneck_precision import filled, projection_dtype, single_dtype
+from hf_dense.modeling.bottleneck_precision import filled, projection_dtype, single_dtype, unfilled
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_rows_are_as_they_were_in_other_precisions(dtype: torch.dtype) -> None:
     rows = torch.ones(13, 2, dtype=dtype)
     assert filled(rows) is rows
+    assert unfilled(rows, 13) is rows, "no slice, which would sum gradients in another order"
 
 
 @pytest.mark.parametrize("autocast", [True, False])
@@ -28,7 +29,7 @@ def test_rows_of_zeros_are_behind_them_in_16_bits(autocast: bool) -> None:
 def test_there_are_few_numbers_of_rows_and_hardly_more_rows() -> None:
     numbers = [len(filled(torch.empty(count, 1, dtype=torch.bfloat16))) for count in range(1, 2049)]
     assert all(count <= number < count + max(8, count / 16) for count, number in enumerate(numbers, start=1))
-    assert len({*numbers}) <= 16 * 5  # of 256 to 2,048 rows as many as of 16 to 256 and of no more than 16 together
+    assert len({*numbers}) <= 16 * 5  # 32 up to 256, and 16 from each power of two to the next
     assert all(len(filled(torch.empty(number, 1, dtype=torch.bfloat16))) == number for number in {*numbers})
 
 
