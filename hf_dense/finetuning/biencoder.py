@@ -410,9 +410,9 @@ def _source(pairs: Dataset, origin: str) -> Source:
 def _save(model: SentenceTransformer, arguments: BiencoderTrainingArguments, directory: Path) -> dict[str, Any]:
     if isinstance(model[-1], HybridHead):
         save_hybrid(model, directory)
-        return {}
+        return settings_of(model).facts()
     model.save_pretrained(str(directory), create_model_card=False)
-    facts: dict[str, Any] = {"remarks": [settings_of(model).in_words()]}
+    facts = settings_of(model).facts()
     if two_encoders(model):
         facts["remarks"].append("Queries and passages are encoded by two encoders that share no weights.")
     if arguments.matryoshka and (full := model.get_embedding_dimension()):

@@ -15,7 +15,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from hf_dense.data.hub_names import divided
 from hf_dense.errors import InputError
-from hf_dense.hub.lineage import FOREIGN, FROM_HUB, Step, licence_of, steps_of
+from hf_dense.hub.lineage import FOREIGN, FROM_HUB, Step, languages_of, licence_of, steps_of
 from hf_dense.storage.files import write_text
 from hf_dense.storage.manifest import Manifest
 from hf_dense.storage.markdown import markdown_table
@@ -191,7 +191,8 @@ def write_model_card(directory: str | Path, manifest: Manifest, *, name: str | N
     Args:
         directory: of the model.
         manifest: of the directory, as it will be. Its `facts` may hold `lineage` (see `lineage_of`), `results` (what
-            was measured of the model), and sentences for people: `remarks` on the model, and `limitations`.
+            was measured of the model), `max_length` and `query_length` where it was not made from them, and sentences
+            for people: `remarks` on the model, and `limitations`.
         name: directory or Hub id that the model is loaded by; `directory` where None.
 
     Returns:
@@ -274,6 +275,7 @@ def _metadata(title: str, manifest: Manifest, form: Form, results: Sequence[Meas
     methods = [step.method for step in steps if step.method]
     own = ["sentence-transformers"] if form.library == "sentence-transformers" else []
     return ModelCardData(
+        language=languages_of(manifest) or None,
         license=licence_of(manifest)[0],
         library_name=form.library,
         pipeline_tag=form.task,
@@ -348,9 +350,10 @@ def _results(results: Sequence[Measured]) -> str:
 
 def _limitations(manifest: Manifest, form: str) -> list[str]:
     found: list[str] = list(manifest.facts.get("limitations", []))
-    length = manifest.made_from.get("max_length")
+    read = {**manifest.made_from, **manifest.facts}
+    length = read.get("max_length")
     if length and form != "pre-training checkpoint":  # which was trained on so many, and reads more
-        queries = manifest.made_from.get("query_length")
+        queries = read.get("query_length")
         of_query = f", and {queries} of a query" if queries else ""
         of_what = "a query and a passage together" if form == "cross-encoder" else f"a text{of_query}"
         found.append(f"It reads at most {length} tokens of {of_what}; what follows is cut off.")

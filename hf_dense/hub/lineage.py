@@ -18,6 +18,7 @@ from hf_dense.storage.provenance import commit_in_words, hardware_in_words
 FROM_HUB: Final = "model of the Hub"  # the kind of the step before the first of ours
 FOREIGN: Final = "directory of somebody else's"  # the same
 _UNNAMED: Final = (None, UNSAID, "unknown")  # licences that are none
+_KINDS: Final[Mapping[str, type]] = {"steps": int, "seed": int, "languages": list}  # of what is no text in a step
 _STARTS: Final = ("checkpoint", "encoder", "backbone", "model", "retriever", "reranker", "base")
 
 
@@ -37,6 +38,7 @@ class Step:
         date: of its beginning, ISO 8601.
         licence: of what it wrote.
         command: that wrote it.
+        languages: of its texts, as the card of a model that is not ours names them.
     """
 
     kind: str
@@ -50,6 +52,7 @@ class Step:
     date: str | None = None
     licence: str | None = None
     command: str | None = None
+    languages: list[str] | None = None
 
     @classmethod
     def of(cls, manifest: Manifest, steps: int | None = None) -> Step:
@@ -81,15 +84,15 @@ def lineage_of(model: str | Path) -> list[dict[str, Any]]:
         model: a directory (of a model, or of a checkpoint in a training) or Hub id.
 
     Returns:
-        Of a directory of ours, its steps; of a Hub id and of another directory, that it is one, with the licence that
-        its card names.
+        Of a directory of ours, its steps; of a Hub id and of another directory, that it is one, with the licence and
+        the languages that its card names.
     """
     directory = Path(model)
     if not directory.is_dir():
-        return [asdict(Step(FROM_HUB, start=str(model), licence=_licence_of(str(model))))]
+        return [asdict(Step(FROM_HUB, start=str(model), **_said_by(str(model))))]
     manifest = _manifest_of(directory)
     if manifest is None:
-        return [asdict(Step(FOREIGN, start=str(model), licence=_licence_of(directory / "README.md")))]
+        return [asdict(Step(FOREIGN, start=str(model), **_said_by(directory / "README.md")))]
     steps = [*_steps_before(manifest), Step.of(manifest, _steps_of_training(directory))]
     return [asdict(step) for step in steps]
 
@@ -124,6 +127,11 @@ def licence_of(manifest: Manifest) -> tuple[str, str | None]:
     return UNSAID, None
 
 
+def languages_of(manifest: Manifest) -> list[str]:
+    """The languages that the models before what a manifest speaks of are for, each once."""
+    return list(dict.fromkeys(language for step in steps_of(manifest) for language in step.languages or ()))
+
+
 def steps_of(manifest: Manifest) -> list[Step]:
     """The steps that made what a manifest speaks of, the first one first and its own last."""
     return [*_steps_before(manifest), Step.of(manifest)]
@@ -137,20 +145,25 @@ def _steps_before(manifest: Manifest) -> list[Step]:
 
 def _step_of(record: Mapping[str, Any]) -> Step:
     """What `asdict` made of a step, as far as it is that."""
-    kinds = {field.name: int if field.name in ("steps", "seed") else str for field in fields(Step)}
+    kinds = {field.name: _KINDS.get(field.name, str) for field in fields(Step)}
     known: dict[str, Any] = {name: record[name] for name, kind in kinds.items() if isinstance(record.get(name), kind)}
     return Step(**{"kind": FOREIGN, **known})
 
 
-def _licence_of(card: str | Path) -> str | None:
-    """The licence that a card names: a file, or the card of a model of the Hub."""
+def _said_by(card: str | Path) -> dict[str, Any]:
+    """What a card says for those that come of its model: a file, or the card of a model of the Hub."""
     try:
         name, revision = divided(str(card))
         path = card if isinstance(card, Path) else hf_hub_download(name, "README.md", revision=revision)
-        licence = (metadata_load(path) or {}).get("license")
+        said = metadata_load(path) or {}
     except (OSError, ValueError, YAMLError):  # no card, or none that can be read
-        return None
-    return licence if isinstance(licence, str) and licence not in _UNNAMED else None
+        return {}
+    licence, languages = said.get("license"), said.get("language")
+    named = [languages] if isinstance(languages, str) else languages if isinstance(languages, list) else []
+    return {
+        "licence": licence if isinstance(licence, str) and licence not in _UNNAMED else None,
+        "languages": [language for language in named if isinstance(language, str)] or None,
+    }
 
 
 def _manifest_of(directory: Path) -> Manifest | None:

@@ -70,7 +70,7 @@ def export_onnx(retriever: str | Path, out: str | os.PathLike[str] | Output) -> 
     unread = unread_prompts(model)
 
     def write(work: Staged) -> None:
-        work.facts["remarks"] = [settings_of(model).in_words()]
+        work.facts |= settings_of(model).facts()
         names, file = _inputs(model), work.result / _FILE
         _trace(model, names, file)
         model.tokenizer.save_pretrained(work.result)

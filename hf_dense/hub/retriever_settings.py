@@ -74,6 +74,11 @@ class RetrieverSettings:
         said = [f"{name} {value}" for name, value in self._named().items() if value != "''"]
         return f"How it makes vectors: {'; '.join(said)}."
 
+    def facts(self) -> dict[str, Any]:
+        """What is said, as the manifest of a model has it that was not made from these settings, for its card."""
+        lengths = {"max_length": self.max_length, "query_length": self.query_length}
+        return {"remarks": [self.in_words()], **{name: length for name, length in lengths.items() if length}}
+
     def _named(self) -> dict[str, Any]:
         """What is said, by name; prompts by their role."""
         named = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "prompts"}

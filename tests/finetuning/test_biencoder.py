@@ -276,7 +276,9 @@ def test_a_model_tells_what_it_was_made_from(retriever: Path, pairs: Dataset, tm
     assert (manifest.kind, manifest.sources["model"], manifest.command) == ("retriever", str(retriever), "me")
     assert manifest.sources["pairs"] == "given from Python"
     assert (manifest.made_from["learning_rate"], manifest.facts["steps"]) == (2e-3, 6)
-    assert "learning_rate" in (model / "README.md").read_text()
+    card = (model / "README.md").read_text()
+    assert "learning_rate" in card
+    assert f"It reads at most {load_retriever(model).max_seq_length} tokens of a text; what follows is cut off." in card
 
 
 def test_a_training_without_its_model_is_not_done(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:

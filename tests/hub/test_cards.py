@@ -18,7 +18,7 @@ from hf_dense import RetroMAEConfig
 from hf_dense.errors import InputError
 from hf_dense.hub import cards
 from hf_dense.hub.cards import CARD_TEMPLATE, form_of, render_model_card, write_model_card
-from hf_dense.hub.lineage import Step, lineage_of
+from hf_dense.hub.lineage import Step, joined, lineage_of
 from hf_dense.storage.manifest import COMPLETE, Manifest
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
@@ -228,6 +228,20 @@ def test_a_licence_is_carried_from_the_base(card: str, licence: str | None, tmp_
         assert said in found.text
     own = ModelCard(render_model_card("x", replace(made, licence="mit"), "retriever"))
     assert own.data.license == "mit", "what is said wins"
+
+
+@pytest.mark.parametrize(
+    ("named", "languages"), [("language: de\n", ["de"]), ("language: [en, no, 7, fr]\n", ["en", "fr"]), ("", None)]
+)
+def test_languages_are_those_of_the_bases(named: str, languages: list[str] | None, tmp_path: Path) -> None:
+    foreign, other = write_encoder(tmp_path / "foreign"), write_encoder(tmp_path / "other")
+    (foreign / "README.md").write_text(f"---\n{named}license: mit\n---\n# Theirs")
+    (other / "README.md").write_text("---\nlanguage: en\n---\n")
+    alone = Manifest("retriever", COMPLETE, facts={"lineage": lineage_of(foreign)})
+    merged = replace(alone, facts={"lineage": joined(lineage_of(foreign), lineage_of(other))[0]})
+    assert ModelCard(render_model_card("x", alone, "retriever")).data.language == languages
+    both = list(dict.fromkeys([*(languages or []), "en"]))
+    assert ModelCard(render_model_card("x", merged, "retriever")).data.language == both
 
 
 @pytest.fixture(scope="module")

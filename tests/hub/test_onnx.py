@@ -93,6 +93,7 @@ def test_the_card_says_how_a_published_file_is_used(
     loaded = SentenceTransformer(str(model), device="cpu")
     for card in (out / "README.md", Path(hub_here.hf_hub_download("someone/onnx", "README.md"))):
         assert "How it makes vectors: pooling mean; normalize True; similarity cosine; max_length" in card.read_text()
+        assert "It reads at most" in card.read_text()
         found: dict[str, Any] = {}
         exec(card.read_text().partition("```python\n")[2].partition("```")[0], found)
         query, passage = "what is a bottleneck", "A bottleneck squeezes a text into one vector."
