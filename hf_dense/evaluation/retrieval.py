@@ -14,6 +14,7 @@ from mteb.types import EncodeKwargs
 from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.collections import load_corpus, load_queries
+from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import score_queries
 from hf_dense.evaluation.mteb_model import ComposedTexts, Recorded, SearchingRetriever
@@ -31,6 +32,7 @@ from hf_dense.evaluation.runner import (
 )
 from hf_dense.evaluation.tasks import drops_queries
 from hf_dense.hub.precision import Reading
+from hf_dense.search.languages import Language, language_of
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_values
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
@@ -131,7 +133,7 @@ def build_task(collection: str | os.PathLike[str], split: str) -> AbsTaskRetriev
     corpus = load_corpus(collection).select_columns(["id", "title", "text"])
     asked_texts(relevant(qrels), queries, set(corpus["id"][:]), collection)
     queries = queries.select([row for row, query in enumerate(queries["id"]) if query in qrels])
-    task = _LocalRetrieval(split)
+    task = _LocalRetrieval(split, language_of(PassageTexts(corpus)))
     task.ignore_identical_ids = drops_queries(f"{Path(collection).resolve().name}-{split}")
     task.dataset = {
         _SUBSET: {split: {"corpus": corpus, "queries": queries, "relevant_docs": qrels, "top_ranked": None}}
@@ -148,7 +150,7 @@ def _fingerprint_data(data: Mapping[str, Any]) -> str:
 class _LocalRetrieval(AbsTaskRetrieval):
     """A retrieval task whose data comes from a directory instead of the Hub."""
 
-    def __init__(self, split: str) -> None:
+    def __init__(self, split: str, language: Language) -> None:
         self.metadata = TaskMetadata(
             name="LocalRetrieval",
             description="Retrieval over a local dataset directory.",
@@ -157,7 +159,7 @@ class _LocalRetrieval(AbsTaskRetrieval):
             category="t2t",
             modalities=["text"],
             eval_splits=[split],
-            eval_langs=["eng-Latn"],
+            eval_langs=[language.tag],
             main_score="ndcg_at_10",
         )
         super().__init__()

@@ -101,8 +101,8 @@ def run_protocol(
 
     Args:
         protocol: with its data.
-        model: an exported directory, a Hub id, a loaded retriever or cross-encoder, or `"bm25"` (English stop words and
-            stemmer).
+        model: an exported directory, a Hub id, a loaded retriever or cross-encoder, or `"bm25"` (stop words and
+            stemmer of the passages' language).
         out: receives `result.json` and `rankings.parquet`, complete or not at all. A run that was killed goes on with
             the vectors it had.
         name: of the model, in results and tables.

@@ -119,8 +119,8 @@ def build_lexical_negatives(
     output, judged, filters = Output.of(out), load_judged(collection, split, depth), skipping(skip)
     origin = Origin(
         title=f"BM25 negatives of {Path(collection).name}",
-        about=f"For every judged query of the split {split} the {depth} passages that BM25 (English stop words and "
-        "stemmer, title and text) ranks highest, without its positives, those of a query of the same words, and "
+        about=f"For every judged query of the split {split} the {depth} passages that BM25 (title and text, by the "
+        "stems of their language) ranks highest, without its positives, those of a query of the same words, and "
         "passages equal or nearly equal to one.",
         negative_scores="BM25 scores of the negatives",
     )

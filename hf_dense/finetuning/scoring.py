@@ -208,7 +208,7 @@ def _join(work: Staged, split: str, depth: int) -> None:
 def _origin(names: Mapping[str, str], split: str, depth: int) -> Origin:
     reranker = names.get("cross-encoder")
     kind = "raw logits, which" if reranker else "they"
-    who = f"the cross-encoder {reranker}" if reranker else "BM25 (English stop words and stemmer, title and text)"
+    who = f"the cross-encoder {reranker}" if reranker else "BM25 (title and text, by the stems of their language)"
     whose = "the cross-encoder's" if reranker else "BM25's"
     lists = [Path(path).name for what, path in names.items() if what.startswith("lists")]
     return Origin(

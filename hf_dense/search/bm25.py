@@ -1,11 +1,12 @@
-"""BM25: a lexical index of passages, with English stop words and stemmer; pairs of letters where no spaces are."""
+"""BM25: a lexical index of passages, by the stems of their language; pairs of letters where no spaces are."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -17,26 +18,36 @@ import Stemmer
 
 from hf_dense.data.passages import UNSPACED
 from hf_dense.search.dense import Floats, Indices
+from hf_dense.search.languages import ENGLISH, LANGUAGES, WORD, Language, language_of
 from hf_dense.storage.arrays import check_array
+from hf_dense.storage.files import write_text
 
 logging.getLogger("bm25s").setLevel(logging.WARNING)  # on the level that it sets itself it says each of its steps
 
 RUN: Final = regex.compile(rf"[{UNSPACED}\u30fc]+")  # of letters, with the mark of long vowels
 _MARK: Final = regex.compile(r"\p{M}")
-WORD: Final = regex.compile(r"[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*")  # with the signs of vowels in it
+_LANGUAGE: Final = "language.json"  # beside what bm25s writes
 
 
 class LexicalIndex:
-    """BM25 over texts, its index on disk and mapped into memory."""
+    """BM25 over texts, its index on disk and mapped into memory.
 
-    def __init__(self, retriever: bm25s.BM25, size: int) -> None:
+    Attributes:
+        size: how many texts.
+        language: of the texts, whose stop words are left out, and whose stems are compared.
+    """
+
+    def __init__(self, retriever: bm25s.BM25, size: int, language: Language) -> None:
         self.retriever = retriever
         self.size = size
+        self.language = language
 
     @classmethod
     def build(cls, texts: Iterable[str], folder: Path) -> LexicalIndex:
         """Index texts, in `folder`."""
-        tokens = _tokenize(texts)
+        read = list(map(parted, texts))
+        language = language_of(read)
+        tokens = _tokenize(read, language)
         if not tokens.vocab:  # no text has a word, which bm25s cannot index: each has one that nobody asks for
             tokens = tokens._replace(ids=[[0]] * len(tokens.ids), vocab={"": 0})
         retriever = bm25s.BM25()
@@ -44,24 +55,27 @@ class LexicalIndex:
         retriever.save(folder, show_progress=False)
         for array in Path(folder).glob("*.npy"):
             check_array(array)
+        write_text(Path(folder) / _LANGUAGE, json.dumps(language.name))
         return cls.load(folder)
 
     @classmethod
     def load(cls, folder: Path) -> LexicalIndex:
         """Open what `build` wrote."""
         retriever = bm25s.BM25.load(folder, mmap=True)
-        return cls(retriever, int(retriever.scores["num_docs"]))
+        name = json.loads((Path(folder) / _LANGUAGE).read_text(encoding="utf-8"))
+        language = next(known for known in LANGUAGES if known.name == name)
+        return cls(retriever, int(retriever.scores["num_docs"]), language)
 
     def search(self, queries: list[str], depth: int) -> tuple[Floats, Indices]:
         """(queries, depth) scores of the best texts, best first, and their indices."""
-        indices, scores = self.retriever.retrieve(
-            words_of(queries), k=min(depth, self.size), show_progress=False, n_threads=os.cpu_count() or 1
-        )
+        words, depth = words_of(queries, self.language), min(depth, self.size)
+        threads = os.cpu_count() or 1
+        indices, scores = self.retriever.retrieve(words, k=depth, show_progress=False, n_threads=threads)
         return scores, indices
 
     def scores(self, query: str, indices: Indices) -> Floats:
         """(indices,) scores of some texts, 0 where they share no word with the query."""
-        (words,) = words_of([query])
+        (words,) = words_of([query], self.language)
         found: Floats = self.retriever.get_scores(words)[indices] if words else np.zeros(len(indices), np.float32)
         return found
 
@@ -110,13 +124,13 @@ def _pairs(run: regex.Match[str]) -> str:
     return f" {' '.join(map(''.join, pairwise(letters)))} "
 
 
-def words_of(queries: list[str]) -> list[list[str]]:
-    """The words of queries as the index knows them: stems, without stop words."""
-    words: list[list[str]] = _tokenize(queries, return_ids=False)
+def words_of(queries: Sequence[str], language: Language = ENGLISH) -> list[list[str]]:
+    """The words of queries as an index of a language knows them: stems, without stop words."""
+    words: list[list[str]] = _tokenize(list(map(parted, queries)), language, return_ids=False)
     return words
 
 
-def _tokenize(texts: Iterable[str], **options: Any) -> Any:
-    """What bm25s makes of texts."""
-    stemmer = Stemmer.Stemmer("english")
-    return bm25s.tokenize(list(map(parted, texts)), stopwords="en", stemmer=stemmer, show_progress=False, **options)
+def _tokenize(texts: list[str], language: Language, **options: Any) -> Any:
+    """What bm25s makes of texts, which are `parted`."""
+    stemmer = Stemmer.Stemmer(language.name)
+    return bm25s.tokenize(texts, stopwords=language.code, stemmer=stemmer, show_progress=False, **options)

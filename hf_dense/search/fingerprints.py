@@ -15,7 +15,7 @@ from hf_dense.storage.fingerprints import fingerprint_values
 from hf_dense.storage.places import Source
 
 _BM25: Final = {
-    **{"stop words": "en", "stemmer": "english", "k1": 1.5, "b": 0.75, "method": "lucene"},
+    **{"stop words": "of the texts' language", "stemmer": "likewise", "k1": 1.5, "b": 0.75, "method": "lucene"},
     **{"finds": "passages with a word of the query", "letters": "NFC", "without spaces": "pairs", "marks": "in words"},
 }
 

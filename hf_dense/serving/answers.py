@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -16,9 +16,10 @@ import Stemmer
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.arms import BASE, WORDS
 from hf_dense.experiments.adaptation.report import FACTS, Adaptation
-from hf_dense.search.bm25 import RUN, WORD, composed, spelt, words_of
+from hf_dense.search.bm25 import RUN, composed, spelt, words_of
 from hf_dense.search.index import Hit, SearchIndex
 from hf_dense.search.index_building import index_in
+from hf_dense.search.languages import ENGLISH, WORD, Language, language_of
 from hf_dense.serving.passages import WholePassages
 
 TOP_K: Final = 5  # passages of each arm
@@ -145,15 +146,17 @@ def show_hits(
     """
     if not hits:
         return "<p>Nothing was found.</p>"
-    words, places = frozenset(words_of([question])[0]), {hit.id: place for place, hit in enumerate(others, start=1)}
+    language = language_of([f"{hit.title} {hit.text}" for hit in (*hits, *others)])
+    words = frozenset(words_of([question], language)[0])
+    places = {hit.id: place for place, hit in enumerate(others, start=1)}
     cards = []
     for place, (hit, verdict) in enumerate(zip(hits, verdicts, strict=True)):
         also = f"{places[hit.id]} on the {_SIDES[1 - side]}" if hit.id in places else f"on the {_SIDES[side]} only"
         thumbs = "".join(_thumb(side, place, good, verdict) for good in (True, False))
         cards.append(
             f"<article{'' if hit.id in places else ' class=alone'}><header><b>{place + 1}</b> "
-            f'<strong dir="auto">{mark(hit.title, words)}</strong> <small>{hit.score:.3f}</small></header>'
-            f'<p dir="auto">{mark(hit.text, words)}</p>'
+            f'<strong dir="auto">{mark(hit.title, words, language)}</strong> <small>{hit.score:.3f}</small></header>'
+            f'<p dir="auto">{mark(hit.text, words, language)}</p>'
             f"<footer>{thumbs} <small>{also}; {html.escape(hit.id)}</small></footer></article>"
         )
     return "".join(cards)
@@ -169,7 +172,7 @@ def _thumb(side: int, place: int, good: bool, verdict: bool | None) -> str:
     )
 
 
-def mark(text: str, words: frozenset[str]) -> str:
+def mark(text: str, words: frozenset[str], language: Language = ENGLISH) -> str:
     """A text as HTML, its words with one of these stems marked; where no spaces are, its pairs of letters.
 
     >>> mark("Threads & <b>threading</b>", frozenset({"thread"}))
@@ -178,11 +181,13 @@ def mark(text: str, words: frozenset[str]) -> str:
     '办理<mark>退货政策</mark>'
     """
     parts = regex.split(f"({RUN.pattern})", composed(text))  # letters of scripts without spaces at odd places
-    return "".join(_mark_pairs(part, words) if at % 2 else _mark_words(part, words) for at, part in enumerate(parts))
+    stem = Stemmer.Stemmer(language.name).stemWord
+    return "".join(
+        _mark_pairs(part, words) if at % 2 else _mark_words(part, words, stem) for at, part in enumerate(parts)
+    )
 
 
-def _mark_words(text: str, words: frozenset[str]) -> str:
-    stem = Stemmer.Stemmer("english").stemWord
+def _mark_words(text: str, words: frozenset[str], stem: Callable[[str], str]) -> str:
     parts = regex.split(f"({WORD.pattern})", text)  # words at odd places
     return "".join(
         f"<mark>{html.escape(part)}</mark>" if at % 2 and stem(spelt(part.lower())) in words else html.escape(part)

@@ -13,9 +13,11 @@ from tiny_retriever import write_retriever
 
 from hf_dense import InputError
 from hf_dense.data.collections import load_corpus, load_qrels, load_queries
+from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.evaluation.measures import METRICS, score_queries
 from hf_dense.evaluation.result import RetrievalResult, load_rankings
 from hf_dense.evaluation.retrieval import build_task, evaluate_retriever
+from hf_dense.search.first_stage import open_search
 from hf_dense.storage.manifest import MANIFEST
 
 
@@ -181,6 +183,20 @@ def test_a_retriever_without_a_tokenizer_is_refused(retriever: Path, dataset: Pa
     with pytest.raises(InputError, match="tokenizer"):
         evaluate_retriever(bare, dataset, "test", name="bare", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_bm25_reads_passages_by_their_language(tmp_path: Path) -> None:
+    towns, query = ("Stadt", "Insel", "Städte", "Dörfer", "Küste"), "was wird aus dem Haus in der Stadt"
+    rows = [{"_id": town, "text": f"Die Häuser der {town} wurden nicht von den Leuten verkauft."} for town in towns]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": query}))
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tStadt\t1\n")
+    evaluate_retriever("bm25", tmp_path, "test", name="bm25", out=tmp_path / "out")
+    found = load_rankings(tmp_path / "out")["q"]
+    assert found["Stadt"] == found["Städte"] > found["Insel"] == found["Küste"] > 0, "Städte and Häuser have stems"
+    (scores,), _ = open_search("bm25", PassageTexts(load_corpus(tmp_path)), tmp_path / "words", 8)([query], 5)
+    assert sorted(found.values()) == pytest.approx(sorted(scores.tolist()))
 
 
 def test_bm25_gets_nothing_for_what_it_has_not_found(dataset: Path, tmp_path: Path) -> None:

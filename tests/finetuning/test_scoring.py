@@ -162,7 +162,7 @@ def test_bm25_is_a_teacher_too(teacher: Path, collection: Path, mined: Path, tmp
         listed = [known[name] for name in (*row["positives"], *row["negatives"])]
         assert [*row["positive_scores"], *row["negative_scores"]] == pytest.approx(listed)
         assert row["positive_scores"][0] > 0, "its query is a word of it"
-    assert "BM25 (English stop words" in (out / "README.md").read_text()
+    assert "BM25 (title and text, by the stems of their language)" in (out / "README.md").read_text()
     with pytest.raises(InputError, match="was made from another cross-encoder"):
         score_lists(teacher, mined, collection, out, depth=5)
 

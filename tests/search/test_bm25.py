@@ -77,3 +77,15 @@ def test_words_without_marks_are_those_of_bm25s() -> None:
         show_progress=False,
     )
     assert words_of(texts) == expected
+
+
+def test_words_are_those_of_their_language(tmp_path: Path) -> None:
+    texts = ["Die Häuser der Stadt wurden von den Bürgern nicht verkauft, und sie sind da.", "Es war einmal ein Hund."]
+    index = LexicalIndex.build([*texts, *texts[1:] * 20], tmp_path / "index")
+    assert index.language.name == LexicalIndex.load(tmp_path / "index").language.name == "german"
+    query = "was ist mit dem verkauften Haus"
+    scores, indices = index.search([query], 2)
+    assert indices[0, 0] == 0
+    assert (scores[0] > 0).tolist() == [True, False]
+    assert (index.scores(query, indices[0]) == scores[0]).all()
+    assert words_of([query], index.language) == [["verkauft", "haus"]]

@@ -1,0 +1,63 @@
+"""In which language texts are written, of those that BM25 has stop words and a stemmer of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import regex  # type: ignore[import-untyped]
+from bm25s import stopwords
+
+WORD: Final = regex.compile(r"[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*")  # with the signs of vowels in it
+_TEXTS, _LETTERS = 500, 1_000  # that are read: so many texts, and of each its beginning
+_LEAST, _SHARE, _MARGIN = 20, 0.15, 1.5  # stop words seen, their share of all words, and how many times English's
+
+
+class Language(NamedTuple):
+    """A language that BM25 knows.
+
+    Args:
+        name: as PyStemmer has it.
+        code: of its stop words in bm25s.
+        tag: as MTEB has it, with its script.
+    """
+
+    name: str
+    code: str
+    tag: str
+
+
+ENGLISH: Final = Language("english", "en", "eng-Latn")
+LANGUAGES: Final = {
+    ENGLISH: stopwords.STOPWORDS_EN,
+    Language("dutch", "nl", "nld-Latn"): stopwords.STOPWORDS_DUTCH,
+    Language("french", "fr", "fra-Latn"): stopwords.STOPWORDS_FRENCH,
+    Language("german", "de", "deu-Latn"): stopwords.STOPWORDS_GERMAN,
+    Language("italian", "it", "ita-Latn"): stopwords.STOPWORDS_ITALIAN,
+    Language("norwegian", "no", "nob-Latn"): stopwords.STOPWORDS_NORWEGIAN,
+    Language("portuguese", "pt", "por-Latn"): stopwords.STOPWORDS_PORTUGUESE,
+    Language("russian", "ru", "rus-Cyrl"): stopwords.STOPWORDS_RUSSIAN,
+    Language("spanish", "es", "spa-Latn"): stopwords.STOPWORDS_SPANISH,
+    Language("swedish", "sv", "swe-Latn"): stopwords.STOPWORDS_SWEDISH,
+}
+"""With their stop words; those that bm25s and MTEB's BM25 have both, and a stemmer for."""
+
+
+def language_of(texts: Sequence[str]) -> Language:
+    """The language of most of the stop words in a sample of texts.
+
+    English where it is another one, or several: three in twenty words must be stop words of the language, and half as
+    many again as of English, of which bm25s has fewer.
+
+    >>> language_of(["The cat is on the table, and the dog is under it."] * 9).name
+    'english'
+    >>> language_of(["Die Katze liegt auf dem Tisch, und der Hund ist unter ihm."] * 9).name
+    'german'
+    """
+    sample = (texts[at] for at in range(0, len(texts), max(1, len(texts) // _TEXTS)))
+    words = Counter(word for text in sample for word in WORD.findall(text[:_LETTERS].lower()))
+    found = {language: sum(words[word] for word in stops) for language, stops in LANGUAGES.items()}
+    best = max(found, key=found.__getitem__)
+    known = found[best] >= max(_LEAST, _SHARE * words.total(), _MARGIN * found[ENGLISH])
+    return best if known else ENGLISH
