@@ -11,7 +11,7 @@ from bm25s import stopwords
 
 WORD: Final = regex.compile(r"[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*")  # with the signs of vowels in it
 _TEXTS, _LETTERS = 500, 1_000  # that are read: so many texts, and of each its beginning
-_LEAST, _SHARE, _MARGIN = 20, 0.15, 1.5  # stop words seen, their share of all words, and how many times English's
+_KINDS, _SHARE, _MARGIN = 6, 0.15, 1.5  # different stop words, their share of all words, and of English's
 
 
 class Language(NamedTuple):
@@ -47,8 +47,8 @@ LANGUAGES: Final = {
 def language_of(texts: Sequence[str]) -> Language:
     """The language of most of the stop words in a sample of texts.
 
-    English where it is another one, or several: three in twenty words must be stop words of the language, and half as
-    many again as of English, of which bm25s has fewer.
+    English where it is another one, or several: six different stop words of the language must be there, which make
+    three in twenty of all words, and half as many again as those of English, of which bm25s has fewer.
 
     >>> language_of(["The cat is on the table, and the dog is under it."] * 9).name
     'english'
@@ -59,5 +59,6 @@ def language_of(texts: Sequence[str]) -> Language:
     words = Counter(word for text in sample for word in WORD.findall(text[:_LETTERS].lower()))
     found = {language: sum(words[word] for word in stops) for language, stops in LANGUAGES.items()}
     best = max(found, key=found.__getitem__)
-    known = found[best] >= max(_LEAST, _SHARE * words.total(), _MARGIN * found[ENGLISH])
+    kinds = len(words.keys() & LANGUAGES[best])
+    known = kinds >= _KINDS and found[best] >= max(_SHARE * words.total(), _MARGIN * found[ENGLISH])
     return best if known else ENGLISH

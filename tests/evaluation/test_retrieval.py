@@ -187,7 +187,8 @@ def test_a_retriever_without_a_tokenizer_is_refused(retriever: Path, dataset: Pa
 
 def test_bm25_reads_passages_by_their_language(tmp_path: Path) -> None:
     towns, query = ("Stadt", "Insel", "Städte", "Dörfer", "Küste"), "was wird aus dem Haus in der Stadt"
-    rows = [{"_id": town, "text": f"Die Häuser der {town} wurden nicht von den Leuten verkauft."} for town in towns]
+    said = "Die Häuser der {} wurden nicht von den Leuten verkauft, und sie sind noch da."
+    rows = [{"_id": town, "text": said.format(town)} for town in towns]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": query}))
     (tmp_path / "qrels").mkdir()

@@ -33,7 +33,8 @@ def test_every_language_is_told() -> None:
         ["die das der"],  # too little to tell
         ["0 17 42 1000"] * 50,
         ["for name in names: print(name)"] * 50,
-        ["Kissa nukkuu matolla, koska se on juossut pihalla koko päivän eikä jaksa."] * 50,  # its stop words are not known
+        ["Paczka leży przy drzwiach i nie została odesłana do sklepu przez tych, którzy są w tym domu."] * 50,
+        ["Paketti on oven edessä, eivätkä ne, jotka talossa asuvat, lähettäneet sitä takaisin kauppaan."] * 50,
         [SENTENCES["german"], SENTENCES["english"], SENTENCES["english"]] * 20,
     ],
 )
