@@ -11,17 +11,20 @@ _UNSPACED: Final = ("。", "！", "？", "｡")  # noqa: RUF001  # stops that no
 def split_sentences(text: str) -> list[str]:
     """Sentences of one paragraph, stripped, none empty; dotted names (`binascii.Error`) stay whole.
 
-    Abbreviations are those of English; Chinese and Japanese stops need no space behind them.
+    Abbreviations are those of the text's language (see `language_of`); Chinese and Japanese stops need no space behind
+    them.
 
     >>> split_sentences("Raises binascii.Error, e.g. for odd padding. See b64encode.")
     ['Raises binascii.Error, e.g. for odd padding.', 'See b64encode.']
     >>> split_sentences("可以退货。")
     ['可以退货。']
     """
-    from sentencex import segment  # here, so that who splits no sentences can do without it
+    from sentencex import segment  # here, so that who splits no sentences can do without it, and without bm25s
+
+    from hf_dense.data.languages import language_of
 
     sentences: list[str] = []
-    for piece in segment("en", text):
+    for piece in segment(language_of([text]).code, text):
         if sentences and not sentences[-1][-1].isspace() and not sentences[-1].endswith(_UNSPACED):
             sentences[-1] += piece  # the segmenter split inside a word
         else:

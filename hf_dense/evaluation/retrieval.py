@@ -14,6 +14,7 @@ from mteb.types import EncodeKwargs
 from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.collections import load_corpus, load_queries
+from hf_dense.data.languages import Language, language_of
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.evaluation.measures import score_queries
@@ -32,7 +33,6 @@ from hf_dense.evaluation.runner import (
 )
 from hf_dense.evaluation.tasks import drops_queries
 from hf_dense.hub.precision import Reading
-from hf_dense.search.languages import Language, language_of
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_values
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source

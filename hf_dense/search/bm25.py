@@ -16,9 +16,9 @@ import numpy as np
 import regex  # type: ignore[import-untyped]
 import Stemmer
 
+from hf_dense.data.languages import ENGLISH, LANGUAGES, Language, language_of
 from hf_dense.data.passages import UNSPACED
 from hf_dense.search.dense import Floats, Indices
-from hf_dense.search.languages import ENGLISH, LANGUAGES, WORD, Language, language_of
 from hf_dense.storage.arrays import check_array
 from hf_dense.storage.files import write_text
 
@@ -26,6 +26,7 @@ logging.getLogger("bm25s").setLevel(logging.WARNING)  # on the level that it set
 
 RUN: Final = regex.compile(rf"[{UNSPACED}\u30fc]+")  # of letters, with the mark of long vowels
 _MARK: Final = regex.compile(r"\p{M}")
+WORD: Final = regex.compile(r"[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*")  # with the signs of vowels in it
 _LANGUAGE: Final = "language.json"  # beside what bm25s writes
 
 

@@ -13,13 +13,13 @@ from typing import Final
 import regex  # type: ignore[import-untyped]
 import Stemmer
 
+from hf_dense.data.languages import ENGLISH, Language, language_of
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.arms import BASE, WORDS
 from hf_dense.experiments.adaptation.report import FACTS, Adaptation
-from hf_dense.search.bm25 import RUN, composed, spelt, words_of
+from hf_dense.search.bm25 import RUN, WORD, composed, spelt, words_of
 from hf_dense.search.index import Hit, SearchIndex
 from hf_dense.search.index_building import index_in
-from hf_dense.search.languages import ENGLISH, WORD, Language, language_of
 from hf_dense.serving.passages import WholePassages
 
 TOP_K: Final = 5  # passages of each arm

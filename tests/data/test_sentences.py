@@ -21,3 +21,14 @@ def test_stops_without_a_space_behind_them_end_sentences(sentences: list[str]) -
 def test_stops_of_other_scripts_end_sentences(sentences: list[str]) -> None:
     assert split_sentences(" ".join(sentences)) == sentences
     assert join_sentences(sentences) == " ".join(sentences)
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["Das ist z. B. für die, denen es Dr. Müller am 1. Januar bzw. vorher gesagt hat.", "Und er war es nicht."],
+        ["El Sr. Gómez, que vive en la Av. Mayor, p. ej. con los de la casa, no es de aquí.", "Se lo dice a él."],
+    ],
+)
+def test_abbreviations_are_those_of_the_language(sentences: list[str]) -> None:
+    assert split_sentences(" ".join(sentences)) == sentences

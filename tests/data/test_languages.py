@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hf_dense.search.languages import LANGUAGES, language_of
+from hf_dense.data.languages import LANGUAGES, language_of
 
 SENTENCES = {
     "english": "The parcel is at the door, and it was not sent back to the shop by those who live in that house.",

@@ -1,15 +1,14 @@
-"""In which language texts are written, of those that BM25 has stop words and a stemmer of."""
+"""In which language texts are written, of those that BM25 has stop words, and a stemmer, of."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
-import regex  # type: ignore[import-untyped]
 from bm25s import stopwords
 
-WORD: Final = regex.compile(r"[\p{L}\p{N}_][\p{L}\p{N}\p{M}_]*")  # with the signs of vowels in it
 _TEXTS, _LETTERS = 500, 1_000  # that are read: so many texts, and of each its beginning
 _KINDS, _SHARE, _MARGIN = 6, 0.15, 1.5  # different stop words, their share of all words, and of English's
 
@@ -42,6 +41,11 @@ LANGUAGES: Final = {
     Language("swedish", "sv", "swe-Latn"): stopwords.STOPWORDS_SWEDISH,
 }
 """With their stop words; those that bm25s and MTEB's BM25 have both, and a stemmer for."""
+_NUMBERED: Final = list(LANGUAGES)  # English first
+_SPOKEN: Final = {  # by number, as tuples are slow to look up
+    word: [number for number, language in enumerate(_NUMBERED) if word in LANGUAGES[language]]
+    for word in set(chain.from_iterable(LANGUAGES.values()))
+}
 
 
 def language_of(texts: Sequence[str]) -> Language:
@@ -56,9 +60,12 @@ def language_of(texts: Sequence[str]) -> Language:
     'german'
     """
     sample = (texts[at] for at in range(0, len(texts), max(1, len(texts) // _TEXTS)))
-    words = Counter(word for text in sample for word in WORD.findall(text[:_LETTERS].lower()))
-    found = {language: sum(words[word] for word in stops) for language, stops in LANGUAGES.items()}
-    best = max(found, key=found.__getitem__)
-    kinds = len(words.keys() & LANGUAGES[best])
-    known = kinds >= _KINDS and found[best] >= max(_SHARE * words.total(), _MARGIN * found[ENGLISH])
-    return best if known else ENGLISH
+    words = Counter(word for text in sample for word in text[:_LETTERS].lower().split())
+    kinds, found = [0] * len(_NUMBERED), [0] * len(_NUMBERED)
+    for word, times in words.items():
+        for number in _SPOKEN.get(word, ()):
+            kinds[number] += 1
+            found[number] += times
+    best = max(range(len(found)), key=found.__getitem__)
+    least = max(_SHARE * words.total(), _MARGIN * found[0])
+    return _NUMBERED[best] if kinds[best] >= _KINDS and found[best] >= least else ENGLISH
