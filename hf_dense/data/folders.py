@@ -1,10 +1,11 @@
-"""The files of a folder that people wrote: not those that tools keep there, nor those that git ignores."""
+"""The files of a folder that people wrote: not those that tools keep or write there, nor those that git ignores."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +14,17 @@ from pathspec import GitIgnoreSpec
 
 _OF_TOOLS: Final = ("__pycache__", "node_modules", "site-packages", "venv")
 _ENVIRONMENT: Final = "pyvenv.cfg"  # in the folder of a virtual environment
+# By what a generator of sites leaves beside its pages: what there holds the pages again, or lists of them.
+_COPIES: Final = {
+    "Sphinx": (re.compile(r"objects\.inv"), re.compile(r"_sources|(?:genindex.*|py-modindex|search)\.html")),
+    "mdBook": (re.compile(r"book(?:-\w+)?\.js"), re.compile(r"(?:print|toc)\.html")),
+}
 _IGNORED, _RULES = "ignored by .gitignore", ".gitignore"
 
 
 def written_files(folder: Path, skipped: Counter[str]) -> list[Path]:
-    """The files of a folder and of the folders in it, sorted; what is hidden, of tools, or ignored is left out.
+    """The files of a folder and of the folders in it, sorted; what is hidden, of tools or ignored is left out, and so
+    are copies and lists of the pages of a site.
 
     Args:
         folder: where to look; it may be hidden itself. Links to folders are not followed.
@@ -36,9 +43,10 @@ def _walk(folder: Path, rules: list[tuple[Path, GitIgnoreSpec]], skipped: Counte
     if (folder / _RULES).is_file():
         lines = (folder / _RULES).read_text(encoding="utf-8", errors="replace").splitlines()
         rules = [*rules, (folder, _ignoring(lines))]
+    names = [entry.name for entry in found]
     for entry in found:
         path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
-        if reason := _reason(path, is_folder, rules):
+        if reason := _reason(path, is_folder, rules) or _copied(path.name, names):
             skipped[f"skipped {reason}"] += 1
         elif is_folder:
             yield from _walk(path, rules, skipped)
@@ -55,6 +63,14 @@ def _ignoring(lines: Iterable[str]) -> GitIgnoreSpec:
         with suppress(ValueError):
             patterns += GitIgnoreSpec.from_lines([line]).patterns
     return GitIgnoreSpec(patterns)
+
+
+def _copied(name: str, beside: Collection[str]) -> str:
+    """Which generator's copies or lists of pages something is; "" where of none."""
+    for generator, (mark, copies) in _COPIES.items():
+        if copies.fullmatch(name) and any(map(mark.fullmatch, beside)):
+            return f"{generator}'s copies and lists of its pages"
+    return ""
 
 
 def _reason(path: Path, is_folder: bool, rules: list[tuple[Path, GitIgnoreSpec]]) -> str:
