@@ -45,7 +45,7 @@ _NAVIGATION: Final = frozenset(
 ).union(("noprint", "no-print", "d-print-none"))
 _MENUS: Final = frozenset(
     ("nav", "navbar", "navigation", "menu", "mainmenu", "submenu", "sidebar", "header", "footer", "pagination")
-).union(("toc", "contents", "table-of-contents"))
+).union(("toc", "contents", "table-of-contents", "toctree-wrapper"))
 _SAID: Final = (*_HEADINGS, "dt", "summary", "p")  # where a button is a part of what is said
 _CONTENT: Final = ("main", "article")  # what is outside of it, where a page has it, is the site's
 _TAG: Final = re.compile("<[a-zA-Z]")

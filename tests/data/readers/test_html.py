@@ -22,6 +22,7 @@ def text_of(content: str) -> str:
         '<div role="banner">The site</div><div role="main">{}</div><div role="complementary">By the way.</div>',
         '<div class="navheader"><table><tr><th>Use</th></tr><tr><td>Prev</td><td>Next</td></tr></table></div>{}',
         '<div class="toc"><p>Table of Contents</p><ul><li><a href="#a">The use of all pumps</a></li></ul></div>{}',
+        '{}<div class="toctree-wrapper compound"><p>Contents:</p><ul><li><a href="b">All the pumps</a></li></ul></div>',
         '{}<div class="buttons no-print">Copy it</div>',
         '<ul id="menu"><li><a href="a">Home</a> |</li><li><a href="b">Downloads</a></li></ul>{}',
         '<main><h1>Use</h1><p>Open the valve first.</p></main><p>All rights reserved.</p>',
