@@ -214,16 +214,16 @@ def test_what_is_not_for_readers_is_skipped_by_name(tmp_path: Path) -> None:
 
 
 def test_copies_and_lists_of_the_pages_of_a_site_are_skipped(tmp_path: Path) -> None:
-    sphinx = ("objects.inv", "index.html", "genindex.html", "genindex-A.html", "py-modindex.html", "search.html")
+    sphinx = ("index.html", "genindex.html", "genindex-A.html", "py-modindex.html", "search.html")
     book = ("book-1a2b.js", "index.html", "print.html", "toc.html")
-    nobodys = ("search.html", "print.html", "_sources/page.txt")
+    nobodys = ("objects.inv", "search.html", "print.html", "_sources/page.txt")
     sites = (("sphinx", (*sphinx, "_sources/index.rst.txt", "api/search.html")), ("book", book), ("other", nobodys))
     for site, names in sites:
         for name in names:
             (tmp_path / site / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / site / name).write_text(f"<p>Words of {site} {name}.</p>")
     reader = DocumentReader(str(tmp_path))
-    read = ["book/index.html", *(f"other/{name}" for name in sorted(nobodys, key=str.lower))]
+    read = ["book/index.html", *(f"other/{name}" for name in nobodys[1:])]
     assert sorted(document.id for document in reader) == sorted([*read, "sphinx/api/search.html", "sphinx/index.html"])
     assert reader.counts["skipped Sphinx's copies and lists of its pages"] == 5
     assert reader.counts["skipped mdBook's copies and lists of its pages"] == 2
