@@ -16,7 +16,10 @@ _OF_TOOLS: Final = ("__pycache__", "node_modules", "site-packages", "venv")
 _ENVIRONMENT: Final = "pyvenv.cfg"  # in the folder of a virtual environment
 # By what a generator of sites leaves beside its pages: what there holds the pages again, or lists of them.
 _COPIES: Final = {
-    "Sphinx": (re.compile(r"\.buildinfo|genindex\.html"), re.compile(r"_sources|(?:genindex.*|py-modindex|search)\.html")),
+    "Sphinx": (
+        re.compile(r"\.buildinfo|genindex\.html"),
+        re.compile(r"_sources|(?:genindex.*|py-modindex|search)\.html"),
+    ),
     "mdBook": (re.compile(r"book(?:-\w+)?\.js"), re.compile(r"(?:print|toc)\.html")),
 }
 _IGNORED, _RULES = "ignored by .gitignore", ".gitignore"
