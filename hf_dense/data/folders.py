@@ -16,11 +16,23 @@ _OF_TOOLS: Final = ("__pycache__", "node_modules", "site-packages", "venv")
 _ENVIRONMENT: Final = "pyvenv.cfg"  # in the folder of a virtual environment
 # By what a generator of sites leaves beside its pages: what there holds the pages again, or lists of them.
 _COPIES: Final = {
-    "Sphinx": (
-        re.compile(r"\.buildinfo|genindex\.html"),
-        re.compile(r"_sources|(?:genindex.*|py-modindex|search)\.html"),
-    ),
-    "mdBook": (re.compile(r"book(?:-\w+)?\.js"), re.compile(r"(?:print|toc)\.html")),
+    name: (re.compile(mark), re.compile(copies))
+    for name, mark, copies in (
+        ("Sphinx", r"\.buildinfo|genindex\.html", r"_sources|(?:genindex.*|py-modindex|search)\.html"),
+        ("mdBook", r"book(?:-\w+)?\.js", r"(?:print|toc)\.html"),
+        (
+            "Javadoc",
+            r"(?:overview|package)-tree\.html",
+            r"class-use|(?:index-all|all(?:classes|packages)(?:-\w+)?|(?:overview|package)-(?:tree|use|frame)|"
+            r"constant-values|deprecated-list|serialized-form|help-doc|search)\.html",
+        ),
+        (
+            "Doxygen",
+            r"doxygen\.css",
+            r".*(?:_source|-members)\.html|(?:functions|globals|namespacemembers)(?:_\w+)?\.html|"
+            r"(?:annotated|classes|files|hierarchy|inherits|dir_\w+)\.html",
+        ),
+    )
 }
 _IGNORED, _RULES = "ignored by .gitignore", ".gitignore"
 

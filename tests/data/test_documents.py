@@ -216,17 +216,29 @@ def test_what_is_not_for_readers_is_skipped_by_name(tmp_path: Path) -> None:
 def test_copies_and_lists_of_the_pages_of_a_site_are_skipped(tmp_path: Path) -> None:
     sphinx = ("index.html", "genindex.html", "genindex-A.html", "py-modindex.html", "search.html")
     book = ("book-1a2b.js", "index.html", "print.html", "toc.html")
+    java = (
+        "overview-tree.html",
+        "index-all.html",
+        "allclasses-index.html",
+        "a/package-tree.html",
+        "a/class-use/B.html",
+    )
+    doxygen = ("doxygen.css", "b_8h_source.html", "class_b-members.html", "functions_func.html", "dir_1a.html")
     nobodys = ("objects.inv", "search.html", "print.html", "_sources/page.txt")
-    sites = (("sphinx", (*sphinx, "_sources/index.rst.txt", "api/search.html")), ("book", book), ("other", nobodys))
-    for site, names in sites:
+    sites = {"sphinx": (*sphinx, "_sources/index.rst.txt", "api/search.html"), "book": book, "other": nobodys}
+    sites |= {"java": (*java, "index.html", "a/B.html"), "doxygen": (*doxygen, "index.html", "class_b.html")}
+    for site, names in sites.items():
         for name in names:
             (tmp_path / site / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / site / name).write_text(f"<p>Words of {site} {name}.</p>")
     reader = DocumentReader(str(tmp_path))
     read = ["book/index.html", *(f"other/{name}" for name in nobodys[1:])]
-    assert sorted(document.id for document in reader) == sorted([*read, "sphinx/api/search.html", "sphinx/index.html"])
+    read += ["sphinx/api/search.html", "sphinx/index.html", "java/index.html", "java/a/B.html", "doxygen/index.html"]
+    assert sorted(document.id for document in reader) == sorted([*read, "doxygen/class_b.html"])
     assert reader.counts["skipped Sphinx's copies and lists of its pages"] == 5
     assert reader.counts["skipped mdBook's copies and lists of its pages"] == 2
+    assert reader.counts["skipped Javadoc's copies and lists of its pages"] == 5
+    assert reader.counts["skipped Doxygen's copies and lists of its pages"] == 4
 
 
 def test_a_kind_whose_library_is_not_installed_is_skipped_in_a_folder_alone(
