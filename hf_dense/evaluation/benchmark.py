@@ -155,14 +155,21 @@ def _check(
 ) -> None:
     if not models or not tasks:
         raise InputError("Name at least one model and one task.")
-    if strange := [name for name in (*models, *rerankers) if Path(name).name != name or name in ("", "..")]:
+    if strange := [name for name in (*models, *rerankers) if Path(name).name != name or not _can_be_shown(name)]:
         raise InputError(f"A model is called {strange[0]!r}, which is no name of a directory; name it: NAME=MODEL.")
     if taken := [name for name in (*models, *rerankers) if name.lower() in (MANIFEST, *_FILES)]:
         raise InputError(f"A model is called {taken[0]!r}, as a file that is written is; name it: NAME=MODEL.")
+    if models.get(BM25, BM25) != BM25:
+        raise InputError(f"A model is called {BM25!r}, and is not BM25; name it: NAME=MODEL.")
     if protocol not in PROTOCOLS:
         raise InputError(f"The protocol is {protocol!r}; allowed: {', '.join(PROTOCOLS)}.")
     if not 1 <= depth <= RANKS_KEPT:
         raise InputError(f"rerank_depth is {depth}; it must be from 1 to {RANKS_KEPT}.")
+
+
+def _can_be_shown(name: str) -> bool:
+    """Whether a name has a directory to itself, and a cell of a table."""
+    return name not in ("", "..") and name.isprintable() and not name.isspace()
 
 
 class _Table:

@@ -270,7 +270,7 @@ def test_a_model_that_fails_stops_no_other(
     with pytest.raises(InputError, match="no model directory"):
         evaluate_tasks({"bad": nowhere}, [data], tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
-    for name in ("../bad", "..", ".", ""):
+    for name in ("../bad", "..", ".", "", " ", "a\nb", "a\0b"):
         with pytest.raises(InputError, match="no name of a directory"):
             evaluate_tasks({name: "bm25"}, [data], tmp_path / "nothing")
     run = benchmark.run_protocol
@@ -491,6 +491,14 @@ def test_from_the_command_line(
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", "a/model", "b/model", "--tasks", str(data), "--out", str(tmp_path / "two")])
     assert "Two models are called 'model'" in capsys.readouterr().err
+
+
+def test_no_other_model_is_called_bm25(models: dict[str, str | Path], tmp_path: Path) -> None:
+    """It would stand in the place of BM25, which would not be measured."""
+    data = write_dataset(tmp_path / "data")
+    with pytest.raises(InputError, match="A model is called 'bm25', and is not BM25"):
+        evaluate_tasks({"bm25": models["mine"]}, [str(data)], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["results.json", "results.md", "Results.png", "dimensions.png", "hf_dense.json"])
