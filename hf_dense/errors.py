@@ -31,6 +31,8 @@ def first_line(error: Exception) -> str:
 
     if isinstance(error, RepositoryNotFoundError):
         return "the Hub has no repository of that name, or none that the token may read."
+    if isinstance(error, KeyError) and len(str(error).split()) == 1:  # its words are the key alone
+        return f"there is no {error}."
     said = str(error).strip() or type(error).__name__
     return said.splitlines()[0].rstrip(".") + "."
 
@@ -53,10 +55,26 @@ def as_sentence(said: str) -> Iterator[None]:
         raise InputError(f"{said}: {first_line(error)}") from error
 
 
-def run_main(main: Callable[[], None]) -> None:
-    """Run a command's `main`; what is wrong with what it was given becomes one line on standard error and exit code 2.
+def sentence_of(error: Exception) -> str | None:
+    """What is wrong with what was given, or with the machine, in a sentence; None of an error that is neither.
 
-    That is an `InputError`, a file that cannot be read or written, text that is none, or more memory than there is.
+    It is an `InputError`, a file that cannot be read or written, text that is none, or more memory than there is.
+    """
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename is not None else ""
+        return f"{place}{error.strerror or first_line(error).rstrip('.')}; see to it and start again."
+    if isinstance(error, UnicodeError):
+        return f"A text that is read is not UTF-8 ({error}); correct the file that holds it."
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _MEMORY.search(str(error))):
+        return f"There is not enough memory ({first_line(error).rstrip('.')}); make what is read or asked for smaller."
+    return None
+
+
+def run_main(main: Callable[[], None]) -> None:
+    """Run a command's `main`; an error of which there is a sentence becomes a line on standard error and exit code 2.
+
     Stopped by Ctrl-C, a command says so, and ends with exit code 130; where whoever reads what it prints has stopped
     (`| head`), it ends in silence with 141.
     """
@@ -66,20 +84,12 @@ def run_main(main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         _say("\nStopped. The same command goes on where it was, or begins anew.")
         sys.exit(128 + SIGINT)
-    except InputError as error:
-        said = str(error)
     except BrokenPipeError:  # whoever read what was printed has stopped
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as nobody reads what Python still flushes
         sys.exit(128 + SIGPIPE)
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename is not None else ""
-        said = f"{place}{error.strerror or first_line(error).rstrip('.')}; see to it and start again."
-    except UnicodeError as error:
-        said = f"A text that is read is not UTF-8 ({error}); correct the file that holds it."
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not _MEMORY.search(str(error)):
+    except Exception as error:
+        if (said := sentence_of(error)) is None:
             raise
-        said = f"There is not enough memory ({first_line(error).rstrip('.')}); make what is read or asked for smaller."
     else:
         return
     _say(f"error: {one_line(said)}")

@@ -413,7 +413,8 @@ def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTok
         if isinstance(error, InputError):
             raise
         if options.backbone is None:
-            said = " ".join(str(error).split()).rstrip(".")
+            whole = " ".join(str(error).split())
+            said = (first_line(error) if isinstance(error, KeyError) else whole).rstrip(".")
             raise InputError(f"No encoder can be made of this backbone_config: {said}.") from error
         raise InputError(f"Cannot load an encoder from {options.backbone}: {first_line(error)}") from error
     _check_sizes(model.config, options, tokenizer)

@@ -589,6 +589,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"backbone_config": {"hidden_size": 33, "num_attention_heads": 2}}, "hidden size"),
     ({"backbone_config": {"num_attention_heads": 0}}, "No encoder can be made of this backbone_config: .*zero"),
     ({"backbone_config": {"hidden_size": "abc"}}, "No encoder can be made of .* 'hidden_size' expected int, got str"),
+    ({"backbone_config": {"hidden_act": "foo"}}, "No encoder can be made of this backbone_config: there is no 'foo'."),
     ({"backbone_config": {"model_type": "gpt2"}}, "'gpt2' are not supported"),
     ({"backbone_config": "{not json"}, "must be JSON"),
     ({"backbone_config": "[1]"}, "must be a mapping"),
