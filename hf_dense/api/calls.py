@@ -16,8 +16,9 @@ from typing import Any, Final, ParamSpec, TypeVar
 from hf_dense.commands.main import load_verb
 from hf_dense.commands.options import Parser
 from hf_dense.commands.recipes import closest
-from hf_dense.errors import InputError
-from hf_dense.storage.scratch import settle_home
+from hf_dense.errors import InputError, sentence_of
+from hf_dense.storage.scratch import advice_on, settle_home
+from hf_dense.storage.training_values import check_seed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,14 +34,25 @@ _PARTS: Final = ("backbone_config", "encoders", "decoders", "generator")  # of a
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that answers a keyword that it does not know as the command line answers a flag."""
+    """A function that answers as the command line does: a keyword that it does not know, and what cannot be done."""
     named = inspect.signature(function).parameters.values()
     known = [one.name for one in named if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    takes_more = any(one.kind is one.VAR_KEYWORD for one in named)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        refuse_unknown(kwargs, known, function.__name__)
-        return function(*args, **kwargs)
+        refuse_unknown(() if takes_more else kwargs, known, function.__name__)
+        settle_home()
+        from hf_dense.hub.reach import noticing_offline
+
+        try:
+            with noticing_offline():
+                return function(*args, **kwargs)
+        except Exception as error:
+            said = advice_on(error) or sentence_of(error)
+            if said is None or isinstance(error, InputError):
+                raise
+            raise InputError(said) from error
 
     return call
 
@@ -69,15 +81,22 @@ def read_call(
     Raises:
         InputError: a value that the flag does not take.
     """
-    settle_home()
     first, *others = verb.split()
-    words = [*others, *map(as_path, positional)]
+    given = [*map(as_path, positional)]
+    if strange := [word for word in given if word.startswith("-")]:
+        raise InputError(f"{strange[0]!r} begins with -, as flags do; begin a path with ./, and a name otherwise.")
+    words = [*others, *given]
     words += [f"--config={as_path(one)}" for one in as_list(() if config is None else config)]
     for name, value in options.items():
         words += _words(name, value)
     parser = Parser(prog=f"hf-dense {first}", allow_abbrev=False)
     load_verb(first).add_arguments(parser)
     arguments, rest = parser.parse_known_args(words)
+    if rest and not hasattr(arguments, "rest"):  # what the Trainer does not know is refused where its options are read
+        before = words[: -words[::-1].index(rest[0]) - 1]
+        option = [word for word in before if word.startswith("--")][-1]
+        raise InputError(f"{option} takes one value, and {rest[0]!r} is one too many; give one alone.")
+    check_seed(getattr(arguments, "seed", 0))
     arguments.rest, arguments.words = rest, [first, *words]
     return arguments
 
@@ -108,7 +127,10 @@ def as_path(given: Place) -> str:
     """
     if not isinstance(given, str | os.PathLike):
         raise InputError(f"A path is wanted, not an object of the type {type(given).__name__}; {_advice(given)}.")
-    return os.fspath(given)
+    path = os.fsdecode(given)
+    if not path:
+        raise InputError("A path is empty; name a file, a directory, or what is on the Hub.")
+    return path
 
 
 def _words(name: str, value: Any) -> list[str]:
@@ -117,11 +139,12 @@ def _words(name: str, value: Any) -> list[str]:
     >>> _words("margin", 0.1), _words("dimensions", [64, 32]), _words("overwrite", True), _words("normalize", False)
     (['--margin=0.1'], ['--dimensions', '64', '32'], ['--overwrite'], ['--normalize=false'])
     """
-    if getattr(value, "ndim", None) == 0:  # a number, as numpy and torch have it
-        value = value.item()
+    value = _unpacked(value)
     if value is None:
         return []
     if name in _SWITCHES:
+        if not isinstance(value, bool):
+            raise InputError(f"{name} is {value!r}; give True or False.")
         return [f"--{name}"] if value else []
     if name in _PLACES and (isinstance(value, Number) or _are_several(value)):
         raise InputError(
@@ -138,16 +161,31 @@ def _word(name: str, value: Any) -> str:
         return json.dumps(value, default=partial(_plain, name))
     if isinstance(value, Enum):
         return str(value.value)
+    if name in _PLACES and isinstance(value, str) and not value:
+        raise InputError(f"{name} is empty; name a file, a directory, or what is on the Hub.")
     if not isinstance(value, str | os.PathLike | Number):
-        advice = "give a dict" if name in _PARTS else _advice(value)
-        raise InputError(f"{name} is of the type {type(value).__name__}; {advice}.")
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+        raise InputError(f"{name} is of the type {type(value).__name__}; {_wanted(name, value)}.")
+    return os.fsdecode(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def _unpacked(value: Any) -> Any:
+    """A single number as Python has it, of numpy and torch."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
+
+
+def _wanted(name: str, value: Any) -> str:
+    """What is given for an option in place of an object that is none of it."""
+    if name in _PARTS:
+        return "give a dict"
+    return _advice(value) if name in (*_PLACES, "lists", "tasks") else "give a text or a number"
 
 
 def _plain(name: str, value: Any) -> Any:
     """A part of a dict as JSON has it: an `Encoder` or a `Decoder` by its fields."""
     if isinstance(value, Mapping):
         return dict(value)
+    if getattr(value, "ndim", None) == 0:
+        return _unpacked(value)
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from hf_dense.api.calls import Place, as_list, check_filled, checked, read_call, refuse_unknown
@@ -68,9 +68,11 @@ def adapt(
     from hf_dense.experiments.adaptation.run import adapt
 
     with _without_loading_bars():
-        return adapt(chosen, command_line(arguments))
+        found = adapt(chosen, command_line(arguments))
+    return replace(found, path=found.path.absolute())
 
 
+@checked
 def pretrain(
     *,
     out: Place | None = None,
@@ -133,6 +135,7 @@ def pretrain(
     return Training(made.path, "pre-training", _last_figures(made.history), made.history)
 
 
+@checked
 def finetune(
     *,
     out: Place | None = None,

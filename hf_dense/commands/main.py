@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any, Final, NoReturn, Protocol, cast
@@ -101,9 +102,7 @@ def _run(arguments: argparse.Namespace) -> None:
     check_seed(getattr(arguments, "seed", 0))
     logging.basicConfig(level=logging.WARNING, format="%(message)s")  # here alone: of Python's callers it is theirs
     try:
-        if arguments.verb not in _ALONE:
-            _settle()
-        with encoding_of(arguments):
+        with nullcontext() if arguments.verb in _ALONE else _settled(), encoding_of(arguments):
             load_verb(arguments.verb).run(arguments)
     except Exception as error:  # of what is not the output: temporary files, the caches of libraries
         if said := advice_on(error):
@@ -111,12 +110,12 @@ def _run(arguments: argparse.Namespace) -> None:
         raise
 
 
-def _settle() -> None:
+def _settled() -> AbstractContextManager[None]:
     """See to what libraries look for when they are imported, or first used."""
     settle_home()
-    from hf_dense.hub.reach import notice_offline
+    from hf_dense.hub.reach import noticing_offline
 
-    notice_offline()
+    return noticing_offline()
 
 
 def _instead(words: Sequence[str], parser: argparse.ArgumentParser) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,23 +19,26 @@ class HubUnreachable(OfflineModeIsEnabled):
     """The Hub cannot be reached; what is in its cache is used, as when `HF_HUB_OFFLINE` says so."""
 
 
-class _Client(httpx.Client):
+class _Sending:
     """Asks the Hub nothing more when its first connection fails; one that fails later is the library's to repeat."""
 
     endpoint, reached, reason = "", False, ""
 
-    def send(self, request: Any, **how: Any) -> Any:
+    def __init__(self, client: Any) -> None:
+        self._send = client.send
+
+    def __call__(self, request: Any, **how: Any) -> Any:
         """Send a request, or raise `HubUnreachable`."""
         if self.endpoint != constants.ENDPOINT:  # what was found is true of one Hub
             self.endpoint, self.reached, self.reason = constants.ENDPOINT, False, ""
         if self.reached or request.url.host != urlsplit(constants.ENDPOINT).hostname:
-            return super().send(request, **how)
+            return self._send(request, **how)
         if self.reason:
             raise HubUnreachable(self.reason)
         limits = request.extensions.get("timeout", {})
         request.extensions["timeout"] = {**limits, "connect": min(limits.get("connect") or _CONNECTING, _CONNECTING)}
         try:
-            answer = super().send(request, **how)
+            answer = self._send(request, **how)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             self.reason = str(error) or "it takes up no connection"
             raise HubUnreachable(self.reason) from error
@@ -41,11 +46,18 @@ class _Client(httpx.Client):
         return answer
 
 
-def notice_offline() -> None:
-    """Let all that asks the Hub in this process notice at once when it cannot be reached; it may be back since then."""
-    session = huggingface_hub.get_session()  # to make one takes 40 ms: it reads the certificates
-    if isinstance(session, _Client):
-        session.reason = ""
+@contextmanager
+def noticing_offline() -> Iterator[None]:
+    """Let all that asks the Hub in this process notice at once when it cannot be reached.
+
+    The client stays the caller's, with its proxies and certificates, and is afterwards as it was.
+    """
+    known = vars(client := huggingface_hub.get_session())  # to make one takes 40 ms: it reads the certificates
+    if "send" in known:  # a call in another one
+        yield
         return
-    hooks = session.event_hooks
-    huggingface_hub.set_client_factory(lambda: _Client(event_hooks=hooks, follow_redirects=True, timeout=None))
+    known["send"] = _Sending(client)
+    try:
+        yield
+    finally:
+        known.pop("send", None)

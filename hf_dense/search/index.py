@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from hf_dense.errors import InputError, as_sentence
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import Reading
+from hf_dense.hub.reach import noticing_offline
 from hf_dense.search.approximate import CandidateIndex
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.dense import Floats, Indices, Vectors, check_batch_size, encode_queries, search
@@ -72,14 +74,20 @@ class SearchIndex:
     """An index with the model that made it, ready for questions.
 
     Args:
-        retriever: the model.
+        retriever: the model, loaded or by its place.
         directory: of the index.
         precision: that questions are encoded in; None: as the passages were. Another one is said in the log.
     """
 
-    def __init__(self, retriever: SentenceTransformer, directory: Path, precision: str | None = None) -> None:
-        self.retriever = retriever
-        self.directory = directory = directory.absolute()  # files are read later, from wherever the process is then
+    def __init__(
+        self,
+        retriever: str | Path | SentenceTransformer,
+        directory: str | os.PathLike[str],
+        precision: str | None = None,
+    ) -> None:
+        self.retriever = retriever = load_retriever(retriever)
+        # Files are read later, from wherever the process is then.
+        self.directory = directory = path_of(directory).absolute()
         self._opened = _identity(directory)
         with as_sentence(BROKEN.format(directory)), self._unreplaced():
             self.manifest = index_by(retriever_source(retriever).fingerprint, directory)
@@ -96,9 +104,10 @@ class SearchIndex:
             self.hybrid = HybridIndex.load(directory / HYBRID) if hybrid_head(retriever) else None
 
     @classmethod
+    @noticing_offline()
     def load(
         cls,
-        directory: str | Path,
+        directory: str | os.PathLike[str],
         model: str | Path | SentenceTransformer | None = None,
         precision: str | None = None,
     ) -> SearchIndex:
@@ -117,7 +126,7 @@ class SearchIndex:
         """
         path = path_of(directory)
         index_in(path)
-        return cls(load_retriever(path.resolve().parent if model is None else model), path, precision)
+        return cls(path.resolve().parent if model is None else model, path, precision)
 
     def __len__(self) -> int:
         return len(self.passages)
@@ -161,6 +170,7 @@ class SearchIndex:
             raise InputError("search_many takes a list of questions (of a dict its values); search takes one.")
         asked, weight = list(queries), self.weight if weight is None else weight
         check_questions(asked, top_k, weight)
+        weight = float(weight)
         check_batch_size(batch_size)
         if not asked:
             return []

@@ -29,6 +29,7 @@ from hf_dense.errors import InputError, as_sentence
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.precision import Reading
+from hf_dense.hub.reach import noticing_offline
 from hf_dense.search.approximate import CandidateIndex, check_index_kind
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.dense import Indices, Known, Vectors, encode_corpus
@@ -65,6 +66,7 @@ class Update:
     removed: int
 
 
+@noticing_offline()
 def build_index(
     model: str | Path | SentenceTransformer,
     corpus: Dataset | str | Path,
@@ -122,6 +124,7 @@ def build_index(
     return output.path
 
 
+@noticing_offline()
 def update_index(
     model: str | Path | SentenceTransformer,
     corpus: Dataset | str | Path,

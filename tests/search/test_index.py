@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -66,6 +67,17 @@ def test_index_may_live_elsewhere_and_top_k_may_exceed_it(corpus: Dataset, tmp_p
     index = SearchIndex.load(tmp_path / "elsewhere", model)
     assert len(index) == 3
     assert len(index.search("abc", top_k=50)) == 3
+
+
+def test_it_is_opened_by_places_too(corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = write_retriever(tmp_path / "model")
+    build_index(model, corpus, tmp_path / "index")
+    monkeypatch.chdir(tmp_path)
+    index = SearchIndex("model", "index")
+    assert index.directory == tmp_path / "index"
+    assert json.dumps(vars(index.search("abc", top_k=1, weight=np.float32(0.5))[0]))  # plain numbers
+    with pytest.raises(InputError, match="not an object of the type int"):
+        SearchIndex("model", 3)  # type: ignore[arg-type]
 
 
 def test_bad_input_is_one_sentence_and_leaves_nothing(corpus: Dataset, tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import pytest
 from datasets.config import HF_DATASETS_CACHE
 from huggingface_hub.constants import HF_HOME
 
-from hf_dense.api.calls import read_call
+import hf_dense
 from hf_dense.commands import search
 from hf_dense.commands.main import main
+from hf_dense.errors import InputError
 from hf_dense.storage.output import Output
 from hf_dense.storage.scratch import advice_on, settle_home
 
@@ -46,7 +47,8 @@ def test_who_has_no_home_is_given_the_root(by_command: bool, monkeypatch: pytest
     if by_command:
         main(["search", "model", "question"])
     else:
-        read_call("search", ["model"], {})
+        with pytest.raises(InputError, match="nowhere"):
+            hf_dense.mine("nowhere", out="out")
     assert Path.home() == Path("/")
 
 
