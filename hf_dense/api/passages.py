@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, overload
 
 from hf_dense.api.calls import Place, as_list, as_path, check_filled, checked, read_call
 from hf_dense.api.results import Result, caption, html_table
+from hf_dense.storage.files import as_typed
 
 _SHOWN: Final = 5  # rows
 
@@ -26,8 +26,9 @@ class Corpus:
     def __init__(self, path: Place) -> None:
         from hf_dense.data.collections import load_corpus
 
-        self.path = Path(as_path(path))
-        self.rows = load_corpus(self.path)
+        place = Path(as_path(path))
+        self.rows = load_corpus(place)
+        self.path = place.absolute() if place.exists() else place  # of a Hub dataset its name
 
     @classmethod
     @checked
@@ -139,7 +140,7 @@ class Corpus:
         options = {name: value for name, value in locals().items() if name not in ("self", "kinds")}
         chosen = ["headings", "sentences"] if kinds is None else as_list(kinds)
         check_filled(kinds=chosen)
-        return _run_data("queries", [self.path], {"from": chosen, **options})
+        return _run_data("queries", [self], {"from": chosen, **options})
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -161,18 +162,18 @@ class Corpus:
         return row
 
     def __fspath__(self) -> str:
-        return os.fspath(self.path)
+        return as_typed(self.path)
 
     def __str__(self) -> str:
-        return os.fspath(self.path)
+        return as_typed(self.path)
 
     def __repr__(self) -> str:
-        return f"<corpus in {self.path}; passages: {len(self):,}>"
+        return f"<corpus in {self}; passages: {len(self):,}>"
 
     def _repr_html_(self) -> str:
         names = [name for name in ("id", "title", "text") if name in self.rows.column_names]
         first = [[row[name] for name in names] for row in self[:_SHOWN]]
-        return f"{caption(f'corpus of {len(self):,} passages', self.path)}{html_table(names, first)}"
+        return f"{caption(f'corpus of {len(self):,} passages', self)}{html_table(names, first)}"
 
 
 @checked

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from hf_dense.errors import InputError
+from hf_dense.storage.files import as_typed
 from hf_dense.storage.manifest import Manifest
 
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """What a call wrote; it may be given wherever a path may.
+    """What a call wrote; it may be given wherever a path may, also from another working directory.
 
     Args:
-        path: of it; of a fine-tuning, that of the model.
+        path: of it, made absolute; of a fine-tuning, that of the model.
         kind: what it is.
         figures: by their names.
     """
@@ -26,6 +27,9 @@ class Result:
     path: Path
     kind: str
     figures: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", self.path.absolute())
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> Result:
@@ -42,18 +46,18 @@ class Result:
         return cls(Path(path), manifest.kind, figures)
 
     def __fspath__(self) -> str:
-        return str(self.path)
+        return as_typed(self.path)
 
     def __str__(self) -> str:
-        return str(self.path)
+        return as_typed(self.path)
 
     def __repr__(self) -> str:
         figures = ", ".join(f"{name}: {_shown(value)}" for name, value in self.figures.items())
-        return f"<{self.kind} in {self.path}{'; ' if figures else ''}{figures}>"
+        return f"<{self.kind} in {self}{'; ' if figures else ''}{figures}>"
 
     def _repr_html_(self) -> str:
         rows = [(name, _shown(value)) for name, value in self.figures.items()]
-        return f"{caption(self.kind, self.path)}{html_table((), rows)}"
+        return f"{caption(self.kind, self)}{html_table((), rows)}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,6 +73,11 @@ class Training(Result):
     history: Sequence[Mapping[str, Any]] = ()
     models: Mapping[str, Path] | None = None
     measured: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.models is not None:
+            object.__setattr__(self, "models", {name: path.absolute() for name, path in self.models.items()})
 
     def _repr_html_(self) -> str:
         return super()._repr_html_() + (f"<pre>{escape(self.measured)}</pre>" if self.measured else "")
@@ -86,13 +95,13 @@ class Evaluation(Result):
     table: str = ""
 
     def __repr__(self) -> str:
-        return f"<{self.kind} in {self.path}>\n{self.table}"
+        return f"<{self.kind} in {self}>\n{self.table}"
 
     def _repr_html_(self) -> str:
-        return f"{caption(self.kind, self.path)}<pre>{escape(self.table)}</pre>"
+        return f"{caption(self.kind, self)}<pre>{escape(self.table)}</pre>"
 
 
-def caption(kind: str, path: Path) -> str:
+def caption(kind: str, path: object) -> str:
     """A line that says what is where, as HTML."""
     return f"<p>{escape(kind)} in <code>{escape(str(path))}</code></p>"
 

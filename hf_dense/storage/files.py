@@ -70,6 +70,15 @@ def path_of(given: object) -> Path:
     return Path(given)
 
 
+def as_typed(path: Path) -> str:
+    """An absolute path as a person types it: from the working directory on, where it lies there.
+
+    What is written names its sources so, and no place of this machine.
+    """
+    here = Path.cwd()
+    return str(path.relative_to(here) if here in path.parents else path)
+
+
 @contextmanager
 def plain_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Say in a sentence why `path` cannot be written: a full disk, or a place where nothing may be written.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import os
 import random
 import re
 import subprocess
@@ -12,7 +13,9 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
+from shutil import copytree
 from types import MappingProxyType
 from typing import Any
 
@@ -285,6 +288,34 @@ WRONG = {
         "A path is wanted, not an object of the type bytes",
     ),
     "budget": (lambda out: hf_dense.adapt("docs", out=out, budget="soon"), "The budget is 'soon'"),
+    "a budget that is no text": (
+        lambda out: hf_dense.adapt("docs", out=out, budget=timedelta(minutes=5)),  # type: ignore[arg-type]
+        "budget is of the type timedelta; give a text or a number",
+    ),
+    "a seed": (lambda out: hf_dense.adapt("docs", out=out, seed=-1), "--seed -1 is not from 0"),
+    "two methods": (
+        lambda out: hf_dense.adapt("docs", out=out, method=["retromae", "dupmae"]),  # type: ignore[arg-type]
+        "--method takes one value, and 'dupmae' is one too many",
+    ),
+    "two splits": (
+        lambda out: hf_dense.mine("data", out=out, split=["train", "dev"]),  # type: ignore[arg-type]
+        "--split takes one value, and 'dev' is one too many",
+    ),
+    "a switch that is a text": (
+        lambda out: hf_dense.mine("data", out=out, overwrite="no"),  # type: ignore[arg-type]
+        "overwrite is 'no'; give True or False",
+    ),
+    "a switch that is a number": (
+        lambda out: hf_dense.evaluate("bm25", "data", out=out, no_bm25=0),
+        "no_bm25 is 0; give True or False",
+    ),
+    "an empty path": (lambda out: hf_dense.adapt("", out=out), "A path is empty; name"),
+    "an empty option": (lambda out: hf_dense.mine("data", model="", out=out), "model is empty; name"),
+    "a path like a flag": (
+        lambda out: hf_dense.adapt("--overwrite", out=out),
+        "'--overwrite' begins with -, as flags do; begin a path with ./",
+    ),
+    "a name like a flag": (lambda out: hf_dense.evaluate({"-x": "bm25"}, "data", out=out), "'-x=bm25' begins with -"),
 }
 
 
@@ -293,6 +324,13 @@ def test_a_wrong_value_is_an_input_error(call: Callable[[Path], Any], sentence: 
     with pytest.raises(InputError, match=sentence):
         call(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_cannot_be_written_is_said_in_a_sentence(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for call in (lambda out: hf_dense.mine(data, out=out), lambda out: hf_dense.evaluate("bm25", data, out=out)):
+        with pytest.raises(InputError, match="Not a directory; see to it and start again"):
+            call(tmp_path / "file" / "out")
 
 
 def test_nothing_is_written_to_what_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,6 +357,9 @@ def test_what_is_none_was_not_given_and_several_may_be_anything_to_loop_over() -
         assert words[-3:] == ["--dimensions", "64", "32"]
     for number in (3, np.int64(3), np.array(3), torch.tensor(3)):
         assert read_call("pretrain", [], {"max_steps": number}).words[-1] == "--max_steps=3"
+        given = read_call("pretrain", [], {"encoders": {"encoder": {"weight": number}}}).words[-1]
+        assert given == '--encoders={"encoder": {"weight": 3}}'
+    assert read_call("pretrain", [], {"overwrite": np.bool_(True)}).words[-1] == "--overwrite"
 
 
 def test_kinds_of_queries_may_be_one_or_none(tmp_path: Path) -> None:
@@ -337,6 +378,29 @@ def test_the_functions_load_nothing_heavy_before_they_are_called() -> None:
     heavy = "print([name for name in ('torch', 'transformers', 'datasets', 'numpy') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", f"{script}\n{heavy}"], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_results_stay_where_they_are_when_the_working_directory_changes(
+    data: Path, retriever: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is recorded stays as a person would type it there, which names no place of this machine."""
+    copytree(data, tmp_path / "data")
+    copytree(retriever, tmp_path / "retriever")
+    monkeypatch.chdir(tmp_path)
+    corpus, lists = hf_dense.Corpus("data"), hf_dense.mine(Path("data"), out="lists", depth=3)
+    exported = hf_dense.export("retriever", out="exported")
+    assert (str(corpus), str(lists), os.fspath(lists)) == ("data", "lists", "lists")
+    tuned = hf_dense.finetune(model=exported, collection=corpus, lists=lists, out="tuned", **QUICK)
+    command = Manifest.load("tuned").command
+    assert "--model=exported --collection=data --lists lists" in command
+    assert str(tmp_path) not in command
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert tuned.path == tmp_path / "tuned" / "model" == tuned.models["model"]
+    assert str(corpus) == str(corpus.path) == str(tmp_path / "data")
+    found = hf_dense.evaluate({"tuned": tuned}, corpus, out="found", no_bm25=True)
+    assert [*found.figures] == ["tuned"]
+    assert f"evaluations in {Path('found')}" in repr(found)
 
 
 def test_a_result_is_escaped_and_stands_for_its_path(tmp_path: Path) -> None:
