@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -98,7 +98,7 @@ def draw_metrics(rows: Sequence[Mapping[str, Any]]) -> Figure:
         axes.bar_label(bars, fmt="%.3f", fontsize=8, padding=2)
     axes.set_xticks(range(len(metrics)), [plain(metric) for metric in metrics])
     axes.set_ylabel("mean over queries (fraction)")
-    axes.set_ylim(0, 1.15 * max(row[metric] for row in rows for metric in metrics) or 1)
+    axes.set_ylim(0, 1.15 * _greatest(row[metric] for row in rows for metric in metrics))
     axes.spines[["top", "right"]].set_visible(False)
     legend_above(figure)
     return figure
@@ -110,12 +110,17 @@ def _draw_panels(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> F
     for axes, metric in zip(figure.subplots(1, len(metrics), sharey=True, squeeze=False).flat, metrics, strict=True):
         values = [row[metric] for row in rows]
         axes.bar_label(axes.barh(range(len(rows)), values), fmt="%.3f", fontsize=8, padding=2)
-        axes.set_xlim(0, 1.25 * max(values) or 1)
+        axes.set_xlim(0, 1.25 * _greatest(values))
         axes.set_xlabel(plain(metric))
         axes.spines[["top", "right"]].set_visible(False)
     axes.set_yticks(range(len(rows)), [plain(row["name"]) for row in rows])
-    axes.invert_yaxis()
+    axes.set_ylim(len(rows) - 0.4, -0.6)
     return figure
+
+
+def _greatest(values: Iterable[float]) -> float:
+    """The greatest of those that are numbers, or 1 where none is above 0."""
+    return max((value for value in values if value > 0), default=1.0)
 
 
 def plain(name: str) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,18 @@ def test_many_retrievers_have_their_names_beside_their_bars() -> None:
     assert [bar.get_width() for bar in first.patches] == [row["ndcg@10"] for row in rows]
     few = draw_metrics(rows[:10])
     assert len(few.axes) == 1
+
+
+@pytest.mark.parametrize("number", [2, 11])
+@pytest.mark.parametrize("value", [0.0, math.nan])
+def test_a_figure_that_is_none_costs_no_picture(number: int, value: float) -> None:
+    rows = [{"name": f"model {one}", "ndcg@10": value, "mrr@10": value if one == 0 else 0.4} for one in range(number)]
+    axes = draw_metrics(rows).axes
+    if number == 2:
+        assert axes[0].get_ylim() == (0, pytest.approx(0.46))
+    else:
+        assert [one.get_xlim() for one in axes] == [(0, 1.25), (0, 0.5)]
+        assert axes[0].get_ylim() == (pytest.approx(10.6), -0.6), "no empty rows above and below"
 
 
 @pytest.mark.parametrize("number", [2, 11])
