@@ -86,7 +86,7 @@ def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransformer:
+def load_retriever(model: str | os.PathLike[str] | SentenceTransformer) -> SentenceTransformer:
     """Load a model that says how it makes vectors, without the pooler that nothing reads; a loaded one passes through.
 
     That is a Sentence-Transformers model, or a pre-training checkpoint, by its bottleneck and the embedder before it.
@@ -102,18 +102,18 @@ def load_retriever(model: str | Path | SentenceTransformer) -> SentenceTransform
             f"A retriever is a path, a name on the Hub or a SentenceTransformer, not an object of the type "
             f"{type(model).__name__}."
         )
-    elif is_checkpoint(model):
+    elif is_checkpoint(place := model if isinstance(model, str) else Path(model)):
         from hf_dense.hub.retrievers import build_retriever  # which needs this module
 
-        return build_retriever(model)
+        return build_retriever(place)
     else:
-        _check_directory(model, marker="modules.json", remedy="; make one with hf-dense export")
-        modules = load_file_path(model_folder(model), "modules.json")
+        _check_directory(place, marker="modules.json", remedy="; make one with hf-dense export")
+        modules = load_file_path(model_folder(place), "modules.json")
         if modules is not None and b"HybridHead" in Path(modules).read_bytes():
             from hf_dense.hub.hybrid import load_hybrid  # which needs this module
 
-            return load_hybrid(model)
-        retriever = _load_sentence_transformer(str(model))
+            return load_hybrid(place)
+        retriever = _load_sentence_transformer(str(place))
     drop_pooler(retriever)
     # Else saving asks the Hub whether the name of our directory is a model there, and cites it as the base model.
     retriever.model_card_data.local_files_only = True

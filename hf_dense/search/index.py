@@ -81,7 +81,7 @@ class SearchIndex:
 
     def __init__(
         self,
-        retriever: str | Path | SentenceTransformer,
+        retriever: str | os.PathLike[str] | SentenceTransformer,
         directory: str | os.PathLike[str],
         precision: str | None = None,
     ) -> None:
@@ -108,7 +108,7 @@ class SearchIndex:
     def load(
         cls,
         directory: str | os.PathLike[str],
-        model: str | Path | SentenceTransformer | None = None,
+        model: str | os.PathLike[str] | SentenceTransformer | None = None,
         precision: str | None = None,
     ) -> SearchIndex:
         """Open an index.

@@ -68,8 +68,8 @@ class Update:
 
 @noticing_offline()
 def build_index(
-    model: str | Path | SentenceTransformer,
-    corpus: Dataset | str | Path,
+    model: str | os.PathLike[str] | SentenceTransformer,
+    corpus: Dataset | str | os.PathLike[str],
     out: str | os.PathLike[str] | Output,
     *,
     kind: str | None = None,
@@ -126,8 +126,8 @@ def build_index(
 
 @noticing_offline()
 def update_index(
-    model: str | Path | SentenceTransformer,
-    corpus: Dataset | str | Path,
+    model: str | os.PathLike[str] | SentenceTransformer,
+    corpus: Dataset | str | os.PathLike[str],
     out: str | os.PathLike[str] | Output,
     *,
     kind: str | None = None,
@@ -196,8 +196,8 @@ class _Plan:
 
 
 def _plan(
-    model: str | Path | SentenceTransformer,
-    corpus: Dataset | str | Path,
+    model: str | os.PathLike[str] | SentenceTransformer,
+    corpus: Dataset | str | os.PathLike[str],
     path: Path,
     name: str | None,
     origin: str | None,
@@ -218,7 +218,7 @@ def _plan(
     return _Plan(Reading.of(settings).apply(retriever), passages, settings, sources, known)
 
 
-def _origin(corpus: Dataset | str | Path, origin: str | None) -> str:
+def _origin(corpus: Dataset | str | os.PathLike[str], origin: str | None) -> str:
     """By what passages are shown."""
     return (origin or "the passages") if isinstance(corpus, Dataset) else str(corpus)
 
