@@ -195,5 +195,7 @@ def _plain(name: str, value: Any) -> Any:
 
 def _advice(value: Any) -> str:
     """What is done with something that is at no place; a table is known without an import of `datasets`."""
+    if isinstance(getattr(value, "retriever", None), os.PathLike):  # of an adaptation
+        return "give its retriever"
     how = "write it with to_parquet" if hasattr(value, "to_parquet") else "save it"
     return f"{how}, and give its path, or a name on the Hub"

@@ -85,7 +85,7 @@ def build_index(
     """Encode a corpus, with a progress bar and an ETA, and write its index.
 
     Args:
-        model: an exported directory, a Hub id or a loaded model.
+        model: an exported directory, a Hub id or a loaded model, which loses a pooler that its vectors do not read.
         corpus: columns `id`, `title`, `text`, title + " " + text is what is encoded; or the directory of a collection.
         out: receives the index, complete or not at all; a run that was killed goes on with the vectors it had.
         kind: what finds passages: `exact`, all float vectors, which are read from disk; or candidates, four times as

@@ -35,6 +35,7 @@ from hf_dense.api.results import Evaluation, Result
 from hf_dense.commands.finetune import BothOptions, MeasuringOptions, SingleOptions, StageOptions
 from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.options import AdaptOptions
+from hf_dense.experiments.adaptation.report import Adaptation
 from hf_dense.pretraining.options import PretrainingOptions
 from hf_dense.storage.manifest import Manifest
 
@@ -291,6 +292,10 @@ WRONG = {
     "a budget that is no text": (
         lambda out: hf_dense.adapt("docs", out=out, budget=timedelta(minutes=5)),  # type: ignore[arg-type]
         "budget is of the type timedelta; give a text or a number",
+    ),
+    "an adaptation": (
+        lambda out: hf_dense.publish(Adaptation(out, {}), "me/it"),  # type: ignore[arg-type]
+        "not an object of the type Adaptation; give its retriever",
     ),
     "a seed": (lambda out: hf_dense.adapt("docs", out=out, seed=-1), "--seed -1 is not from 0"),
     "two methods": (
