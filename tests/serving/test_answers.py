@@ -86,6 +86,8 @@ def test_words_are_marked_whose_accents_stand_apart_from_their_letters() -> None
     hit = Hit(1.0, "p", "", normalize("NFD", "cafés"))
     for question in (normalize(form, "a café") for form in ("NFC", "NFD")):
         assert "<mark>cafés</mark>" in show_hits(question, [hit], [], [None], side=0)
+    german = Hit(1.0, "p", "", "Die Häuser der Stadt sind verkauft, und das ist es, was die Leute dort nicht wollten.")
+    assert "Die <mark>Häuser</mark> der Stadt" in show_hits("was kostet ein Haus", [german], [], [None], side=0)
     assert "एक <mark>साल</mark>" in show_hits("कितने साल", [Hit(1.0, "p", "", "एक साल")], [], [None], side=0)
 
 
