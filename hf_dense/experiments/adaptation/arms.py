@@ -15,7 +15,7 @@ from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.experiments.asked import METRIC, fused_weight, measure
 from hf_dense.experiments.keeping import Kept
 from hf_dense.finetuning.biencoder import finetune
-from hf_dense.finetuning.lists import PassageLists
+from hf_dense.finetuning.lists import PassageLists, load_entries
 from hf_dense.finetuning.scoring import score_lists
 from hf_dense.methods import METHODS
 from hf_dense.pretraining.pretrain import pretrain
@@ -127,6 +127,9 @@ class Workshop:
         collection, place = self.material.collection, self.out.at("lists", "scores")
         given: dict[str, Any] = {"depth": DEPTH, "precision": self.learning.encoded_in}
         given["least"] = DISTILLED  # short queries share words with few passages
+        if teacher != BM25:
+            entries = load_entries(self.negatives)
+            given["queries"], given["depth"] = self.learning.scored(entries, steps, self.seed)
         scores = score_lists(teacher, self.negatives, collection, place, TRAIN, **given)
         lists = self.learning.scored_lists(scores, collection, self.seed)
         changes = self.learning.distillation(teacher)

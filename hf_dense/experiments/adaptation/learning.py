@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +15,7 @@ from transformers import TrainingArguments
 from hf_dense.data.schemas import SPLITS
 from hf_dense.errors import InputError
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
-from hf_dense.finetuning.lists import PassageLists, load_lists
+from hf_dense.finetuning.lists import Entry, PassageLists, load_lists
 from hf_dense.hub.precision import AUTO, BF16, FP32, is_faster_in_bf16
 from hf_dense.pretraining.pretrain import PretrainingOptions
 from hf_dense.search.first_stage import BM25
@@ -105,15 +108,29 @@ class Learning:
         """What is distilled: longer lists, with a teacher's scores."""
         return load_lists(scores, collection, 1 + DISTILLED, seed, split=SPLITS[0], depth=DEPTH, scored=True)
 
+    def scored(self, entries: Sequence[Entry], steps: int, seed: int) -> tuple[set[str], int]:
+        """What a cross-encoder, which is slow, scores for so many steps of distillation: what they read, and no more.
+
+        Returns:
+            The ids of the queries, drawn where the steps do not read all; and how many negatives of each.
+        """
+        read = steps * self.distilled
+        drawn = random.Random(seed).sample([entry.id for entry in entries], min(read, len(entries)))
+        return set(drawn), min(DEPTH, DISTILLED * math.ceil(read / len(entries)))
+
+    @property
+    def distilled(self) -> int:
+        """Queries of a step of distillation: as many passages as in another one."""
+        return max(1, self.queries * (1 + self.negatives) // (1 + DISTILLED))
+
     def distillation(self, teacher: str) -> dict[str, Any]:
-        """What else is set where BM25 or a cross-encoder teaches; as many passages of a step as in another one.
+        """What else is set where BM25 or a cross-encoder teaches.
 
         Labels weigh more beside BM25, which is often no better than what it teaches: with the 0.2 that suits a
         cross-encoder (SimLM) it takes more than it gives.
         """
-        queries = max(1, self.queries * (1 + self.negatives) // (1 + DISTILLED))
         weight = {"contrast_weight": _BESIDE_WORDS} if teacher == BM25 else {}
-        return {"per_device_train_batch_size": queries, "distillation": "kl", **weight}
+        return {"per_device_train_batch_size": self.distilled, "distillation": "kl", **weight}
 
     def finetuning(self, out: Path, steps: int, seed: int, **more: Any) -> BiencoderTrainingArguments:
         """Of a fine-tuning; `more` is what else is set."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
@@ -104,7 +104,7 @@ def make_plan(task: Task, rates: Rates, learning: Learning) -> Plan:
     if plan := _fitting(task, rates, learning):
         return plan
     measuring = task.models * min(task.passages, _LEAST_POOL) * rates.passage
-    training = tuned_arms(len(rates.pretraining)) * _STEPS[0] * rates.finetuning / _for_finetuning(rates, longer=False)
+    training = _STEPS[0] * _alike(rates) / _for_finetuning(rates, longer=False)
     least = (task.spent + _STAGE * _STAGES + 2 * measuring + training) / _SAFE
     raise InputError(
         f"The budget of {write_budget(task.budget)} is too short for this model on this machine; give about "
@@ -115,7 +115,7 @@ def make_plan(task: Task, rates: Rates, learning: Learning) -> Plan:
 def fit_batch(task: Task, rates: Rates, learning: Learning) -> tuple[Rates, Learning]:
     """Halve the batches of fine-tuning while the time is too short for steps of them."""
     while (halved := learning.halved) and _fitting(task, rates, learning) is None:
-        learning, rates = halved, replace(rates, finetuning=rates.finetuning / 2)
+        learning, rates = halved, rates.halved
     return rates, learning
 
 
@@ -168,7 +168,7 @@ def _tunings(task: Task, rates: Rates, learning: Learning, left: float, longer: 
     """Steps of each fine-tuning and of the longer one, 0 for none, and the seconds of all, with so many left."""
     methods = len(rates.pretraining)
     wanted = min(max(_STEPS[0], _EPOCHS * task.queries // learning.queries), _STEPS[1])
-    alike = tuned_arms(methods) * rates.finetuning  # a step of all these arms
+    alike = _alike(rates)
     steps = min(wanted, max(0, int(_for_finetuning(rates, longer) * left / alike)))
     free = left - steps * alike
     share = (free - steps * rates.finetuning) / (methods + 1)  # of each pre-training, and of the longer one on top
@@ -176,6 +176,11 @@ def _tunings(task: Task, rates: Rates, learning: Learning, left: float, longer: 
     if not longer or more < _LONGER * steps:
         more = 0
     return steps, more, steps * alike + more * rates.finetuning
+
+
+def _alike(rates: Rates) -> float:
+    """Seconds of a step of all arms that are fine-tuned alike, with what a teacher takes for it."""
+    return tuned_arms(len(rates.pretraining)) * rates.finetuning + rates.scoring
 
 
 def _most_steps(task: Task, learning: Learning) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -14,19 +14,24 @@ from datasets import Dataset
 
 from hf_dense.data.collections import load_corpus
 from hf_dense.data.passage_texts import PassageTexts
-from hf_dense.experiments.adaptation.learning import Learning
+from hf_dense.data.schemas import SPLITS
+from hf_dense.experiments.adaptation.learning import DISTILLED, Learning
 from hf_dense.finetuning.biencoder import finetune
-from hf_dense.finetuning.lists import PassageLists
+from hf_dense.finetuning.lists import PassageLists, load_lists
+from hf_dense.finetuning.scoring import cross_encoder_teacher
 from hf_dense.hub.precision import Reading
 from hf_dense.hub.retrievers import build_retriever
 from hf_dense.pretraining.pretrain import pretrain
+from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.dense import encode_corpus
+from hf_dense.search.first_stage import BM25
 from hf_dense.storage.checkpoints import load_history
 
 _STEPS: Final = (2, 6)  # of each training, at least and at most
 _TRYING: Final = 12.0  # seconds of a training, at most, but for the least steps
 _TRAINED: Final = 4.5  # times that a pair takes longer to be trained on than a passage to be encoded, about
 _TEXTS: Final = 192  # encoded
+_PAIRS: Final = 32  # scored, about
 _KIB: Final = 1024  # in which Linux counts the peak of memory
 
 
@@ -40,6 +45,7 @@ class Rates:
         finetuning: a step of fine-tuning.
         pretraining: a step of pre-training, by method.
         memory: of the process.
+        scoring: to score what a step of distillation reads with a cross-encoder; 0 where BM25 teaches.
     """
 
     passage: float
@@ -47,6 +53,12 @@ class Rates:
     finetuning: float
     pretraining: Mapping[str, float]
     memory: int
+    scoring: float = 0.0
+
+    @property
+    def halved(self) -> Rates:
+        """Those with half the passages in a step of fine-tuning."""
+        return replace(self, finetuning=self.finetuning / 2, scoring=self.scoring / 2)
 
 
 def measure_rates(
@@ -55,6 +67,7 @@ def measure_rates(
     negatives: Path,
     kept: Path | None,
     methods: Sequence[str],
+    teacher: str,
     learning: Learning,
     seed: int,
 ) -> Rates:
@@ -66,6 +79,7 @@ def measure_rates(
         negatives: what BM25 found for its training queries.
         kept: another one that is measured on.
         methods: of pre-training.
+        teacher: that is distilled, a cross-encoder or BM25.
         learning: the settings of all trainings.
         seed: of the draws.
 
@@ -85,6 +99,7 @@ def measure_rates(
             kept=_encoding(base, load_corpus(kept).shuffle(seed=seed), learning, scratch / "kept") if kept else 0.0,
             finetuning=step,
             pretraining={method: _pretraining(method, base, corpus, learning, tried, scratch) for method in methods},
+            scoring=0.0 if teacher == BM25 else _scoring(teacher, negatives, collection, learning, seed),
             memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB,
         )
 
@@ -108,6 +123,17 @@ def _finetuning(base: str, lists: PassageLists, learning: Learning, steps: int, 
     place = scratch / "finetuned"
     finetune(base, lists, learning.finetuning(place, steps, 0, save_strategy="no"))
     return _seconds_of_step(place, steps)
+
+
+def _scoring(teacher: str, negatives: Path, collection: Path, learning: Learning, seed: int) -> float:
+    """Of a step of distillation."""
+    lists = load_lists(negatives, collection, 1 + DISTILLED, seed, split=SPLITS[0], depth=DISTILLED)
+    model = Reading(learning.encoded_in).apply(load_reranker(teacher))
+    score, few = cross_encoder_teacher(model, lists, _PAIRS), lists.entries[: _PAIRS // (1 + DISTILLED)]
+    score(few[:2], lambda _: None)  # warms up
+    started = time.perf_counter()
+    score([replace(entry, negatives=entry.negatives[:DISTILLED]) for entry in few], lambda _: None)
+    return (time.perf_counter() - started) / len(few) * learning.distilled
 
 
 def _pretraining(method: str, base: str, corpus: Dataset, learning: Learning, steps: int, scratch: Path) -> float:

@@ -263,7 +263,7 @@ def _make_plan(
     gently = _ready_on_made(options, material, TRAIN)
     learning = Learning.of(options.base is not None, options.length, queries, options.precision, gently)
     other = kept.collection if kept else None
-    given = str(base), material.collection, negatives, other, options.methods, learning, options.seed
+    given = str(base), material.collection, negatives, other, options.methods, options.teacher, learning, options.seed
     rates = measure_rates(*given)
     task = Task(
         budget=options.seconds,

@@ -28,6 +28,18 @@ def test_all_that_is_planned_fits_into_the_budget_and_most_of_it_is_used() -> No
         assert plan.epochs == steps * 16 / 2000
 
 
+def test_what_a_cross_encoder_takes_to_teach_is_planned_with() -> None:
+    for scoring in (0.5, 4.0, 30.0):
+        plan = make_plan(replace(TASK, budget=1800), replace(RATES, scoring=scoring), LEARNING)
+        assert TASK.spent + sum(plan.seconds.values()) <= 1800
+        assert plan.seconds["fine-tuning"] == pytest.approx((3 + scoring) * plan.finetuning + plan.longer)
+    with pytest.raises(InputError, match="too short for this model"):
+        make_plan(TASK, replace(RATES, scoring=60.0), LEARNING)
+    rates, learning = fit_batch(TASK, replace(RATES, scoring=60.0), LEARNING)
+    assert rates.scoring / 60 == rates.finetuning == 0.25
+    assert (learning.queries, learning.negatives) == (5, 1)
+
+
 def test_a_large_corpus_is_measured_on_a_part_and_indexed_where_that_fits() -> None:
     small = make_plan(replace(TASK, budget=1200), RATES, LEARNING)
     assert (small.pool, small.index) == (2000, True)

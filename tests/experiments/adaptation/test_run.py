@@ -34,6 +34,7 @@ from hf_dense.experiments.adaptation.plan import Plan
 from hf_dense.experiments.adaptation.report import Adaptation
 from hf_dense.experiments.adaptation.run import Progress, adapt
 from hf_dense.experiments.keeping import open_kept
+from hf_dense.finetuning.lists import load_entries
 from hf_dense.pretraining import gap
 from hf_dense.search.index import SearchIndex, build_index, update_index
 from hf_dense.storage.manifest import Manifest
@@ -256,6 +257,7 @@ def test_auto_tries_several_methods_and_a_teacher_is_distilled(
     assert names(found)[2:5] == ["fine-tuned", "RetroMAE, fine-tuned", "DupMAE, fine-tuned"]
     scores = manifest_of(tmp_path / "out" / "lists" / "scores")
     assert scores.sources["cross-encoder"] == str(teacher)
+    assert len(load_entries(tmp_path / "out" / "lists" / "scores")) == 2 * 2, "what two steps read"
     history = json.loads((tmp_path / "out" / "pretrained" / "dupmae" / "trainer_state.json").read_text())["log_history"]
     assert [entry["step"] for entry in history if "probe_ndcg@10" in entry] == [0, 1, 2]
     page = (tmp_path / "out" / "report.html").read_text()
