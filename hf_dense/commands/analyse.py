@@ -224,7 +224,9 @@ def _add_kinds(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", metavar="INDEX", help="directory that hf-dense search wrote, of any kind")
     parser.add_argument("collection", metavar="COLLECTION", help="of the same passages, whose judged queries are asked")
     parser.add_argument("--split", default="test", help="of the judgements (default: test)")
-    parser.add_argument("--model", metavar="MODEL", help="that made the index (default: the directory it lies in)")
+    parser.add_argument(
+        "--model", metavar="MODEL", help="model that made the index (default: the directory it lies in)"
+    )
     parser.add_argument(
         "--kinds",
         nargs="+",

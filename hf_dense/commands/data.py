@@ -92,7 +92,10 @@ def _add_passages(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokenizer", help="whose tokens are counted (default: words and punctuation marks)")
     parser.add_argument("--short", type=read_number, help="chance of closing a passage early (default: 0)")
     parser.add_argument(
-        "--titles", choices=("column", "text"), default="column", help="also at the head of the text (default: column)"
+        "--titles",
+        choices=("column", "text"),
+        default="column",
+        help="a title is kept in its column, or stands at the head of the text too (default: column)",
     )
     parser.add_argument(
         "--code",
@@ -104,12 +107,14 @@ def _add_passages(parser: argparse.ArgumentParser) -> None:
         "--repeats",
         choices=("keep", "exact", "near"),
         default="exact",
-        help="repeated passages left out (default: exact)",
+        help="repeated passages stay, or go where they are the same (exact) or nearly so (near) (default: exact)",
     )
     for role in ("id", "title", "text"):
         parser.add_argument(f"--{role}_column", metavar="NAME", help=f"column that holds the {role}")
     parser.add_argument("--split", help="split of a Hub dataset (default: train)")
-    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="where documents are cut")
+    parser.add_argument(
+        "--engine", choices=("local", "ray"), default="local", help="where documents are cut (default: local)"
+    )
     parser.add_argument("--processes", type=int, help="how many cut side by side (default: one for each core)")
     parser.add_argument("--address", help="of the Ray cluster (default: one is started here)")
     _add_dataset(parser)
@@ -142,7 +147,12 @@ def _add_contexts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokenizer", help="whose tokens are counted (default: words and punctuation marks)")
     parser.add_argument("--length", type=int, default=128, help="of an overlapping span, in tokens (default: 128)")
     parser.add_argument("--seed", type=int, default=0, help="of the draws (default: 0)")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many work side by side")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="how many work side by side (default: one for each core)",
+    )
     _add_dataset(parser)
 
 
@@ -178,7 +188,9 @@ def _add_negatives(parser: argparse.ArgumentParser) -> None:
     dense.add_argument("--margin", type=read_number, help="leave out hits less than this below the best positive")
     dense.add_argument("--filter_by", metavar="MODEL", help="cross-encoder that takes false negatives out")
     dense.add_argument(
-        "--filter_margin", type=read_number, help="keep what it scores so much below the positive (default: 0)"
+        "--filter_margin",
+        type=read_number,
+        help="keep hits that --filter_by scores so much below the positive (default: 0)",
     )
     add_encoding_arguments(dense)
     parser.set_defaults(precision=None, batch_size=None)  # so that one that is given can be told
@@ -216,10 +228,15 @@ def _add_filter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--within", type=int, metavar="K", help="keep queries that find a relevant passage among the first K"
     )
-    parser.add_argument("--by", nargs="+", metavar="MODEL", help="of any of these: retrievers, or bm25 (default: bm25)")
+    parser.add_argument(
+        "--by", nargs="+", metavar="MODEL", help="retrievers, or bm25, of which one must find it (default: bm25)"
+    )
     parser.add_argument("--teacher", metavar="MODEL", help="cross-encoder that reads each query with its passage")
     parser.add_argument(
-        "--least", type=read_number, metavar="SCORE", help="keep what it gives this logit or more (default: 0)"
+        "--least",
+        type=read_number,
+        metavar="SCORE",
+        help="keep queries that --teacher gives this logit or more (default: 0)",
     )
     add_encoding_arguments(parser)
     _add_dataset(parser)
@@ -392,7 +409,7 @@ def _add_queries(parser: argparse.ArgumentParser) -> None:
         choices=("question", "keywords", "title"),
         help="what an instruction model writes (default: all three)",
     )
-    made.add_argument("--template", help="a prompt of your own in their place, with {text} and perhaps {title}")
+    made.add_argument("--template", help="a prompt of your own in place of --style, with {text} and perhaps {title}")
     made.add_argument("--candidates", type=int, help="queries of each style for a passage (default: 1)")
     made.add_argument("--temperature", type=read_number, help="of the draws (default: 0.7)")
     made.add_argument("--output_length", type=int, help="tokens generated at most (default: 64)")
@@ -401,8 +418,8 @@ def _add_queries(parser: argparse.ArgumentParser) -> None:
         "--endpoint", metavar="URL", help="OpenAI-compatible address; its key is OPENAI_API_KEY, or HF_TOKEN"
     )
     made.add_argument("--parallel", type=int, help="requests at once (default: 8)")
-    made.add_argument("--price_in", type=read_number, help="of a million tokens read, to show the cost")
-    made.add_argument("--price_out", type=read_number, help="of a million tokens written")
+    made.add_argument("--price_in", type=read_number, help="price of a million tokens read, to show the cost")
+    made.add_argument("--price_out", type=read_number, help="price of a million tokens written")
     _add_dataset(parser)
 
 

@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--protocol",
         choices=("passages", "documents", "answers", "candidates"),
         default="passages",
-        help="of directories: passages; documents by their best passages (MS MARCO); answers in passages (Natural "
-        "Questions); given candidates (MIND) (default: passages)",
+        help="how directories are measured: by passages; documents by their best passages (MS MARCO); answers in "
+        "passages (Natural Questions); given candidates (MIND) (default: passages)",
     )
     parser.add_argument(
         "--rerank",
@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="[NAME=]MODEL",
         help="cross-encoders or retrievers that order the first passages anew",
     )
-    parser.add_argument("--rerank_depth", type=int, default=100, help="how many, at most 1000 (default: 100)")
+    parser.add_argument(
+        "--rerank_depth", type=int, default=100, help="passages that --rerank orders, at most 1000 (default: 100)"
+    )
     parser.add_argument(
         "--dimensions",
         nargs="+",
@@ -50,9 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure every model also with its vectors cut to the first N dimensions, a row for each",
     )
     add_encoding_arguments(parser)
-    parser.add_argument(
-        "--no_bm25", action="store_true", help="leave BM25 out, whose row stands beside every model's where it can"
-    )
+    parser.add_argument("--no_bm25", action="store_true", help="leave out the row of BM25")
     add_output_arguments(parser)
 
 

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", metavar="MODEL", help="directory or Hub id of what is exported")
     add_output_arguments(parser, license_of="the model", push=True)
     forms = "; ".join(f"{name}, {kind.summary}" for name, kind in KINDS.items())
-    parser.add_argument("--kind", choices=KINDS, default="retriever", help=f"(default: retriever) {forms}")
+    parser.add_argument("--kind", choices=KINDS, default="retriever", help=f"{forms} (default: retriever)")
     options = parser.add_argument_group("of some kinds", argument_default=argparse.SUPPRESS)
     options.add_argument("--max_length", type=int, help="longest input in tokens; a plain encoder's must be said")
     options.add_argument(

@@ -30,23 +30,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("base", metavar="BASE", help="retriever before tuning: directory or Hub id")
     parser.add_argument("tuned", metavar="TUNED", help="retriever, or pre-training checkpoint, after it")
     parser.add_argument("--delta", metavar="START", help="encoder that TUNED was trained from, where it is not BASE")
-    parser.add_argument("--collection", metavar="DIR", help="that was tuned for")
-    parser.add_argument("--split", default="dev", help="of it that w is chosen on; not test (default: dev)")
+    parser.add_argument("--collection", metavar="DIR", help="the collection that TUNED was tuned for")
+    parser.add_argument("--split", default="dev", help="split of it that w is chosen on; not test (default: dev)")
     parser.add_argument(
         "--keep",
         default="python_docs",
         metavar="COLLECTION[:SPLIT]",
-        help="another collection (split: dev); python_docs, a small part of Python's documentation, is built when it "
-        "is first needed (default: python_docs)",
+        help="another collection that w is chosen on (split: dev); python_docs, a small part of Python's "
+        "documentation, is built when it is first needed (default: python_docs)",
     )
     parser.add_argument(
         "--weights",
         nargs="+",
         type=read_number,
         metavar="W",
-        help="that are measured (default: 0 0.25 0.5 0.75 1)",
+        help="values of w that are measured (default: 0 0.25 0.5 0.75 1)",
     )
-    parser.add_argument("--weight", type=read_number, metavar="W", help="write this one, without measuring")
+    parser.add_argument("--weight", type=read_number, metavar="W", help="write the model at this w, without measuring")
     parser.add_argument("--batch_size", type=int, default=64, help="texts encoded at once (default: 64)")
     add_output_arguments(parser, license_of="the model")
 

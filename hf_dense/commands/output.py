@@ -46,7 +46,7 @@ def add_encoding_arguments(parser: Flags, *, kept: bool = False, pairs: bool = F
         "--precision",
         choices=PRECISIONS,
         default=None if kept else FP32,
-        help=f"that models compute in; vectors are float32 in each (default: {index}{FP32}, the same on every machine)",
+        help=f"what models compute in; vectors are float32 in each (default: {index}{FP32}, the same on every machine)",
     )
     if not pairs:
         parser.add_argument(
@@ -55,7 +55,9 @@ def add_encoding_arguments(parser: Flags, *, kept: bool = False, pairs: bool = F
             metavar="N",
             help=f"longest text of a retriever in tokens (default: {index}the model's own)",
         )
-        parser.add_argument("--ray", metavar="HOST:PORT", help="of a Ray cluster whose machines encode passages")
+        parser.add_argument(
+            "--ray", metavar="HOST:PORT", help="address of a Ray cluster whose machines encode passages"
+        )
     parser.add_argument(
         "--batch_size", type=positive, default=64, help="texts, or pairs, encoded at once (default: 64)"
     )

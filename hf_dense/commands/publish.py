@@ -32,9 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: not known)",
     )
     parser.add_argument(
-        "--private", action="store_true", help="a new repository, or one that is private (default: as the account)"
+        "--private",
+        action="store_true",
+        help="make a new repository private, and refuse a public one (default: as the account has it)",
     )
-    parser.add_argument("--revision", metavar="BRANCH", help="that is written to (default: main)")
+    parser.add_argument("--revision", metavar="BRANCH", help="branch that is written to (default: main)")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ SUMMARY = "Compare evaluations on one page."
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb takes."""
     parser.add_argument("runs", nargs="+", metavar="NAME=DIR", help="evaluations, by their names in the report")
-    parser.add_argument("--collection", required=True, metavar="COLLECTION", help="that they searched")
+    parser.add_argument("--collection", required=True, metavar="COLLECTION", help="the collection that they searched")
     parser.add_argument("--baseline", metavar="NAME", help="what the others are held against (default: the first)")
     add_output_arguments(parser)
 

@@ -46,24 +46,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CORPUS",
         help="collection, passages or folder of documents to index, where no index of it exists yet",
     )
-    parser.add_argument("--index", type=Path, metavar="DIR", help="where the index is, or is built (MODEL/index)")
+    parser.add_argument(
+        "--index", type=Path, metavar="DIR", help="where the index is, or is built (default: MODEL/index)"
+    )
     parser.add_argument(
         "--kind",
         choices=KINDS,
-        help="of the index: exact; or, with less memory or time, hnsw, ivfpq, int8 or binary vectors, which find "
-        "candidates (default: that of the index that is there, else exact)",
+        help="how the index finds: exact compares every vector; hnsw, ivfpq, int8 and binary find candidates, with "
+        "less memory or time (default: that of the index that is there, else exact)",
     )
     parser.add_argument(
         "--weight",
         type=read_number,
         metavar="W",
-        help="of the model's similarity beside BM25's score, from 0 (words alone) to 1 (default: as the index was "
+        help="share of the model in the score, from 0 (BM25 alone) to 1 (the model alone) (default: as the index was "
         "built with, else 1)",
     )
     parser.add_argument(
         "--rerank", metavar="MODEL", help="cross-encoder, directory or Hub id, that orders the first passages anew"
     )
-    parser.add_argument("--rerank_depth", type=positive, metavar="N", help="how many (default: 100)")
+    parser.add_argument(
+        "--rerank_depth", type=positive, metavar="N", help="passages that --rerank orders (default: 100)"
+    )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--update", action="store_true", help="encode what is new in CORPUS, drop what is gone")
     instead.add_argument("--overwrite", action="store_true", help="replace an index of another model or corpus")

@@ -53,7 +53,9 @@ class SweepOptions:
         default=None, metadata={"help": "changes to those of fine-tuning, such as '{\"temperature\": 0.02}'"}
     )
     split: str = field(default="dev", metadata={"help": "queries that are measured"})
-    metric: str = field(default="mrr@10", metadata={"help": "that is drawn and tested: ndcg@10, mrr@10 or recall@100"})
+    metric: str = field(
+        default="mrr@10", metadata={"help": "metric that is drawn and tested: ndcg@10, mrr@10 or recall@100"}
+    )
     seeds: list[int] = field(default_factory=lambda: [0], metadata={"help": "every value is run with each"})
     side_by_side: int = field(default=1, metadata={"help": "runs at once, in processes of one thread each"})
     overwrite: bool = field(default=False, metadata={"help": "replace what was made from other inputs or settings"})

@@ -61,7 +61,7 @@ class PretrainingOptions:
     )
     group_by_length: bool | None = field(
         default=None,
-        metadata={"help": "whether a batch's texts have similar lengths; default yes, but where they are contrasted"},
+        metadata={"help": "give a batch texts of similar lengths; default true, but false where texts are contrasted"},
     )
     generator: dict | str | None = field(  # type: ignore[type-arg]
         default=None, metadata={"help": "simlm: masked language model that fills in masks, or a random one's config"}

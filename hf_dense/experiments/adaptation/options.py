@@ -36,12 +36,12 @@ class AdaptOptions:
     method: str = field(
         default="retromae",
         metadata={
-            "help": f"of pre-training: {', '.join(PLAIN)}; {AUTO}, which tries {' and '.join(TRIED)}; or "
+            "help": f"method of pre-training: {', '.join(PLAIN)}; {AUTO}, which tries {' and '.join(TRIED)}; or "
             f"{NO_METHOD}, where all the time is for fine-tuning"
         },
     )
     teacher: str = field(
-        default="bm25", metadata={"help": "that the better model is distilled from: a cross-encoder, or bm25"}
+        default="bm25", metadata={"help": "what the better model is distilled from: a cross-encoder, or bm25"}
     )
     keep: str = field(
         default="python_docs",
@@ -54,7 +54,7 @@ class AdaptOptions:
     precision: str = field(
         default=AUTO,
         metadata={
-            "help": "fp32 or bf16 of all; auto trains in bf16 where the machine is faster by it, encodes in fp32"
+            "help": "fp32 or bf16 for all; auto trains in bf16 where this machine is faster by it, and encodes in fp32"
         },
     )
     seed: int = field(default=0, metadata={"help": "of all draws"})
