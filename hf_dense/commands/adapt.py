@@ -11,8 +11,9 @@ from hf_dense.experiments.adaptation.options import AdaptOptions
 
 SUMMARY: Final = "Find out whether pre-training on your documents pays, and get the best retriever."
 _INTRODUCTION: Final = """\
-Cut documents to passages, make queries where there are none, train and measure every arm in the time that is given, and
-say in a sentence what came out: a report, the best retriever and its index. One that was interrupted goes on.
+Cut documents to passages, make queries where there are none, train and measure several retrievers in the time that is
+given, and say in a sentence what came out. It writes a report, the best retriever and its index. A run that was
+interrupted goes on.
 
   hf-dense adapt my_documents/ --base EMBEDDER --budget 30m --out build/mine
   hf-dense adapt my_documents/ --base EMBEDDER --queries judged.jsonl --out build/mine
