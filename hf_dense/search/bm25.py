@@ -82,12 +82,14 @@ class LexicalIndex:
 
 
 def composed(text: str) -> str:
-    """A text whose letters and accents are one character each, as people type them; files of macOS have them apart.
+    """A text whose letters and accents are one character each, and words whole, as people type them.
+
+    Files of macOS have accents apart; soft hyphens say where a line may end in a word.
 
     >>> len("u\u0308ber"), len(composed("u\u0308ber"))
     (5, 4)
     """
-    return unicodedata.normalize("NFC", text)
+    return unicodedata.normalize("NFC", text).replace("\u00ad", "")
 
 
 def spelt(text: str) -> str:

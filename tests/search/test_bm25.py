@@ -10,6 +10,10 @@ import Stemmer
 from hf_dense.search.bm25 import LexicalIndex, parted, words_of
 
 
+def test_soft_hyphens_divide_no_word() -> None:
+    assert words_of(["Donau\u00addampf\u00adschiff"]) == words_of(["Donaudampfschiff"])
+
+
 @pytest.mark.parametrize("passages", ["NFC", "NFD"])
 @pytest.mark.parametrize("queries", ["NFC", "NFD"])
 def test_accents_are_found_however_they_are_written(passages: str, queries: str, tmp_path: Path) -> None:

@@ -41,11 +41,13 @@ _ROLES: Final = {  # what pages without the elements of HTML 5 say of their part
 }
 # Classes and ids of generators' navigation and of what is not printed; and of menus, where most letters are links.
 _NAVIGATION: Final = frozenset(
-    ("navheader", "navfooter", "nav-panel", "sphinxsidebar", "breadcrumb", "breadcrumbs", "mw-editsection")
-).union(("noprint", "no-print", "d-print-none"))
+    ("navheader", "navfooter", "docnav", "nav-panel", "sphinxsidebar", "breadcrumb", "breadcrumbs", "mw-editsection")
+).union(("titlearea", "nav-path", "navpath", "noprint", "no-print", "d-print-none"))
 _MENUS: Final = frozenset(
     ("nav", "navbar", "navigation", "menu", "mainmenu", "submenu", "sidebar", "header", "footer", "pagination")
-).union(("toc", "contents", "table-of-contents", "toctree-wrapper"))
+).union(("toc", "contents", "table-of-contents", "toctree-wrapper", "banner", "summary"))
+_ENTITLING: Final = frozenset(("title", "caption", "rubric", "admonition-title"))  # of boxes, figures: no sentences
+_ENTITLED: Final = ".headertitle > .title"  # what Doxygen has in the place of a heading
 _SAID: Final = (*_HEADINGS, "dt", "summary", "p")  # where a button is a part of what is said
 _CONTENT: Final = ("main", "article")  # what is outside of it, where a page has it, is the site's
 _TAG: Final = re.compile("<[a-zA-Z]")
@@ -101,12 +103,17 @@ def _parse(content: str) -> BeautifulSoup:
 def _without_site(title: str, blocks: Sequence[Block]) -> str:
     """A title without the name of the site before or behind the first heading: `Install - The guide`."""
     heading = next((" ".join(block.text.split()) for block in blocks if isinstance(block, Heading)), "")
-    both = rf"(?:.+{_DIVIDES})?{re.escape(heading)}(?:{_DIVIDES}.+)?"
-    return heading if heading and re.fullmatch(both, " ".join(title.split()), re.IGNORECASE) else title
+    title, named = " ".join(title.split()), re.escape(heading)
+    both = rf"(?:.+(?:{_DIVIDES}|: ))?{named}(?:{_DIVIDES}.+)?"
+    if heading and re.fullmatch(both, title, re.IGNORECASE):
+        return heading
+    word, _, site = title.partition(" (")  # `Pump (Factory 2.0 API)` above `Class Pump<T>`, as Javadoc has it
+    return word if site.endswith(" API)") and re.search(rf"\b{re.escape(word)}\b", heading) else title
 
 
 def _blocks(whole: BeautifulSoup) -> Iterator[Block]:
     page = _own_part(whole)
+    _mark_headings(page)
     _mark_raised(page)
     _leave_out_controls(page)
     has_content = page.find(_CONTENT) is not None
@@ -144,6 +151,14 @@ def _own_part(page: BeautifulSoup) -> BeautifulSoup | Tag:
     return mains[0] if is_most else page
 
 
+def _mark_headings(page: BeautifulSoup | Tag) -> None:
+    """Make a heading of what Doxygen has in the place of one."""
+    for part in page.select(_ENTITLED):
+        for remark in part.find_all(class_=["mlabels", "ingroups"]):
+            remark.decompose()
+        part.name = "h1"
+
+
 def _leave_out_controls(page: BeautifulSoup | Tag) -> None:
     """Take out buttons, but those that are all of what is said, and links within the page that show a sign alone."""
     for part in page.find_all("button"):
@@ -179,8 +194,10 @@ def _is_menu(part: Tag) -> bool:
     names = {*part.get_attribute_list("class"), *part.get_attribute_list("id")}
     if part.name in ("html", "body", *_CONTENT) or names.isdisjoint(_NAVIGATION | _MENUS):
         return False
+    if not names.isdisjoint(_NAVIGATION) or (part.name == "address" and "footer" in names):
+        return True
     links = sum(len(link.get_text()) for link in part.find_all("a", href=True))
-    return not names.isdisjoint(_NAVIGATION) or 2 * links > len(part.get_text())
+    return 2 * links > len(part.get_text()) and part.select_one(_ENTITLED) is None
 
 
 def _is_of_the_site(part: Tag, has_content: bool) -> bool:
@@ -209,13 +226,18 @@ def _texts(page: BeautifulSoup | Tag) -> Iterator[str]:
                 text = part.get_text().translate(_MARKS).strip(_ANCHORS)
                 yield f"{_BREAK}{_IS_HEADING}{part.name[1]}{text}{_BREAK}{block}"
             else:
-                within = _IS_ITEM if part.name == "li" else block
+                within = _IS_ITEM if part.name == "li" or _is_entitling(part) else block
                 around = (_BREAK + within, _BREAK + block) if part.name in _BLOCKS else ("", "")
                 yield around[0]
                 stack.append((iter(part.contents), around[1], within))
         elif type(part) in (NavigableString, CData):  # no comment, and no reading aid of Chinese letters
             text = str(part)
             yield text + block if text.endswith(_BREAK) else text  # more of an item may follow code or a table
+
+
+def _is_entitling(part: Tag) -> bool:
+    """Whether a paragraph is the title of a box or a figure, and no sentence that the next one goes on with."""
+    return part.name == "p" and not _ENTITLING.isdisjoint(part.get_attribute_list("class"))
 
 
 def _spell_out(table: Tag) -> None:

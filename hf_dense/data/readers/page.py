@@ -20,6 +20,7 @@ _LONGEST_HEADING: Final = 200  # characters; what is longer is a paragraph in bo
 _ENDED: Final = regex.compile(r"[\p{SB=ST}\p{SB=AT}…]$")
 _GOES_ON: Final = (":", ";", ",", "：", "；", "，", "、", "،", "؛")  # noqa: RUF001
 _TRAILING: Final = " ".join(("", *_GOES_ON))  # of a heading
+_SOFT_HYPHEN: Final = "\u00ad"  # where a line may end in a word, which is two words with it
 
 
 class UnreadableError(Exception):
@@ -84,7 +85,7 @@ def build_page(blocks: Iterable[Block], title: str = "", code: CodeOption = "kee
     Section(path='Install > Linux', text='Install.\\n\\nLinux.\\n\\nRun it.')
     """
     cleaned = [block for block in map(_clean, blocks) if block != ""]
-    title = " ".join(title.split())
+    title = _spaced(title)
     top = _title_heading(cleaned, title)
     builder = _Builder(code)
     for block in cleaned:
@@ -138,11 +139,15 @@ def row_sentence(header: Sequence[str], row: Sequence[str]) -> str:
 
 
 def _clean(block: Block) -> Block:
-    """The same with single spaces; "" where nothing is left."""
-    text = " ".join((block if isinstance(block, str) else block.text).split())
+    """The same with single spaces, and words in one; "" where nothing is left."""
+    text = _spaced(block if isinstance(block, str) else block.text)
     if isinstance(block, Heading) and text and len(text) <= _LONGEST_HEADING:
         return Heading(block.level, text)
     return Code(text) if isinstance(block, Code) and text else text
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.replace(_SOFT_HYPHEN, "").split())
 
 
 def _title_heading(blocks: Sequence[Block], title: str) -> Heading | None:

@@ -24,6 +24,8 @@ def text_of(content: str) -> str:
         '<div class="toc"><p>Table of Contents</p><ul><li><a href="#a">The use of all pumps</a></li></ul></div>{}',
         '{}<div class="toctree-wrapper compound"><p>Contents:</p><ul><li><a href="b">All the pumps</a></li></ul></div>',
         '{}<div class="buttons no-print">Copy it</div>',
+        '<div id="banner"><a href="x">Get the book</a></div>{}<ul class="docnav"><li>The guide</li><li>Next</li></ul>',
+        '<div id="titlearea">Pumps 1.0, a library</div><div id="nav-path">Pumps</div>{}<address class="footer">By 1.9',
         '<ul id="menu"><li><a href="a">Home</a> |</li><li><a href="b">Downloads</a></li></ul>{}',
         '<main><h1>Use</h1><p>Open the valve first.</p></main><p>All rights reserved.</p>',
     ],
@@ -54,6 +56,10 @@ def test_what_is_only_called_so_is_read(content: str, text: str) -> None:
         ("Pumps — their use — Guide 3", "Pumps — their use", "Pumps — their use"),
         ("Guide » Use » Install", "Install", "Install"),
         ("What is a pump? - The guide", "What Is a Pump?", "What Is a Pump?"),
+        ("guide: Install", "Install", "Install"),
+        ("Install: the guide", "Install", "Install: the guide"),
+        ("Pump (Factory 2.0 API)", "Class Pump&lt;T&gt;", "Pump"),
+        ("Pump (Factory 2.0 API)", "Pumpkins", "Pump (Factory 2.0 API)"),
         ("Installing things | The guide", "Install", "Installing things | The guide"),
         ("Pre-Install - The guide", "Install", "Pre-Install - The guide"),
         ("The guide", "Install", "The guide"),
@@ -94,3 +100,24 @@ def test_xhtml_is_read_without_a_word_of_the_parser() -> None:
         assert (
             text_of('<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><p>Words.</p></html>') == "Words."
         )
+
+
+def test_what_doxygen_has_for_a_heading_is_one() -> None:
+    title = '<div class="title">Pump Class Reference<span class="mlabels">abstract</span></div>'
+    links = '<div class="summary"><a href="#a">Public Member Functions</a> | <a href="#b">All of the members</a></div>'
+    header = f'<div class="header">{links}<div class="headertitle">{title}</div></div>'
+    page = read_html(f"{header}<h2>Use</h2><p>Open it.</p>", "keep")
+    assert (page.title, page.sections[0].path) == ("Pump Class Reference", "Use")
+
+
+@pytest.mark.parametrize("kind", ["title", "admonition-title", "caption", "rubric"])
+def test_the_title_of_a_box_is_no_part_of_a_sentence(kind: str) -> None:
+    box = f'<div><p class="{kind}"><b>Zum Einfrieren</b></p></div><div>Der Hahn ist offen.</div>'
+    assert text_of(f"<h1>Use</h1><p>Open the valve.</p>{box}") == (
+        "Open the valve.\n\nZum Einfrieren.\n\nDer Hahn ist offen."
+    )
+
+
+def test_a_word_with_soft_hyphens_is_one_word() -> None:
+    page = read_html("<title>Donau&shy;dampf&shy;schiff</title><p>Das Donau&shy;dampf&shy;schiff legt ab.</p>", "keep")
+    assert (page.title, page.sections[0].text) == ("Donaudampfschiff", "Das Donaudampfschiff legt ab.")
