@@ -48,11 +48,12 @@ _SPOKEN: Final = {  # by number, as tuples are slow to look up
 }
 
 
-def language_of(texts: Sequence[str]) -> Language:
+def language_of(texts: Sequence[str], otherwise: Language = ENGLISH) -> Language:
     """The language of most of the stop words in a sample of texts.
 
-    English where it is another one, or several: six different stop words of the language must be there, which make
-    three in twenty of all words, and half as many again as those of English, of which bm25s has fewer.
+    `otherwise` where it is another one, or several, or is not told: six different stop words of the language must be
+    there, which make three in twenty of all words, and half as many again as those of English, of which bm25s has
+    fewer.
 
     >>> language_of(["The cat is on the table, and the dog is under it."] * 9).name
     'english'
@@ -68,4 +69,4 @@ def language_of(texts: Sequence[str]) -> Language:
             found[number] += times
     best = max(range(len(found)), key=found.__getitem__)
     least = max(_SHARE * words.total(), _MARGIN * found[0])
-    return _NUMBERED[best] if kinds[best] >= _KINDS and found[best] >= least else ENGLISH
+    return _NUMBERED[best] if kinds[best] >= _KINDS and found[best] >= least else otherwise

@@ -191,11 +191,14 @@ def build_passages(
     Raises:
         InputError: `length` is less than 2.
     """
+    from hf_dense.data.languages import language_of  # here, as in `split_sentences`
+
     check_length(length)
     sentences = []
     for at, paragraphs in enumerate(documents):
         text = banned[at].casefold() if banned else ""
-        found = [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph)]
+        language = language_of(paragraphs)
+        found = [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph, language)]
         sentences.append([sentence for sentence in found if not (text and text in sentence.casefold())])
     counts = iter(count_tokens([sentence for found in sentences for sentence in found]))
     passages = []

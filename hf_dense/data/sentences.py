@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from hf_dense.data.languages import Language
 
 _UNSPACED: Final = ("。", "！", "？", "｡")  # noqa: RUF001  # stops that no space follows
 
 
-def split_sentences(text: str) -> list[str]:
+def split_sentences(text: str, language: Language | None = None) -> list[str]:
     """Sentences of one paragraph, stripped, none empty; dotted names (`binascii.Error`) stay whole.
 
     Abbreviations are those of the text's language (see `language_of`); Chinese and Japanese stops need no space behind
     them.
+
+    Args:
+        text: the paragraph.
+        language: of the texts around it, for one that is too short to tell; English where none is given.
 
     >>> split_sentences("Raises binascii.Error, e.g. for odd padding. See b64encode.")
     ['Raises binascii.Error, e.g. for odd padding.', 'See b64encode.']
@@ -21,10 +28,10 @@ def split_sentences(text: str) -> list[str]:
     """
     from sentencex import segment  # here, so that who splits no sentences can do without it, and without bm25s
 
-    from hf_dense.data.languages import language_of
+    from hf_dense.data.languages import ENGLISH, language_of
 
     sentences: list[str] = []
-    for piece in segment(language_of([text]).code, text):
+    for piece in segment(language_of([text], language or ENGLISH).code, text):
         if sentences and not sentences[-1][-1].isspace() and not sentences[-1].endswith(_UNSPACED):
             sentences[-1] += piece  # the segmenter split inside a word
         else:

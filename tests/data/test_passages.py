@@ -47,6 +47,13 @@ def test_chinese_is_cut_between_its_sentences_and_stays_as_it_is_written() -> No
     assert build_passages([document], 16, pretoken_counter()) == [["退货需要发票。请先联系客服。", "三天之内免费。"]]
 
 
+def test_a_document_is_cut_by_the_abbreviations_of_its_language() -> None:
+    long = "Das ist für alle, die es noch nicht gehört haben, und auch für die, denen es bekannt ist."
+    document = [long, "Ja gut. Siehe Abb. 3 unten."]
+    assert build_passages([document], 6, pretoken_counter())[0][-1] == "Siehe Abb. 3 unten."
+    assert build_passages([document[1:]], 6, pretoken_counter())[0][-1] == "3 unten."
+
+
 def test_documents_stay_apart_and_empty_ones_have_no_passage() -> None:
     assert build_passages([["One."], [], ["Two."]], 10, count_spaces) == [["One."], [], ["Two."]]
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from hf_dense.data.languages import LANGUAGES
 from hf_dense.data.sentences import join_sentences, split_sentences
 
 
@@ -32,3 +33,10 @@ def test_stops_of_other_scripts_end_sentences(sentences: list[str]) -> None:
 )
 def test_abbreviations_are_those_of_the_language(sentences: list[str]) -> None:
     assert split_sentences(" ".join(sentences)) == sentences
+
+
+def test_a_short_paragraph_has_the_language_of_those_around_it() -> None:
+    text = "Der Band erschien im Aug. 1990 in Bonn. Preis: Abb. 3."
+    german = next(language for language in LANGUAGES if language.name == "german")
+    assert split_sentences(text) != split_sentences(text, german)
+    assert split_sentences(text, german) == ["Der Band erschien im Aug. 1990 in Bonn.", "Preis: Abb. 3."]

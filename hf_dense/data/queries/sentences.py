@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Set
@@ -15,8 +14,10 @@ import regex  # type: ignore[import-untyped]
 from datasets import Dataset
 from tqdm.auto import tqdm
 
+from hf_dense.data.languages import ENGLISH, Language, language_of
 from hf_dense.data.passages import MIN_WORDS, UNSPACED, count_words, words_as_typed
 from hf_dense.data.python_docs.prose import letter_share
+from hf_dense.data.queries.openings import is_dependent
 from hf_dense.data.queries.passages import Document, Query
 from hf_dense.data.sentences import join_sentences, split_sentences
 
@@ -27,19 +28,8 @@ _FEWEST, _MOST = 5, 32  # words of a query
 _RARE: Final = 0.001  # share of the passages that a rare word stands in at most
 _RARE_ANYWAY: Final = 10  # passages that it may stand in, however small the corpus is
 _TWICE: Final = 2  # passages that it stands in at least: what stands in one is often misspelt
+_SAMPLE: Final = 500  # texts that tell the language
 _ENDED: Final = regex.compile(r"[\p{SB=ST}\p{SB=AT}][\p{Pe}\p{Pf}\"']*$")
-# English sentences that say nothing without those before them.
-_DEPENDENT: Final = re.compile(
-    r"^\W*(?:that|it|its|they|their|them|he|she|his|her|we|our|you|i|such|here|there|both|neither|either"
-    r"|however|therefore|thus|hence|but|and|or|so|also|then|moreover|furthermore|otherwise|instead|similarly|likewise"
-    r"|finally|first|firstly|second|secondly|third|next|another|additionally|consequently|nevertheless|still|yet|again"
-    r"|note|see|for (?:example|instance|this|that|these)|in (?:this|that|these|those|such|addition|contrast|particular|"
-    r"other words|fact|our)|as (?:a result|such|above|before|another)|on the (?:one|other)|with that|if so|because"
-    r"|the (?:same|other|first|second|third|next|last|previous)|an? (?:earlier|other|similar|further))\b"
-    r"|\b(?:this|these|those|above|below|following|aforementioned|former|latter)\b|:$"
-    r"|: [^;]*; [^;:]*: ",  # a row of a table
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -50,11 +40,13 @@ class Counted:
         passages: how many there are.
         words: in how many each word of three letters and more stands, whatever its case (see `_words`).
         repeated: hashes of the sentences that stand in several.
+        language: of most of its texts.
     """
 
     passages: int
     words: Mapping[str, int]
     repeated: Set[int]
+    language: Language = ENGLISH
 
 
 class SentenceQueries:
@@ -62,7 +54,7 @@ class SentenceQueries:
 
     Source: Lee et al., 2019, section 4. Deviations: the sentence is always taken out (there in 90 % of the passages);
     it is drawn from those that stand in no other passage, that hold a word that few passages have, and that read by
-    themselves (English).
+    themselves.
 
     Args:
         counted: what the corpus holds, see `count_corpus`.
@@ -86,7 +78,9 @@ class SentenceQueries:
 
     def _sentence(self, document: Document, at: int) -> tuple[str, str] | None:
         """A sentence of a passage, and the passage without it."""
-        sentences = split_sentences(document.texts[at])
+        text = document.texts[at]
+        language = language_of([text], self.counted.language)
+        sentences = split_sentences(text, language)
         order = list(range(len(sentences)))
         random.Random(f"{self.seed}:{document.ids[at]}").shuffle(order)
         for place in order:
@@ -97,17 +91,17 @@ class SentenceQueries:
                 and hash(sentences[place]) not in self.counted.repeated
                 and count_words(rest) >= MIN_WORDS
                 and sentences[place] not in rest
-                and self._asks(sentences[place])
+                and self._asks(sentences[place], language)
             ):
                 return sentences[place], rest
         return None
 
-    def _asks(self, sentence: str) -> bool:
+    def _asks(self, sentence: str, language: Language) -> bool:
         return (
             _FEWEST <= len(words_as_typed(sentence)) <= _MOST
             and letter_share(sentence) >= _LETTERS
             and bool(_ENDED.search(sentence))
-            and not _DEPENDENT.search(sentence)
+            and not is_dependent(sentence, language)
             and any(_TWICE <= self.counted.words.get(word, 0) <= self.most for word in _words(sentence))
         )
 
@@ -116,14 +110,18 @@ def count_corpus(corpus: Dataset) -> Counted:
     """Count the words and the sentences of a corpus."""
     words, hashes = Counter[str](), array("q")
     texts = corpus.select_columns(["text"])
+    sample = texts.select(range(0, len(texts), max(1, len(texts) // _SAMPLE)))
+    language = language_of([text or "" for text in sample["text"]])
     with tqdm(total=len(corpus), desc="Counting words", unit=" passages") as bar:
         for batch in texts.iter(1_000):
             for text in batch["text"]:
                 words.update(_words(text or ""))
-                hashes.extend({hash(sentence) for sentence in split_sentences(" ".join((text or "").split()))})
+                hashes.extend(
+                    {hash(sentence) for sentence in split_sentences(" ".join((text or "").split()), language)}
+                )
             bar.update(len(batch["text"]))
     found, counts = np.unique(np.frombuffer(hashes, dtype=np.int64), return_counts=True)
-    return Counted(len(corpus), words, frozenset(found[counts > 1].tolist()))
+    return Counted(len(corpus), words, frozenset(found[counts > 1].tolist()), language)
 
 
 def _words(text: str) -> set[str]:

@@ -210,6 +210,16 @@ def test_words_of_scripts_without_spaces_are_counted_in_pairs_of_letters(tmp_pat
     assert (counted.words["斑马"], counted.words["喝水"], counted.words["now"]) == (2, 1, 1)
 
 
+def test_which_sentences_ask_is_judged_in_the_language_of_the_corpus(tmp_path: Path) -> None:
+    around = "Das ist für alle, die es noch nicht gehört haben, und auch für die, denen es bekannt ist."
+    dependent, alone = "Hierzu zeigt das Museum ein Quagga.", "Das Museum in Berlin zeigt ein Quagga."
+    documents = [document([f"{around} {text}", "Ein Quagga."], name=text) for text in (dependent, alone)]
+    counted = count_corpus(passages(tmp_path / "corpus.jsonl", documents).rows)
+    assert counted.language.name == "german"
+    made = [SentenceQueries(counted, 0).make(one) for one in documents]
+    assert [[query.text for query in queries] for queries in made] == [[], [alone.rstrip(".")]]
+
+
 @pytest.mark.parametrize(
     "text",
     [
