@@ -13,8 +13,15 @@ from hf_dense.data.queries.passages import Document, Passages, Query
 from hf_dense.data.readers.page import PATH_MARK
 from hf_dense.data.sentences import join_sentences, split_sentences
 
+_NUMBERED: Final = (  # what books number, in the languages that BM25 knows
+    "appendix|chapter|part|section|step|bijlage|deel|hoofdstuk|stap|annexe|chapitre|partie|étape|abschnitt|anhang|kapitel"
+    "|schritt|teil|appendice|capitolo|parte|passo|sezione|del|seksjon|steg|tillegg|vedlegg|anexo|apêndice|apéndice|capítulo"
+    "|paso|seção|sección|глава|приложение|раздел|часть|шаг|avsnitt|bilaga"
+)
 _NUMBER: Final = re.compile(
-    r"^(?:(?:appendix|chapter|part|section|step)\s+)?(?:\d+(?:\.\d+)+[.):]?|\d+[.):])\s+", re.IGNORECASE
+    rf"^(?:(?:{_NUMBERED})\s+)?(?:\d+(?:\.\d+)+[.):]?|\d+[.):]|[a-z](?:\.\d+)+[.):])\s+"
+    rf"|^(?:{_NUMBERED})\s+[a-z][.):]\s+|^第\s*\d+\s*[章節节部分]\s*",
+    re.IGNORECASE,
 )
 _MARKS: Final = re.compile(r"^[#*`]+\s+|\s+[#*`]+$|\s*¶\s*$")
 _PAIRED: Final = re.compile(r"(`+)\s*(.+?)\s*\1|(?<![\w*])(\*+)(?=\S)(.+?)(?<=\S)\3(?![\w*])")  # around code, words
@@ -38,11 +45,12 @@ class HeadingQueries:
     much makes none.
 
     Args:
-        passages: by whose headings it is known which are common.
+        passages: by whose headings it is known which are common, and whether titles are numbered.
     """
 
     def __init__(self, passages: Passages) -> None:
-        self.frequency = _document_frequency(passages)
+        self.titled = _are_numbered(passages)
+        self.frequency = _document_frequency(passages, self.titled)
         self.most = max(2, int(passages.documents * _SHARED))
 
     def make(self, document: Document) -> list[Query]:
@@ -50,7 +58,7 @@ class HeadingQueries:
         chosen = [at for at in document.left if document.chosen[at]]
         if not chosen:
             return []
-        title, numbered = clean_heading(document.title), _numbered(document.sections)
+        title, numbered = clean_heading(document.title, self.titled), _numbered(document.sections, self.titled)
         asks = self._is_alone(title) and self._says_something(title)
         made = [self._make(document, title, title, document.title, document.left)] if asks else []
         for section in dict.fromkeys(document.sections[at] for at in chosen):
@@ -87,7 +95,7 @@ class HeadingQueries:
             return None
         for at, found in zip(under, left, strict=True):
             document.texts[at] = found
-        title = clean_heading(document.title).casefold()
+        title = clean_heading(document.title, self.titled).casefold()
         document.untitled |= bool(title) and (title in text.casefold() or text.casefold() in title)
         return Query("headings", text, under[0], {at: _BEST if at == under[0] else 1 for at in under})
 
@@ -97,6 +105,8 @@ def clean_heading(heading: str, numbered: bool = False) -> str:
 
     >>> clean_heading("3.1 The `map` function:", numbered=True), clean_heading("2.5 GHz radios in C#")
     ('The map function', '2.5 GHz radios in C#')
+    >>> clean_heading("Kapitel 3. Pumpen", numbered=True), clean_heading("Anhang A. Ventile", numbered=True)
+    ('Pumpen', 'Ventile')
     """
     plain = _unmarked(_MARKS.sub("", " ".join(heading.split())))
     return (_NUMBER.sub("", plain) if numbered else plain).strip(_EDGES)
@@ -135,25 +145,36 @@ def without(text: str, *headings: str) -> str:
     return join_sentences(sentence for sentence in sentences if not any(key in sentence.casefold() for key in keys))
 
 
-def _numbered(sections: Iterable[str]) -> set[int]:
-    """The depths at which several headings of a document begin with a number."""
+def _numbered(sections: Iterable[str], titled: bool) -> set[int]:
+    """The depths at which several headings of a document begin with a number; one is enough where its title has one."""
     headings = {(depth, heading) for section in sections for depth, heading in enumerate(section.split(PATH_MARK))}
     found = Counter(depth for depth, heading in headings if _NUMBER.match(clean_heading(heading)))
-    return {depth for depth, count in found.items() if count > 1}
+    return {depth for depth, count in found.items() if titled or count > 1}
 
 
 def _cleaned(section: str, numbered: Container[int]) -> list[str]:
     return [clean_heading(heading, depth in numbered) for depth, heading in enumerate(section.split(PATH_MARK))]
 
 
-def _document_frequency(passages: Passages) -> Counter[str]:
-    """In how many documents each heading stands, as their title or above a section."""
+def _are_numbered(passages: Passages) -> bool:
+    """Whether most documents have a number before their title, as the chapters of a book."""
+    titles = passages.table.group_by(["document", "title"]).aggregate([])["title"].to_pylist()
+    return 2 * sum(_NUMBER.match(clean_heading(title)) is not None for title in titles) > max(2, len(titles))
+
+
+def _document_frequency(passages: Passages, titled: bool) -> Counter[str]:
+    """In how many documents each heading stands, as their title or above a section.
+
+    Args:
+        passages: of the documents.
+        titled: whether their titles are numbered.
+    """
     described = passages.table.select(["document", "title", "section"])
     headings, sections = set[tuple[str, str]](), defaultdict[str, set[str]](set)
     for row in described.group_by(["document", "title", "section"]).aggregate([]).to_pylist():
-        headings.add((row["document"], clean_heading(row["title"]).casefold()))
+        headings.add((row["document"], clean_heading(row["title"], titled).casefold()))
         sections[row["document"]].add(row["section"])
     for document, found in sections.items():
-        numbered = _numbered(found)
+        numbered = _numbered(found, titled)
         headings |= {(document, heading.casefold()) for section in found for heading in _cleaned(section, numbered)}
     return Counter(heading for _, heading in headings)

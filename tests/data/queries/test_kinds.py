@@ -52,6 +52,18 @@ def test_a_title_and_a_heading_ask_for_what_stands_under_them(tmp_path: Path) ->
     assert one.untitled
 
 
+@pytest.mark.parametrize("numbers", [("4.2. ", "A.3. "), ("Kapitel 4. ", "Anhang A. "), ("第 4 章 ", "第5章")])
+def test_titles_that_are_numbered_ask_without_their_numbers(numbers: tuple[str, str], tmp_path: Path) -> None:
+    titles = [f"{number}{title}" for number, title in zip(numbers, ("Printing in parallel", "Use of ink"), strict=True)]
+    sections = [f"{number}Section {title.split()[-1]} of it" for number, title in zip(numbers, titles, strict=True)]
+    texts = [f"a. {FILLER * 9}", f"b. {FILLER}"]
+    documents = [document(texts, ["", section], title, title) for section, title in zip(sections, titles, strict=True)]
+    found = [[query.text for query in made] for made in headings(tmp_path, *documents)]
+    assert found == [["Printing in parallel", "Section parallel of it"], ["Use of ink", "Section ink of it"]]
+    other = document([f"a. {FILLER}"], title="Printing", name="c")
+    assert headings(tmp_path, documents[0], other)[0][0].text == titles[0].strip()
+
+
 def test_headings_without_spaces_ask_for_what_stands_under_them(tmp_path: Path) -> None:
     filler = "这里没有任何一句话会重复标题。"
     one = document([f"{number}{filler}" for number in "甲乙丙"], ["", "如何申请退货", "运费"], "网上商店指南")
