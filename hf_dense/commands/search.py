@@ -13,7 +13,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.commands.options import read_number
-from hf_dense.commands.output import add_encoding_arguments, command_line, positive
+from hf_dense.commands.output import add_encoding_arguments, command_line
+from hf_dense.commands.reranking import add_reranking_arguments, check_reranking
 from hf_dense.errors import InputError
 from hf_dense.search.questions import check_questions, read_questions
 from hf_dense.storage.files import plain_errors, replaced_file
@@ -62,12 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="share of the model in the score, from 0 (BM25 alone) to 1 (the model alone) (default: as the index was "
         "built with, else 1)",
     )
-    parser.add_argument(
-        "--rerank", metavar="MODEL", help="cross-encoder, directory or Hub id, that orders the first passages anew"
-    )
-    parser.add_argument(
-        "--rerank_depth", type=positive, metavar="N", help="passages that --rerank orders (default: 100)"
-    )
+    add_reranking_arguments(parser)
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--update", action="store_true", help="encode what is new in CORPUS, drop what is gone")
     instead.add_argument("--overwrite", action="store_true", help="replace an index of another model or corpus")
@@ -154,8 +150,7 @@ def _check(arguments: argparse.Namespace, place: Path) -> None:
         raise InputError(f"There is no index in {place} to update; leave --update out to build one.")
     if (arguments.queries is None) != (arguments.hits is None):
         raise InputError("Many questions need both --queries FILE, where they are, and --hits FILE, which is written.")
-    if arguments.rerank is None and arguments.rerank_depth is not None:
-        raise InputError("--rerank_depth is of a re-ranker; name it with --rerank MODEL.")
+    check_reranking(arguments)
     if arguments.queries is not None and asked:
         raise InputError("Give one question, or many with --queries FILE, but not both.")
     if arguments.hits is not None and arguments.hits.exists():

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from hf_dense.commands.reranking import add_reranking_arguments, check_reranking
 from hf_dense.errors import InputError
 
 SUMMARY: Final = "Ask two retrievers side by side in the browser, and judge what they find."
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "directory", type=Path, metavar="DIR", help="what hf-dense adapt wrote, or a retriever with its index"
     )
     parser.add_argument("--against", type=Path, metavar="DIR2", help="another one, to be shown on the right")
+    add_reranking_arguments(parser)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine)")
     parser.add_argument("--port", type=int, default=7860, help="0 takes a free one (default: 7860)")
     parser.add_argument(
@@ -35,15 +37,18 @@ def run(arguments: argparse.Namespace) -> None:
     """
     if find_spec("gradio") is None:
         raise InputError("The page needs the package gradio; install it with pip install 'hf_dense[serve]'.")
+    check_reranking(arguments)
     port = free_port(arguments.host, arguments.port)
     from transformers.utils.logging import disable_progress_bar
 
+    from hf_dense.search.reranking import RERANK_DEPTH
     from hf_dense.serving.judgements import judgements_of
     from hf_dense.serving.page import build_page
 
     disable_progress_bar()
     os.environ["no_proxy"] = "*"  # gradio asks the page whether it is there, and nothing asks other servers
-    page = build_page(arguments.directory, arguments.against, arguments.judgements)
+    depth = arguments.rerank_depth or RERANK_DEPTH
+    page = build_page(arguments.directory, arguments.against, arguments.judgements, arguments.rerank, depth)
     judgements = arguments.judgements or judgements_of(arguments.directory)
     host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host  # as gradio takes addresses of IPv6
     none = 1  # byte of a file that is sent here, as no part of the page asks for one

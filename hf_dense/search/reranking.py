@@ -51,8 +51,7 @@ def rerank_hits(
     """
     if len(questions) != len(hits):
         raise InputError(f"There are {len(questions)} questions and {len(hits)} lists of hits; give a list for each.")
-    if depth < 1:
-        raise InputError(f"The depth is {depth}; at least one passage is ordered anew.")
+    check_depth(depth)
     check_batch(batch_size)
     lists = [
         (question, [passage_text(hit.title, hit.text) for hit in found[:depth]])
@@ -65,6 +64,12 @@ def rerank_hits(
         order = order_anew(first, range(len(scores), len(found)))
         ordered.append([replace(found[place], score=score) for place, score in order.items()])
     return ordered
+
+
+def check_depth(depth: int) -> None:
+    """Raise `InputError` where no passage would be ordered anew."""
+    if depth < 1:
+        raise InputError(f"The depth is {depth}; at least one passage is ordered anew.")
 
 
 def order_anew(first: Mapping[Name, float], rest: Sequence[Name]) -> dict[Name, float]:

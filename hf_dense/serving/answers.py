@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import regex  # type: ignore[import-untyped]
 import Stemmer
@@ -20,7 +20,11 @@ from hf_dense.experiments.adaptation.report import FACTS, Adaptation
 from hf_dense.search.bm25 import RUN, WORD, composed, spelt, words_of
 from hf_dense.search.index import Hit, SearchIndex
 from hf_dense.search.index_building import index_in
+from hf_dense.search.reranking import RERANK_DEPTH, rerank_hits
 from hf_dense.serving.passages import WholePassages
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
 
 TOP_K: Final = 5  # passages of each arm
 _INDEX: Final = "index"
@@ -37,12 +41,14 @@ class ServedArm:
         index: directory of the index.
         model: directory of the retriever that made it.
         weight: of the model's similarity beside BM25.
+        reranked: whether a cross-encoder orders anew what it finds.
     """
 
     name: str
     index: Path
     model: Path
     weight: float
+    reranked: bool = False
 
 
 def served_arms(directory: Path) -> list[ServedArm]:
@@ -94,15 +100,26 @@ def _indexed(directory: Path) -> list[ServedArm]:
     return [ServedArm(name, index, directory, weight) for weight, name in names.items()]
 
 
+def with_reranked(arms: Sequence[ServedArm], first: int) -> list[ServedArm]:
+    """Each arm as it is and re-ranked: first so many of the re-ranked ones, then those as they are, then the others."""
+    reranked = [replace(arm, name=f"{arm.name}, re-ranked", reranked=True) for arm in arms]
+    return [*reranked[:first], *arms, *reranked[first:]]
+
+
 class Answers:
     """Finds passages with any of some arms; each index is opened when it is first asked, again where it was replaced.
 
     Args:
         arms: of different names.
+        reranker: the cross-encoder of those that are re-ranked.
+        depth: passages that it orders.
     """
 
-    def __init__(self, arms: Sequence[ServedArm]) -> None:
+    def __init__(
+        self, arms: Sequence[ServedArm], reranker: CrossEncoder | None = None, depth: int = RERANK_DEPTH
+    ) -> None:
         self.arms = {arm.name: arm for arm in arms}
+        self._reranker, self._depth = reranker, depth
         self._opened: dict[Path, SearchIndex] = {}
         self._passages: dict[Path, WholePassages] = {}
         self._lock = Lock()
@@ -125,10 +142,16 @@ class Answers:
         """The best passages of an arm, whole, best first.
 
         Raises:
-            InputError: the question is empty, or the index cannot be opened or was replaced while it was asked.
+            InputError: the question is empty, the index cannot be opened or was replaced while it was asked, or a score
+                is no number.
         """
         arm = self.arms[name]
-        found = self.open(name).search(question, TOP_K, arm.weight)
+        if self._reranker is None or not arm.reranked:
+            found = self.open(name).search(question, TOP_K, arm.weight)
+        else:
+            first = self.open(name).search(question, max(TOP_K, self._depth), arm.weight)
+            with self._lock:  # of the tokenizer, which one thread at a time may use
+                found = rerank_hits(self._reranker, [question], [first], self._depth)[0][:TOP_K]
         return self._passages[arm.index].of(found)
 
 

@@ -7,14 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import gradio as gr
 
 from hf_dense.errors import InputError
+from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.index import Hit
-from hf_dense.serving.answers import Answers, ServedArm, served_arms, show_hits
+from hf_dense.search.reranking import RERANK_DEPTH, check_depth
+from hf_dense.serving.answers import Answers, ServedArm, served_arms, show_hits, with_reranked
 from hf_dense.serving.judgements import Judgements, judgements_of, next_commands
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
 
 TITLE: Final = "Which passages answer?"
 _LONGEST: Final = 100_000  # letters of a question; questions wait for one another, and more take seconds and minutes
@@ -43,7 +48,11 @@ button[aria-pressed=true] { opacity: 1; color: var(--color-accent); border-color
 
 
 def build_page(
-    directory: str | Path, against: str | Path | None = None, judgements: str | Path | None = None
+    directory: str | Path,
+    against: str | Path | None = None,
+    judgements: str | Path | None = None,
+    reranker: str | Path | CrossEncoder | None = None,
+    rerank_depth: int = RERANK_DEPTH,
 ) -> gr.Blocks:
     """Make the page of an adaptation or of a retriever with an index; `launch` serves it.
 
@@ -51,17 +60,25 @@ def build_page(
         directory: see `hf_dense.serving.answers.served_arms`.
         against: another one, whose arm to use is shown on the right.
         judgements: .jsonl file that receives them; by default beside the directory, `<directory>-judgements.jsonl`.
+        reranker: a cross-encoder (directory, Hub id or loaded) that orders anew what an arm finds: the one on the left,
+            and with `against` the one on the right, which else is the same arm as it finds.
+        rerank_depth: passages that it orders.
 
     Returns:
         The page. A question may come with its address, as `?question=...`.
 
     Raises:
-        InputError: nothing to show there, an index that is of another model, or a file that cannot be written.
+        InputError: nothing to show there, an index that is of another model, a file that cannot be written, a
+            cross-encoder that cannot be loaded, or a depth below 1.
     """
     place = Path(directory)
     arms = served_arms(place) if against is None else _held_against(place, Path(against))
     file = judgements_of(place) if judgements is None else Path(judgements)
-    desk = Desk(Answers(arms), Judgements(file), next_commands(place, file))
+    judged, ranker = Judgements(file), None
+    if reranker is not None:
+        check_depth(rerank_depth)
+        ranker, arms = load_reranker(reranker), with_reranked(arms, 1 if against is None else 2)
+    desk = Desk(Answers(arms, ranker, rerank_depth), judged, next_commands(place, file))
     shown = [arm.name for arm in (arms[0], arms[min(1, len(arms) - 1)])]
     for name in shown:
         desk.answers.open(name)

@@ -8,11 +8,14 @@ from unicodedata import normalize
 
 import pytest
 from datasets import Dataset
+from tiny_retriever import write_cross_encoder
 
 from hf_dense.errors import InputError
 from hf_dense.search.bm25 import words_of
+from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.index import Hit, SearchIndex, build_index, update_index
-from hf_dense.serving.answers import Answers, ServedArm, mark, served_arms, show_hits
+from hf_dense.search.reranking import rerank_hits
+from hf_dense.serving.answers import Answers, ServedArm, mark, served_arms, show_hits, with_reranked
 from hf_dense.storage.output import Output
 
 
@@ -53,6 +56,23 @@ def test_each_arm_asks_in_its_own_way(adapted: Path) -> None:
         assert answers.find("locks", name) == tuned.search("locks", 5, weight)
     assert [hit.id for hit in answers.find("locks", "BM25")] == ["p2", "p0"]
     assert answers.open("fine-tuned") is answers.open("fine-tuned + BM25"), "one index is opened once"
+
+
+def test_a_reranked_arm_orders_what_it_finds_by_the_cross_encoder(retriever: Path, tmp_path: Path) -> None:
+    plain, words = served_arms(retriever)
+    arms = with_reranked([plain, words], 1)
+    assert [(arm.name, arm.reranked) for arm in arms] == [
+        (f"{retriever}, re-ranked", True),
+        (str(retriever), False),
+        ("BM25", False),
+        ("BM25, re-ranked", True),
+    ]
+    reranker = load_reranker(write_cross_encoder(tmp_path / "reranker"))
+    answers, index = Answers(arms, reranker, depth=6), SearchIndex.load(retriever / "index")
+    [wanted] = rerank_hits(reranker, ["locks"], [index.search("locks", 6, 1.0)], 6)
+    assert answers.find("locks", arms[0].name) == wanted[:5]
+    assert answers.find("locks", str(retriever)) == index.search("locks", 5, 1.0)
+    assert {hit.id for hit in answers.find("locks", "BM25, re-ranked")} == {"p2", "p0"}
 
 
 def test_an_index_that_was_replaced_is_opened_again(retriever: Path, corpus: Dataset) -> None:

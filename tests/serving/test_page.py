@@ -18,6 +18,7 @@ import gradio as gr
 import httpx
 import pytest
 from browser import CHROMIUM, Browser
+from tiny_retriever import write_cross_encoder
 
 from hf_dense.commands import serve
 from hf_dense.errors import InputError
@@ -96,6 +97,23 @@ def test_what_is_shown_first(adapted: Path, retriever: Path) -> None:
     assert choices(build_page(str(retriever))) == [([mine, "BM25"], mine), ([mine, "BM25"], "BM25")]
     names.insert(1, f"{mine}: {mine}")
     assert choices(build_page(adapted, against=retriever)) == [(names, names[0]), (names, names[1])]
+
+
+def test_what_is_shown_first_with_a_reranker(adapted: Path, retriever: Path, tmp_path: Path) -> None:
+    reranker, mine = write_cross_encoder(tmp_path / "reranker"), str(retriever)
+    names = [f"{mine}, re-ranked", mine, "BM25", "BM25, re-ranked"]
+    assert choices(build_page(retriever, reranker=reranker)) == [(names, names[0]), (names, names[1])]
+    shown = [value for _, value in choices(build_page(adapted, retriever, reranker=str(reranker)))]
+    assert shown == ["fine-tuned + BM25, re-ranked", f"{mine}: {mine}, re-ranked"]
+    with pytest.raises(InputError, match="The depth is 0"):
+        build_page(retriever, reranker=reranker, rerank_depth=0)
+    with pytest.raises(InputError, match="has no head that scores pairs"):
+        build_page(retriever, reranker=retriever)
+
+
+def test_a_depth_without_a_reranker(retriever: Path) -> None:
+    with pytest.raises(InputError, match="name it with --rerank MODEL"):
+        run(retriever, "--rerank_depth", 5)
 
 
 def test_it_tells_nobody(adapted: Path) -> None:
