@@ -150,8 +150,9 @@ def _sizes(document: PdfDocument, number: int) -> dict[str, float]:
 
 def _leave_out_running(pages: Sequence[list[str]], headings: Mapping[int, Sequence[Heading]]) -> None:
     """Take out lines that stand first or last on page after page, all but the first, and those with page numbers."""
-    first = _first_number(pages)
+    first = None
     for _ in range(_DEEPEST):
+        first = _first_number(pages) if first is None else first  # it may stand below other lines of a header
         for edge in (0, -1):
             counts, seen = Counter(page[edge] for page in pages if page), dict[str, int]()
             for number, page in enumerate(pages):
