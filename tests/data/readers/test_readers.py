@@ -10,6 +10,7 @@ from zipfile import ZipFile
 
 import docx
 import pytest
+from docx.enum.style import WD_STYLE_TYPE
 
 from hf_dense.data.readers.html import read_html
 from hf_dense.data.readers.kinds import KINDS, read_page
@@ -431,6 +432,39 @@ def test_word_documents_are_read_as_if_all_changes_were_accepted(tmp_path: Path)
         f"<w:p>{run('Beside it')}<w:r><w:pict><w:txbxContent><w:p>{run('a box.')}</w:p></w:txbxContent></w:pict></w:r>"
         "</w:p>",
     ) == ["The limit is five euros.", "A field of its own.", "Client: ACME", "Two lines-", "Beside it", "a box."]
+
+
+def test_headings_of_word_are_known_by_outline_levels_and_by_what_their_styles_are_based_on(tmp_path: Path) -> None:
+    document, level = docx.Document(), "<w:pPr {}><w:outlineLvl w:val='{}'/></w:pPr>"
+    based = document.styles.add_style("Firmenkapitel", WD_STYLE_TYPE.PARAGRAPH)
+    based.base_style = document.styles["Heading 1"]
+    outlined = document.styles.add_style("Abschnitt", WD_STYLE_TYPE.PARAGRAPH)
+    outlined.element.append(docx.oxml.parse_xml(level.format(WORD, 1)))
+    circle = document.styles.add_style("Kreis", WD_STYLE_TYPE.PARAGRAPH)
+    circle.base_style = circle
+    for text, style in [("Pumps", based), ("Care", outlined), ("Clean it.", circle), ("Parts", based), ("Text.", None)]:
+        paragraph = document.add_paragraph(text, style)
+    paragraph._p.insert(0, docx.oxml.parse_xml(level.format(WORD, 9)))
+    document.save(str(tmp_path / "a.docx"))
+    assert [(section.path, section.text) for section in read_page(tmp_path / "a.docx").sections] == [
+        ("Pumps > Care", "Pumps.\n\nCare.\n\nClean it."),
+        ("Parts", "Parts.\n\nText."),
+    ]
+
+
+def test_formulas_of_word_are_read_and_hidden_text_is_not(tmp_path: Path) -> None:
+    math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+
+    def formula(part: str, first: tuple[str, str], second: tuple[str, str]) -> str:
+        inner = "".join(f"<m:{name}><m:r><m:t>{text}</m:t></m:r></m:{name}>" for name, text in (first, second))
+        return f"<m:oMath {math}><m:{part}>{inner}</m:{part}></m:oMath>"
+
+    power = formula("sSup", ("e", "x"), ("sup", "2"))
+    share = formula("f", ("num", "a"), ("den", "b"))
+    hidden = "<w:r><w:rPr><w:vanish/></w:rPr><w:t>no</w:t></w:r>"
+    shown = '<w:r><w:rPr><w:vanish w:val="0"/></w:rPr><w:t>yes</w:t></w:r>'
+    parts = f"<w:p>{run('It is ')}{power}{run(' or ')}{share}{run('.')}</w:p>", f"<w:p>{hidden}{shown}</w:p>"
+    assert word_document(tmp_path / "a.docx", *parts) == ["It is x^2 or a/b.", "yes"]
 
 
 def cell(text: str, more: str = "") -> str:
