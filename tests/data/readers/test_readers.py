@@ -399,6 +399,32 @@ def test_what_a_page_is_about_is_told_from_the_site(tmp_path: Path, content: str
     ].text == f"T.\n\n{text}"
 
 
+FILLED = """
+Since {{< glossary text="a Pod" id="pod" >}} is {% include a.html
+  b="c_d" %}new, see [this]({{< ref "a_b.md" >}}) and [that]({{ site.url }}{% link a.md %}).
+
+## Care {#care}
+{: .no_toc }
+
+* TOC
+{:toc}
+
+{{% notice warning %}}
+Use `{% raw %}` and {:.2f}.
+{{% /notice %}}
+
+    {% kept %}
+"""
+
+
+def test_what_generators_of_sites_fill_in_is_not_read() -> None:
+    page = read_markdown(f"---\ntitle: T\n---\n{FILLED}", "keep")
+    text = "Since a Pod is new, see this and that.\n\nTOC.\n\nUse {% raw %} and {:.2f}.\n\n{% kept %}"
+    assert "\n\n".join(section.text for section in page.sections).replace("Care.\n\n", "") == text
+    assert "{: .no_toc }" in "".join(section.text for section in read_markdown(FILLED, "keep").sections)
+    assert read_markdown("A {/* remark\nof two lines */}text.", "keep", mdx=True).sections[0].text == "A text."
+
+
 def test_a_remark_in_markdown_is_read() -> None:
     assert read_markdown("# T\n\n<aside>\nA remark.\n</aside>\n\nEnd.", "keep").sections[0].text == "A remark.\n\nEnd."
 
