@@ -25,6 +25,7 @@ from hf_dense.data.rows import (
     NAMED,
     SURROGATE,
     TABLES,
+    BrokenTableError,
     Row,
     SemicolonsError,
     plain_text,
@@ -42,6 +43,10 @@ _TEXTS: Final = ("text", "contents", "content", "body", "passage", "paragraphs")
 _KNOWN: Final = ", ".join((*KINDS, *TABLES))  # in folders
 # Kinds whose files hold more than their text.
 _PACKED: Final = (".pdf", ".docx", ".ipynb", ".odt", ".epub", ".pptx", ".rtf")
+_SKIPPED: Final[Mapping[type[InputError], str]] = {
+    SemicolonsError: "skipped tables with semicolons for commas",
+    BrokenTableError: "tables that are broken, read to there",
+}
 _EMPTY: Final[tuple[object, ...]] = (None, "", [])
 _NAMED: Final = 3  # documents that were left out, of a reason
 _FIRST: Final = 1000  # rows by which all columns have been seen
@@ -227,9 +232,7 @@ class DocumentReader:
                 except InputError as error:
                     if not pages or self.columns or _kind(file) in KINDS:
                         raise
-                    semicolons = isinstance(error, SemicolonsError)
-                    why = "with semicolons for commas" if semicolons else "that hold no documents"
-                    self._leave_out(f"skipped tables {why}", name)
+                    self._leave_out(_SKIPPED.get(type(error), "skipped tables that hold no documents"), name)
 
         return _Opened(read, lambda: fingerprint_files(files, folder), whole)
 

@@ -43,6 +43,10 @@ class SemicolonsError(InputError):
     """A table with semicolons for commas."""
 
 
+class BrokenTableError(InputError):
+    """A table that cannot be read, or not to its end."""
+
+
 def read_rows(path: Path, kind: str, counts: Counter[str]) -> Iterator[Row]:
     """The rows of a table.
 
@@ -59,7 +63,7 @@ def read_rows(path: Path, kind: str, counts: Counter[str]) -> Iterator[Row]:
         yield from _parquet_rows(path) if kind == ".parquet" else readers[kind](path, counts)
     except (ArrowException, OSError, EOFError, zlib.error, UnicodeError) as error:
         what = "a Parquet file" if kind == ".parquet" else "a file"
-        raise InputError(f"{path} is not {what} that can be read: {str(error).splitlines()[0]}") from error
+        raise BrokenTableError(f"{path} is not {what} that can be read: {str(error).splitlines()[0]}") from error
 
 
 def check_lines(file: Path) -> int:

@@ -41,6 +41,7 @@ _SHORTCODE: Final = re.compile(r"\{\{[<%](?:(?!\{\{).)*?[%>]\}\}", re.DOTALL)
 _SAYS: Final = re.compile(r"\b(?:text|title|caption)=\"([^\"]*)\"")
 _FILLED_LINK: Final = re.compile(r"(?<=\]\()(?=[^)\n]*\{[{%])[^)\n]*(?=\))")
 _TAG: Final = re.compile(r"\{%.*?%\}|\{:(?:toc|\s|[.#][a-zA-Z])[^{}\n]*\}|\{/\*.*?\*/\}", re.DOTALL)
+_DEEPEST: Final = 100  # lists and quotes within each other, as in long mails; by default the parser loses text below 20
 _KEPT: Final = ("text", "code_inline")
 
 
@@ -99,7 +100,7 @@ def markdown_blocks(content: str, mdx: bool = False, is_filled: bool = False) ->
     """
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("commonmark").enable("table")
+    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table")
     if is_filled:
         parser.inline.ruler.before("escape", "tag", _pass_tag)
     level, row, opened, items = 0, list[str](), "", 0

@@ -399,6 +399,13 @@ def test_what_a_page_is_about_is_told_from_the_site(tmp_path: Path, content: str
     ].text == f"T.\n\n{text}"
 
 
+def test_quotes_within_quotes_are_read_as_deep_as_mails_are_answered() -> None:
+    quotes = "\n".join(f"{'> ' * depth}Answer {depth}.\n{'> ' * depth}" for depth in range(60, 0, -1))
+    text = read_markdown(quotes, "keep").sections[0].text
+    assert all(f"Answer {depth}." in text for depth in range(1, 61))
+    assert "end" in read_markdown("[" * 5000 + " end", "keep").sections[0].text
+
+
 FILLED = """
 Since {{< glossary text="a Pod" id="pod" >}} is {% include a.html
   b="c_d" %}new, see [this]({{< ref "a_b.md" >}}) and [that]({{ site.url }}{% link a.md %}).
