@@ -8,7 +8,11 @@ _FIRST_PAGE = 10  # number of its object; two for each page
 
 
 def write_pdf(
-    pages: Sequence[Sequence[str]], title: str = "", outline: Sequence[tuple[int, str, int]] = (), stamp: str = ""
+    pages: Sequence[Sequence[str]],
+    title: str = "",
+    outline: Sequence[tuple[int, str, int]] = (),
+    stamp: str = "",
+    field: str = "",
 ) -> bytes:
     """The bytes of a PDF.
 
@@ -18,9 +22,11 @@ def write_pdf(
         title: in its metadata.
         outline: level from 1, title and page (from 0) of each entry, in their order.
         stamp: goes up the margin of the first page, in large letters.
+        field: what is filled into a form's field at the foot of the first page.
     """
     objects = {
-        1: b"<< /Type /Catalog /Pages 2 0 R%s >>" % (b" /Outlines 4 0 R" if outline else b""),
+        1: b"<< /Type /Catalog /Pages 2 0 R%s%s >>"
+        % (b" /Outlines 4 0 R" if outline else b"", b" /AcroForm << /Fields [6 0 R] >>" if field else b""),
         2: b"<< /Type /Pages /Kids [%s] /Count %d >>" % (_references(range(len(pages))), len(pages)),
         3: b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
         5: b"<< /Title %s >>" % _text(title),
@@ -31,10 +37,13 @@ def write_pdf(
             stream = b"BT /F1 30 Tf 0 1 -1 0 40 200 Tm %s Tj ET\n%s" % (_text(stamp), stream)
         at = _FIRST_PAGE + 2 * number
         objects[at] = (
-            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R"
-            b" /Resources << /Font << /F1 3 0 R >> >> >>" % (at + 1)
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R%s"
+            b" /Resources << /Font << /F1 3 0 R >> >> >>"
+            % (at + 1, b" /Annots [6 0 R]" if field and not number else b"")
         )
         objects[at + 1] = b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream)
+    if field:
+        objects |= _field(field)
     if outline:
         objects |= _entries(outline, 4, _FIRST_PAGE + 2 * len(pages))
     return _file(objects)
@@ -50,6 +59,17 @@ def _line(text: str) -> bytes:
 def _text(text: str) -> bytes:
     escaped = text.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
     return b"(%s)" % escaped.encode("cp1252")
+
+
+def _field(text: str) -> dict[int, bytes]:
+    """The objects of a field, with what it shows."""
+    shown = b"BT /F1 11 Tf 2 5 Td %s Tj ET" % _text(text)
+    return {
+        6: b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (a) /F 4 /V %s /Rect [72 40 300 60] /AP << /N 7 0 R >> >>"
+        % _text(text),
+        7: b"<< /Type /XObject /Subtype /Form /BBox [0 0 228 20] /Resources << /Font << /F1 3 0 R >> >> /Length %d >>\n"
+        b"stream\n%s\nendstream" % (len(shown), shown),
+    }
 
 
 def _references(pages: range) -> bytes:

@@ -10,7 +10,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -25,6 +25,7 @@ from hf_dense.data.rows import (
     NAMED,
     SURROGATE,
     TABLES,
+    BrokenTableError,
     Row,
     SemicolonsError,
     plain_text,
@@ -42,6 +43,10 @@ _TEXTS: Final = ("text", "contents", "content", "body", "passage", "paragraphs")
 _KNOWN: Final = ", ".join((*KINDS, *TABLES))  # in folders
 # Kinds whose files hold more than their text.
 _PACKED: Final = (".pdf", ".docx", ".ipynb", ".odt", ".epub", ".pptx", ".rtf")
+_SKIPPED: Final[Mapping[type[InputError], str]] = {
+    SemicolonsError: "skipped tables with semicolons for commas",
+    BrokenTableError: "tables that are broken, read to there",
+}
 _EMPTY: Final[tuple[object, ...]] = (None, "", [])
 _NAMED: Final = 3  # documents that were left out, of a reason
 _FIRST: Final = 1000  # rows by which all columns have been seen
@@ -73,12 +78,12 @@ class _Opened:
     """A source that is there.
 
     Args:
-        read: its documents.
+        read: its documents, each behind the name of what it is one of: its file, a collection, a dataset.
         fingerprint: of what is read.
         whole: whether it is a folder, all documents of which are read.
     """
 
-    read: Callable[[], Iterator[TextDocument]]
+    read: Callable[[], Iterator[tuple[str, TextDocument]]]
     fingerprint: Callable[[], str]
     whole: bool = False
 
@@ -99,7 +104,7 @@ class DocumentReader:
     Attributes:
         counts: of the last reading: documents read, and left out by reason: `broken UTF-8`, `empty`, `too long` (10
             MB), `unreadable` (not JSON, a broken PDF, ...), `no text where one belongs` (an object, say), `duplicate
-            id`; files and folders skipped, by name.
+            id` (within a table), and `ids of several tables, told apart`; files and folders skipped, by name.
         pages: whether there are files of text among the sources, not only rows of tables.
         rows: whether there are tables, or datasets of the Hub.
         published: whether there are datasets of the Hub.
@@ -123,43 +128,47 @@ class DocumentReader:
         self.code = code
         self.counts: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()  # files, which are counted before any is read
-        self._left_out: dict[str, list[str]] = {}  # the names of the first documents, by reason
+        self._left_out: dict[str, Counter[str]] = {}  # by reason the names of the first ones
         self._told = False
         self.pages = self.rows = self.published = False
         self._names: set[str] = set()  # of files
         self.opened = [self._open(source) for source in sources]
 
     def __iter__(self) -> Iterator[TextDocument]:
-        seen: set[bytes] = set()
+        seen: dict[bytes, str] = {}  # of each id what had it first
         self.counts.clear()  # of an earlier reading
         self.counts.update(self._skipped)
         self._left_out.clear()
-        for document in (document for opened in self.opened for document in opened.read()):
+        for within, document in (found for opened in self.opened for found in opened.read()):
             text = document.text
+            where = document.id if document.id.startswith(within) else f"{within}: {document.id}"
             if not text.strip():
-                self._leave_out("empty", document.id)
+                self._leave_out("empty", where)
                 continue
             if SURROGATE.search(text) or SURROGATE.search(document.id + document.title):
-                self._leave_out("broken UTF-8", document.id)
+                self._leave_out("broken UTF-8", where)
                 continue
-            key = hashlib.blake2b(document.id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-            if key in seen:
-                self._leave_out("duplicate id", document.id)
+            if seen.get(_key(document.id), within) != within:
+                document = replace(document, id=f"{within}-{document.id}")
+                self.counts["ids of several tables, told apart"] += 1
+            if (key := _key(document.id)) in seen:
+                self._leave_out("duplicate id", where)
                 continue
-            seen.add(key)
+            seen[key] = within
             self.counts["documents read"] += 1
             yield document
-        for reason, names in () if self._told else self._left_out.items():
-            more = f" and {self.counts[reason] - len(names):,} more" if self.counts[reason] > len(names) else ""
-            logger.warning("Left out, %s: %s%s", reason, ", ".join(map(repr, names)), more)
+        for reason, named in () if self._told else self._left_out.items():
+            names = [repr(name) + (f" ({number:,})" if number > 1 else "") for name, number in named.items()]
+            more = self.counts[reason] - named.total()
+            logger.warning("Left out, %s: %s%s", reason, ", ".join(names), f" and {more:,} more" if more else "")
         self._told = True
 
-    def _leave_out(self, reason: str, name: str) -> None:
-        """Count a document, and keep the names of the first ones."""
-        self.counts[reason] += 1
-        names = self._left_out.setdefault(reason, [])
-        if len(names) < _NAMED:
-            names.append(name)
+    def _leave_out(self, reason: str, name: str, number: int = 1) -> None:
+        """Count documents, or rows of a file, and keep the names of the first ones."""
+        self.counts[reason] += number
+        named = self._left_out.setdefault(reason, Counter())
+        if name in named or len(named) < _NAMED:
+            named[name] += number
 
     def made_from(self, out: Path) -> dict[str, Source]:
         """The sources, for the manifest of an output: fingerprints of the very files that are read.
@@ -177,8 +186,9 @@ class DocumentReader:
     def _open(self, source: str) -> _Opened:
         path = Path(source)
         if path.is_dir():
-            table = table_files(path)
-            return self._local(table or self._readable(path), path, whole=not table)
+            if table := table_files(path):
+                return self._local(table, path, collection=path.name)
+            return self._local(self._readable(path), path, whole=True)
         if path.is_file():
             _check_file(path)
             return self._local([path], path.parent)
@@ -202,7 +212,7 @@ class DocumentReader:
             raise InputError(f"The folder {folder} holds no documents ({_KNOWN}){also}.")
         return files
 
-    def _local(self, files: list[Path], folder: Path, whole: bool = False) -> _Opened:
+    def _local(self, files: list[Path], folder: Path, whole: bool = False, collection: str = "") -> _Opened:
         names = _names(files, folder)
         while names & self._names and folder != (above := folder.absolute().parent):
             # Those of another source: they are told apart by the folders that they are in.
@@ -213,16 +223,16 @@ class DocumentReader:
         self.pages |= pages
         self.rows |= any(_kind(file) in (*TABLES, *NAMED) for file in files)
 
-        def read() -> Iterator[TextDocument]:
+        def read() -> Iterator[tuple[str, TextDocument]]:
             for file in files:
+                name = file.relative_to(folder).as_posix()
                 try:
-                    yield from self._file(file, folder)
+                    for document in self._file(file, name):
+                        yield collection or name, document
                 except InputError as error:
                     if not pages or self.columns or _kind(file) in KINDS:
                         raise
-                    semicolons = isinstance(error, SemicolonsError)
-                    why = "with semicolons for commas" if semicolons else "that hold no documents"
-                    self._leave_out(f"skipped tables {why}", file.relative_to(folder).as_posix())
+                    self._leave_out(_SKIPPED.get(type(error), "skipped tables that hold no documents"), name)
 
         return _Opened(read, lambda: fingerprint_files(files, folder), whole)
 
@@ -242,13 +252,21 @@ class DocumentReader:
             ) from error
         splits: Mapping[str, list[str]] = builder.config.data_files
         files = splits[self.split] if self.split in splits else [file for split in splits.values() for file in split]
-        return _Opened(lambda: self._documents(iter(rows), name), lambda: _fingerprint_published(name, files))
+        return _Opened(
+            lambda: ((name, document) for document in self._documents(iter(rows), name)),
+            lambda: _fingerprint_published(name, files),
+        )
 
-    def _file(self, path: Path, folder: Path) -> Iterator[TextDocument]:
-        name, kind = path.relative_to(folder).as_posix(), _kind(path)
-        if kind in KINDS:
-            return self._page(path, name)
-        return self._documents(read_rows(path, kind, self.counts), name)
+    def _file(self, path: Path, name: str) -> Iterator[TextDocument]:
+        if _kind(path) in KINDS:
+            yield from self._page(path, name)
+            return
+        left_out = Counter[str]()  # rows
+        try:
+            yield from self._documents(read_rows(path, _kind(path), left_out), name)
+        finally:
+            for reason, number in left_out.items():
+                self._leave_out(reason, name, number)
 
     def _page(self, path: Path, name: str) -> Iterator[TextDocument]:
         try:
@@ -289,15 +307,15 @@ class DocumentReader:
             }
             key, title, text = plain_text(cells["id"]), plain_text(cells["title"]), _paragraphs(cells["text"])
             if key is None or title is None or text is None:
-                self.counts["no text where one belongs"] += 1
+                self._leave_out("no text where one belongs", name)
             elif len(text) > MAX_BYTES:
-                self.counts["too long"] += 1
+                self._leave_out("too long", name)
             else:
                 yield TextDocument(key or f"{name}-{index}", title, (Section("", text),))
         if seen:
             self._check_columns(seen, roles["text"], name)
         if without:
-            self.counts["empty"] += without
+            self._leave_out("empty", name, without)
 
     def _check_columns(self, seen: Collection[str], texts: Collection[str], name: str) -> None:
         """Raise `InputError` where no row has a column that was named, or one of texts."""
@@ -306,6 +324,11 @@ class DocumentReader:
         if wrong or known.keys().isdisjoint(texts):
             lacking = repr(wrong[0]) if wrong else "of texts (" + ", ".join(_TEXTS) + ")"
             raise InputError(f"{name} has no column {lacking}; it has: {', '.join(seen)}. Name the columns to read.")
+
+
+def _key(name: str) -> bytes:
+    """8 bytes that no two ids share."""
+    return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def _names(files: Iterable[Path], folder: Path) -> set[str]:

@@ -9,11 +9,13 @@ import json
 import re
 import sys
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
 from io import TextIOWrapper
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any, Final
 
 from pyarrow import ArrowException
@@ -32,12 +34,17 @@ _START: Final = 1024  # bytes of a file by which it is a list of JSON
 _CHUNK: Final = 1 << 20  # characters of it read at once
 _BETWEEN: Final = re.compile(r"[, \r\n\t]*")  # its values
 _LINES: Final = 1024  # rows of a Parquet file read at once
+_DIVIDER: Final = re.compile(rb'"?sep=')  # above the header, by which Excel knows what stands between columns
 
 Row = Mapping[str, Any]
 
 
 class SemicolonsError(InputError):
     """A table with semicolons for commas."""
+
+
+class BrokenTableError(InputError):
+    """A table that cannot be read, or not to its end."""
 
 
 def read_rows(path: Path, kind: str, counts: Counter[str]) -> Iterator[Row]:
@@ -54,9 +61,9 @@ def read_rows(path: Path, kind: str, counts: Counter[str]) -> Iterator[Row]:
     readers = {".jsonl": _json_rows, ".json": _listed_rows, ".csv": _csv_rows, ".tsv": _tsv_rows}
     try:
         yield from _parquet_rows(path) if kind == ".parquet" else readers[kind](path, counts)
-    except (ArrowException, OSError, EOFError, zlib.error) as error:
+    except (ArrowException, OSError, EOFError, zlib.error, UnicodeError) as error:
         what = "a Parquet file" if kind == ".parquet" else "a file"
-        raise InputError(f"{path} is not {what} that can be read: {str(error).splitlines()[0]}") from error
+        raise BrokenTableError(f"{path} is not {what} that can be read: {str(error).splitlines()[0]}") from error
 
 
 def check_lines(file: Path) -> int:
@@ -185,25 +192,45 @@ def listed_values(path: Path) -> Iterator[Any]:
 
 
 def _csv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
+    """Rows below a header; of a row that is none, as with a quote that nothing closes, only the first line is lost."""
     csv.field_size_limit(min(MAX_BYTES, sys.maxsize))
+    head: Sequence[str] | None = None
+    taken, again = list[str](), deque[str]()  # lines of the row that is read, and those to be read anew
     with _open(path) as stream:
-        # Bytes that are no UTF-8 become surrogates, by which the row is found out.
-        lines = (line.removeprefix(codecs.BOM_UTF8) if number == 0 else line for number, line in enumerate(stream))
-        rows = csv.DictReader((line.decode("utf-8", "surrogateescape") for line in lines), strict=True)
-        head: Sequence[str] | None = None
+        written = _csv_lines(stream)
+
+        def lines() -> Iterator[str]:
+            while (line := again.popleft() if again else next(written, None)) is not None:
+                taken.append(line)
+                yield line
+
+        rows = csv.DictReader(lines(), strict=True)
         while True:
+            taken.clear()
             try:
                 row = next(rows)
-                if head is None:
-                    check_head(head := rows.fieldnames or (), path)
-                if any(row.pop(None, ())):  # more cells than columns, such as a comma that nobody quoted
-                    counts["unreadable"] += 1
-                else:
-                    yield row
             except StopIteration:
                 return
             except csv.Error as error:
-                counts["too long" if "limit" in str(error) else "unreadable"] += 1
+                is_long = "limit" in str(error)
+                counts["too long" if is_long else "unreadable"] += 1
+                again.extendleft([] if is_long else reversed(taken[1:]))
+                rows = csv.DictReader(lines(), head, strict=True)
+                continue
+            if head is None:
+                check_head(head := rows.fieldnames or (), path)
+            if any(row.pop(None, ())):  # more cells than columns, such as a comma that nobody quoted
+                counts["unreadable"] += 1
+            else:
+                yield row
+
+
+def _csv_lines(stream: IO[bytes]) -> Iterator[str]:
+    """Lines without what programs write above them; bytes that are no UTF-8 become surrogates, which give them away."""
+    for number, line in enumerate(stream):
+        line = line.removeprefix(codecs.BOM_UTF8) if number == 0 else line
+        if number or not _DIVIDER.match(line):
+            yield line.decode("utf-8", "surrogateescape")
 
 
 def _tsv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
@@ -258,5 +285,16 @@ def _lines(path: Path, counts: Counter[str]) -> Iterator[str]:
                 yield text
 
 
-def _open(path: Path) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
+@contextmanager
+def _open(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file, unpacked; as UTF-8 where it begins with the mark of UTF-16, as Excel's Unicode text does."""
+    packed = path.suffix.lower() == ".gz"
+    with gzip.open(path, "rb") if packed else path.open("rb") as stream:
+        if not stream.peek(2).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            yield stream  # type: ignore[misc]
+            return
+        with TemporaryFile() as copy, TextIOWrapper(stream, encoding="utf-16", newline="") as letters:
+            while part := letters.read(_CHUNK):
+                copy.write(part.encode())
+            copy.seek(0)
+            yield copy

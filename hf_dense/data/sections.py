@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -10,6 +11,7 @@ from typing import Final
 from hf_dense.data.passages import CountTokens
 from hf_dense.data.readers.page import PATH_MARK
 
+_EMPTY_LINES: Final = re.compile(r"\n\s*\n")
 _SHORT: Final = 0.25  # of a passage: what is shorter is joined
 
 
@@ -40,7 +42,7 @@ def join_short(sections: Sequence[tuple[str, str]], length: int, count_tokens: C
     [('', ['a b.']), ('A', ['c d e f g h i.', 'j.']), ('', ['k.', 'l m n o p q.'])]
     """
     paths = [path for path, _ in sections]
-    paragraphs = [[" ".join(part.split()) for part in text.split("\n\n")] for _, text in sections]
+    paragraphs = [[" ".join(part.split()) for part in _EMPTY_LINES.split(text)] for _, text in sections]
     if len(sections) < 2:
         return [Part(path, found) for path, found in zip(paths, paragraphs, strict=True)]
     parts: list[Part] = []

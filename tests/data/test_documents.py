@@ -176,8 +176,31 @@ def test_several_sources_are_read_one_after_the_other(tmp_path: Path) -> None:
     first = write_lines(tmp_path / "a.jsonl", [{"id": "1", "text": "one"}, {"id": "2", "text": "two"}])
     second = write_lines(tmp_path / "b.jsonl", [{"id": "2", "text": "again"}, {"id": "3", "text": "three"}])
     reader = DocumentReader(str(first), str(second))
-    assert [document.text for document in reader] == ["one", "two", "three"]
-    assert reader.counts == {"documents read": 3, "duplicate id": 1}
+    assert [document.id for document in reader] == ["1", "2", "b.jsonl-2", "3"]
+    assert reader.counts == {"documents read": 4, "ids of several tables, told apart": 1}
+
+
+def test_tables_that_count_their_rows_alike_lose_none_of_them(tmp_path: Path) -> None:
+    for name in "ab":
+        write_lines(tmp_path / f"{name}.jsonl", [{"id": 1, "text": f"one of {name}"}, {"id": 1, "text": "again"}])
+    found, counts = read(tmp_path)
+    assert found == [("1", "", "one of a"), ("b.jsonl-1", "", "one of b")]
+    assert counts == {"documents read": 2, "duplicate id": 2, "ids of several tables, told apart": 2}
+
+
+def test_a_table_that_was_cut_off_is_no_table_without_documents(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("A text.")
+    rows = b"".join(b'{"id": %d, "text": "t %d"}\n' % (number, number**9) for number in range(9999))
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(rows)[:50_000])
+    found, counts = read(tmp_path)
+    assert 100 < len(found) < 9999
+    assert counts == {"documents read": len(found), "tables that are broken, read to there": 1}
+
+
+def test_rows_that_are_left_out_are_named_by_their_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "text": "one"}\nno row\nnor this\n{"id": 1, "text": "again"}\n')
+    assert read(tmp_path)[1] == {"documents read": 1, "unreadable": 2, "duplicate id": 1}
+    assert caplog.messages == ["Left out, duplicate id: 'a.jsonl: 1'", "Left out, unreadable: 'a.jsonl' (2)"]
 
 
 def test_files_of_the_same_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:

@@ -586,7 +586,10 @@ def test_rows_of_a_corpus_that_are_left_out_are_counted_once(tmp_path: Path, cap
     out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus.jsonl"))
     counts = counted(out)
     assert (counts["passages"], counts["documents read"], counts["duplicate id"], counts["empty"]) == (1, 1, 1, 2)
-    assert caplog.messages == ["Left out, duplicate id: '1'", "Left out, empty: '2', 'corpus.jsonl-3'"]
+    assert caplog.messages == [
+        "Left out, duplicate id: 'corpus.jsonl: 1'",
+        "Left out, empty: 'corpus.jsonl: 2', 'corpus.jsonl-3'",
+    ]
 
 
 def test_an_id_may_stand_in_the_place_of_its_text(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from hf_dense.data.readers.page import (
 
 if TYPE_CHECKING:
     from docx.document import Document
+    from docx.styles.style import BaseStyle
 
 _HEADING: Final = re.compile(r"heading (\d)", re.IGNORECASE)
 _CODE: Final = re.compile(r"code|preformatted|verbatim", re.IGNORECASE)
@@ -36,6 +37,11 @@ _CODE: Final = re.compile(r"code|preformatted|verbatim", re.IGNORECASE)
 _WORD: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"  # the same again
 _PARAGRAPH, _TABLE, _ROW, _CELL = (_WORD + name for name in ("p", "tbl", "tr", "tc"))
+_OUTLINE: Final = f"{_WORD}pPr/{_WORD}outlineLvl"
+_LOWEST: Final = 9  # level of a heading; Word has one more, for text
+_BASES: Final = 20  # styles that each is based on the next; in a damaged document they may go in a circle
+_HIDDEN: Final = f"{_WORD}rPr/{_WORD}vanish"
+_MATH: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _LINK: Final = _WORD + "hyperlink"
 _NOTES: Final = (_WORD + "footnoteReference", _WORD + "endnoteReference")  # before a mark of the writer's own
 _BOX: Final = _WORD + "txbxContent"  # text beside a paragraph
@@ -46,9 +52,11 @@ _LETTERS: Final = {
     for name, text in {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}.items()
 }
 
+_IN_FORMULAS: Final = {_MATH + "sup": "^", _MATH + "den": "/"}
+
 
 def read_docx(path: Path, code: CodeOption) -> Page:
-    """The page of a Word document: headings are known by their styles.
+    """The page of a Word document: headings are known by their styles and outline levels.
 
     Raises:
         UnreadableError: it is none.
@@ -74,15 +82,28 @@ def _blocks(document: Document) -> Iterator[Block]:
         text = _text(part)
         found = Paragraph(part, document).style
         style = str(found.name) if found is not None else ""
-        if level := _HEADING.match(style):
-            yield Heading(int(level[1]), text)
-        elif style == "Title":
+        if style == "Title":
             yield Heading(0, text)
+        elif level := _level(part, found):
+            yield Heading(level, text)
         else:
             is_item = style.startswith("List") or part.find(f"{_WORD}pPr/{_WORD}numPr") is not None
             yield Code(text) if _CODE.search(style) else as_item(text) if is_item else text
         for box in _boxes(part):
             yield from (_text(inner) for inner in _inside(box, _PARAGRAPH))
+
+
+def _level(paragraph: Any, style: BaseStyle | None) -> int:
+    """The level of a heading, as the paragraph, its style or what that is based on has it; 0 of other text."""
+    outline = paragraph.find(_OUTLINE)
+    for _ in range(_BASES):
+        if outline is not None or style is None:
+            break
+        if named := _HEADING.match(str(style.name)):
+            return int(named[1])
+        outline, style = style.element.find(_OUTLINE), getattr(style, "base_style", None)
+    level = 0 if outline is None else int(outline.get(_WORD + "val", _LOWEST)) + 1
+    return level if level <= _LOWEST else 0
 
 
 def _inside(element: Any, *tags: str) -> Iterator[Any]:
@@ -101,15 +122,22 @@ def _text(element: Any) -> str:
 
 def _pieces(element: Any) -> Iterator[str]:
     for part in element:
-        if part.tag == _WORD + "t":
+        if part.tag in (_WORD + "t", _MATH + "t"):
             yield part.text or ""
         elif part.tag in _LETTERS:
             yield _LETTERS[part.tag]
-        elif part.tag not in _GONE and not _is_filled_in(part):
+        elif part.tag not in _GONE and not _is_filled_in(part) and not _is_hidden(part):
+            yield _IN_FORMULAS.get(part.tag, "")
             if _is_raised(part) and not _is_raised(part.getprevious()):
                 is_note = element.tag == _LINK or any(part.find(mark) is not None for mark in _NOTES)
                 yield " " if is_note else RAISED
             yield from _pieces(part)
+
+
+def _is_hidden(part: Any) -> bool:
+    """Whether a part is a run of text that is not shown."""
+    switch = part.find(_HIDDEN)
+    return switch is not None and switch.get(_WORD + "val") not in ("0", "false", "off")
 
 
 def _is_raised(part: Any) -> bool:

@@ -24,6 +24,7 @@ from hf_dense.data.readers.page import (
 )
 
 if TYPE_CHECKING:
+    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
 _FRONT: Final = re.compile(r"\A(---|\+\+\+)[ \t]*\n(.*?\n)??(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -34,6 +35,13 @@ _OPTIONS: Final = re.compile(r"\A(?::[\w-]+:.*(?:\n|\Z))+")  # of a block of MyS
 _ROLE: Final = re.compile(r"\{[\w:+.-]+\}$")  # of MyST, before what it is about
 _ATTRIBUTES: Final = re.compile(r"\s*\{[#.:][^{}]*\}$")  # of a heading
 _TASK: Final = re.compile(r"^\[[ xX]\]\s+")  # the box before an item
+# What generators of sites fill in before they read a text with front matter: Hugo's shortcodes and what these say, and
+# tags of Liquid and Kramdown, which other texts may have in their code.
+_SHORTCODE: Final = re.compile(r"\{\{[<%](?:(?!\{\{).)*?[%>]\}\}", re.DOTALL)
+_SAYS: Final = re.compile(r"\b(?:text|title|caption)=\"([^\"]*)\"")
+_FILLED_LINK: Final = re.compile(r"(?<=\]\()(?=[^)\n]*\{[{%])[^)\n]*(?=\))")
+_TAG: Final = re.compile(r"\{%.*?%\}|\{:(?:toc|\s|[.#][a-zA-Z])[^{}\n]*\}|\{/\*.*?\*/\}", re.DOTALL)
+_DEEPEST: Final = 100  # lists and quotes within each other, as in long mails; by default the parser loses text below 20
 _KEPT: Final = ("text", "code_inline")
 
 
@@ -46,7 +54,15 @@ def read_markdown(content: str, code: CodeOption, mdx: bool = False) -> Page:
     front, body = split_front_matter(content)
     title, description = (_scalar(front.get(key)) for key in ("title", "description"))
     blocks = [as_sentence(description)] if description else []
-    return build_page([*blocks, *markdown_blocks(body, mdx)], title, code)
+    is_filled = mdx or body is not content
+    if is_filled:
+        body = _FILLED_LINK.sub("", _SHORTCODE.sub(_said, body))
+    return build_page([*blocks, *markdown_blocks(body, mdx, is_filled)], title, code)
+
+
+def _said(shortcode: re.Match[str]) -> str:
+    found = _SAYS.search(shortcode[0])
+    return found[1] if found else ""
 
 
 def split_front_matter(content: str) -> tuple[Mapping[str, Any], str]:
@@ -74,22 +90,26 @@ def _scalar(value: object) -> str:
     return str(value).strip() if isinstance(value, str | int | float | date) else ""
 
 
-def markdown_blocks(content: str, mdx: bool = False) -> Iterator[Block]:
+def markdown_blocks(content: str, mdx: bool = False, is_filled: bool = False) -> Iterator[Block]:
     """What stands in a Markdown text, in order.
 
     Args:
         content: the text, without front matter.
         mdx: whether its paragraphs may be imports and exports, which are left out.
+        is_filled: whether tags outside of code are a generator's, and left out.
     """
     from markdown_it import MarkdownIt
 
+    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table")
+    if is_filled:
+        parser.inline.ruler.before("escape", "tag", _pass_tag)
     level, row, opened, items = 0, list[str](), "", 0
     header: list[str] | None = None
-    for token in MarkdownIt("commonmark").enable("table").parse(content):
+    for token in parser.parse(content):
         if token.type == "heading_open" and token.level == 0:
             level = int(token.tag[1:])
         elif token.type == "fence" and _ADMONITION.match(token.info):
-            yield from markdown_blocks(_OPTIONS.sub("", token.content), mdx)
+            yield from markdown_blocks(_OPTIONS.sub("", token.content), mdx, is_filled)
         elif token.type in ("fence", "code_block"):
             yield Code(token.content)
         elif token.type == "html_block":
@@ -111,6 +131,13 @@ def markdown_blocks(content: str, mdx: bool = False) -> Iterator[Block]:
                 yield as_item(_TASK.sub("", text)) if items else text
             level = 0
         opened = token.type
+
+
+def _pass_tag(state: StateInline, silent: bool) -> bool:
+    """A rule of the parser that passes over a tag."""
+    found = _TAG.match(state.src, state.pos)
+    state.pos = found.end() if found else state.pos
+    return found is not None
 
 
 def _is_code(token: Token, opened: str) -> bool:

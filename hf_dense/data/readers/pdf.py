@@ -53,6 +53,7 @@ def read_pdf(path: Path) -> Page:
 
     try:
         with PdfDocument(path) as document:
+            _print_fields(document)
             title = _title(_readable(lambda: document.get_metadata_value("Title")))
             pages = [_lines(document, number) for number in range(len(document))]
             headings = {number: found[: len(pages[number])] for number, found in _outline(document).items()}
@@ -61,6 +62,16 @@ def read_pdf(path: Path) -> Page:
     except PdfiumError as error:
         raise UnreadableError from error
     return build_page(_blocks(pages, headings or large), title or _largest(large))
+
+
+def _print_fields(document: PdfDocument) -> None:
+    """Make what is filled into a form a part of its pages, behind their own text."""
+    if document.get_formtype():
+        document.init_forms()
+        for number in range(len(document)):
+            page = document[number]
+            page.flatten()
+            page.close()
 
 
 def _readable(read: Callable[[], str]) -> str:
@@ -150,8 +161,9 @@ def _sizes(document: PdfDocument, number: int) -> dict[str, float]:
 
 def _leave_out_running(pages: Sequence[list[str]], headings: Mapping[int, Sequence[Heading]]) -> None:
     """Take out lines that stand first or last on page after page, all but the first, and those with page numbers."""
-    first = _first_number(pages)
+    first = None
     for _ in range(_DEEPEST):
+        first = _first_number(pages) if first is None else first  # it may stand below other lines of a header
         for edge in (0, -1):
             counts, seen = Counter(page[edge] for page in pages if page), dict[str, int]()
             for number, page in enumerate(pages):

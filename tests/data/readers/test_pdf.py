@@ -108,6 +108,16 @@ def test_headers_of_left_and_right_pages_and_of_chapters(tmp_path: Path) -> None
     assert text_of(read(tmp_path, *pages)) == "\n\n".join([f"The guide {FILLING[0]}", *FILLING[1:]])
 
 
+def test_what_is_filled_into_a_form_is_read(tmp_path: Path) -> None:
+    (tmp_path / "form.pdf").write_bytes(write_pdf([["Name of the client:"], ["The end."]], field="ACME Limited"))
+    assert text_of(read_page(tmp_path / "form.pdf")) == "Name of the client: ACME Limited The end."
+
+
+def test_a_page_number_below_another_line_of_the_header(tmp_path: Path) -> None:
+    pages = [["Draft", f"{number} The guide", sentence] for number, sentence in enumerate(FILLING, start=15)]
+    assert text_of(read(tmp_path, *pages)) == "\n\n".join([f"Draft 15 The guide {FILLING[0]}", *FILLING[1:]])
+
+
 def test_page_numbers_before_the_first_chapter(tmp_path: Path) -> None:
     assert text_of(read(tmp_path, ["Preface.", "xiv"], ["civil", "law."])) == "Preface.\n\ncivil law."
 

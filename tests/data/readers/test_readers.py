@@ -10,6 +10,7 @@ from zipfile import ZipFile
 
 import docx
 import pytest
+from docx.enum.style import WD_STYLE_TYPE
 
 from hf_dense.data.readers.html import read_html
 from hf_dense.data.readers.kinds import KINDS, read_page
@@ -398,6 +399,39 @@ def test_what_a_page_is_about_is_told_from_the_site(tmp_path: Path, content: str
     ].text == f"T.\n\n{text}"
 
 
+def test_quotes_within_quotes_are_read_as_deep_as_mails_are_answered() -> None:
+    quotes = "\n".join(f"{'> ' * depth}Answer {depth}.\n{'> ' * depth}" for depth in range(60, 0, -1))
+    text = read_markdown(quotes, "keep").sections[0].text
+    assert all(f"Answer {depth}." in text for depth in range(1, 61))
+    assert "end" in read_markdown("[" * 5000 + " end", "keep").sections[0].text
+
+
+FILLED = """
+Since {{< glossary text="a Pod" id="pod" >}} is {% include a.html
+  b="c_d" %}new, see [this]({{< ref "a_b.md" >}}) and [that]({{ site.url }}{% link a.md %}).
+
+## Care {#care}
+{: .no_toc }
+
+* TOC
+{:toc}
+
+{{% notice warning %}}
+Use `{% raw %}` and {:.2f}.
+{{% /notice %}}
+
+    {% kept %}
+"""
+
+
+def test_what_generators_of_sites_fill_in_is_not_read() -> None:
+    page = read_markdown(f"---\ntitle: T\n---\n{FILLED}", "keep")
+    text = "Since a Pod is new, see this and that.\n\nTOC.\n\nUse {% raw %} and {:.2f}.\n\n{% kept %}"
+    assert "\n\n".join(section.text for section in page.sections).replace("Care.\n\n", "") == text
+    assert "{: .no_toc }" in "".join(section.text for section in read_markdown(FILLED, "keep").sections)
+    assert read_markdown("A {/* remark\nof two lines */}text.", "keep", mdx=True).sections[0].text == "A text."
+
+
 def test_a_remark_in_markdown_is_read() -> None:
     assert read_markdown("# T\n\n<aside>\nA remark.\n</aside>\n\nEnd.", "keep").sections[0].text == "A remark.\n\nEnd."
 
@@ -431,6 +465,39 @@ def test_word_documents_are_read_as_if_all_changes_were_accepted(tmp_path: Path)
         f"<w:p>{run('Beside it')}<w:r><w:pict><w:txbxContent><w:p>{run('a box.')}</w:p></w:txbxContent></w:pict></w:r>"
         "</w:p>",
     ) == ["The limit is five euros.", "A field of its own.", "Client: ACME", "Two lines-", "Beside it", "a box."]
+
+
+def test_headings_of_word_are_known_by_outline_levels_and_by_what_their_styles_are_based_on(tmp_path: Path) -> None:
+    document, level = docx.Document(), "<w:pPr {}><w:outlineLvl w:val='{}'/></w:pPr>"
+    based = document.styles.add_style("Firmenkapitel", WD_STYLE_TYPE.PARAGRAPH)
+    based.base_style = document.styles["Heading 1"]
+    outlined = document.styles.add_style("Abschnitt", WD_STYLE_TYPE.PARAGRAPH)
+    outlined.element.append(docx.oxml.parse_xml(level.format(WORD, 1)))
+    circle = document.styles.add_style("Kreis", WD_STYLE_TYPE.PARAGRAPH)
+    circle.base_style = circle
+    for text, style in [("Pumps", based), ("Care", outlined), ("Clean it.", circle), ("Parts", based), ("Text.", None)]:
+        paragraph = document.add_paragraph(text, style)
+    paragraph._p.insert(0, docx.oxml.parse_xml(level.format(WORD, 9)))
+    document.save(str(tmp_path / "a.docx"))
+    assert [(section.path, section.text) for section in read_page(tmp_path / "a.docx").sections] == [
+        ("Pumps > Care", "Pumps.\n\nCare.\n\nClean it."),
+        ("Parts", "Parts.\n\nText."),
+    ]
+
+
+def test_formulas_of_word_are_read_and_hidden_text_is_not(tmp_path: Path) -> None:
+    math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+
+    def formula(part: str, first: tuple[str, str], second: tuple[str, str]) -> str:
+        inner = "".join(f"<m:{name}><m:r><m:t>{text}</m:t></m:r></m:{name}>" for name, text in (first, second))
+        return f"<m:oMath {math}><m:{part}>{inner}</m:{part}></m:oMath>"
+
+    power = formula("sSup", ("e", "x"), ("sup", "2"))
+    share = formula("f", ("num", "a"), ("den", "b"))
+    hidden = "<w:r><w:rPr><w:vanish/></w:rPr><w:t>no</w:t></w:r>"
+    shown = '<w:r><w:rPr><w:vanish w:val="0"/></w:rPr><w:t>yes</w:t></w:r>'
+    parts = f"<w:p>{run('It is ')}{power}{run(' or ')}{share}{run('.')}</w:p>", f"<w:p>{hidden}{shown}</w:p>"
+    assert word_document(tmp_path / "a.docx", *parts) == ["It is x^2 or a/b.", "yes"]
 
 
 def cell(text: str, more: str = "") -> str:
