@@ -142,17 +142,24 @@ class Answers:
         """The best passages of an arm, whole, best first.
 
         Raises:
-            InputError: the question is empty, the index cannot be opened or was replaced while it was asked, or a score
-                is no number.
+            InputError: the question is empty, the index cannot be opened or was replaced twice while it was asked, or a
+                score is no number.
         """
-        arm = self.arms[name]
+        index = self.open(name)
+        try:
+            found = self._search(index, question, self.arms[name])
+        except InputError:
+            if index.is_current:
+                raise
+            found = self._search(self.open(name), question, self.arms[name])  # it was replaced while it was asked
+        return self._passages[self.arms[name].index].of(found)
+
+    def _search(self, index: SearchIndex, question: str, arm: ServedArm) -> list[Hit]:
         if self._reranker is None or not arm.reranked:
-            found = self.open(name).search(question, TOP_K, arm.weight)
-        else:
-            first = self.open(name).search(question, max(TOP_K, self._depth), arm.weight)
-            with self._lock:  # of the tokenizer, which one thread at a time may use
-                found = rerank_hits(self._reranker, [question], [first], self._depth)[0][:TOP_K]
-        return self._passages[arm.index].of(found)
+            return index.search(question, TOP_K, arm.weight)
+        first = index.search(question, max(TOP_K, self._depth), arm.weight)
+        with self._lock:  # of the tokenizer, which one thread at a time may use
+            return rerank_hits(self._reranker, [question], [first], self._depth)[0][:TOP_K]
 
 
 def show_hits(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from unicodedata import normalize
 
 import pytest
@@ -80,6 +81,22 @@ def test_an_index_that_was_replaced_is_opened_again(retriever: Path, corpus: Dat
     assert {hit.id for hit in answers.find("locks", str(retriever))} == {f"p{row}" for row in range(5)}
     update_index(retriever, corpus.select([2, 4]), retriever / "index")
     assert {hit.id for hit in answers.find("locks", str(retriever))} == {"p2", "p4"}
+
+
+def test_an_index_that_is_replaced_while_it_is_asked_is_asked_again(
+    retriever: Path, corpus: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, nearest = Answers(served_arms(retriever)), SearchIndex._nearest
+
+    def replaced_meanwhile(index: SearchIndex, *asked: Any) -> Any:
+        monkeypatch.setattr(SearchIndex, "_nearest", nearest)
+        update_index(retriever, corpus.select([2, 4]), retriever / "index")
+        return nearest(index, *asked)
+
+    monkeypatch.setattr(SearchIndex, "_nearest", replaced_meanwhile)
+    assert {hit.id for hit in answers.find("locks", str(retriever))} == {"p2", "p4"}
+    with pytest.raises(InputError, match="question"):
+        answers.find(" ", str(retriever))
 
 
 def test_words_of_the_question_are_marked_and_all_else_is_text() -> None:
