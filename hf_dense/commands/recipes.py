@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hf_dense.errors import InputError
+from hf_dense.methods import METHODS
 
 SUMMARY: Final = "List the recipes, or print one."
 FOLDER: Final = Path(__file__).parents[1] / "recipes"
@@ -91,10 +92,11 @@ def read_configs(
     for file in files:
         own = (file.pop("by_method", None) or {}).get(method) or {}
         values = reduce(merge, (file, own), values)
-    shared = values.pop("retriever", None) or {}
-    for name in ("retriever1", "retriever2", "distilled"):
-        if values.get(name) is not None:
-            values[name] = {**shared, **values[name]}
+    if set(STAGES) & set(values):
+        shared = values.pop("retriever", None) or {}
+        for name in ("retriever1", "retriever2", "distilled"):
+            if name == "retriever1" or values.get(name) is not None:  # the first one is there in any case
+                values[name] = {**shared, **(values.get(name) or {})}
     if "out" in values:
         values["out"] = str(values["out"]).replace("{method}", method)
     return {key: value for key, value in values.items() if value is not None}
@@ -176,12 +178,16 @@ def _with_bases(name: str, above: Sequence[Path] = ()) -> list[dict[str, Any]]:
 
 
 def _check_sections(values: Mapping[str, Any], path: Path) -> None:
-    """Raise `InputError` where something else stands than options, or nothing, under the name of a section."""
+    """Raise `InputError` where under the name of a section, or of a method, stands something else than options."""
     methods = values.get("by_method")
     parts = {name: values[name] for name in (*_SECTIONS, "by_method") if name in values}
     for name, part in {**parts, **(methods if isinstance(methods, dict) else {})}.items():
         if part is not None and not isinstance(part, dict):
             raise InputError(f"{path} has {name}: {part!r}, where 'option: value' lines belong.")
+    for name in methods or ():
+        if name not in METHODS:
+            like = closest(str(name), METHODS, f"; there are: {', '.join(METHODS)}.")
+            raise InputError(f"{path} has options by_method of {name!r}, which is no method{like}")
 
 
 def merge(before: Mapping[str, Any], later: Mapping[str, Any], within: bool = False) -> dict[str, Any]:

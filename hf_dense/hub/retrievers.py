@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+import torch
 from safetensors.torch import save_model
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
@@ -82,6 +83,9 @@ def as_module(
     # Not by the encoder's save_pretrained: of several processes, each with its own directory, the first alone writes.
     encoder.config.architectures = [type(encoder).__name__]
     encoder.config.save_pretrained(scratch)
+    for weights in encoder.parameters():  # a part of a larger matrix (NomicBERT's Wqkv) is not saved
+        if weights.untyped_storage().nbytes() > weights.nbytes:
+            weights.data = weights.data.clone(memory_format=torch.contiguous_format)
     save_model(encoder, str(scratch / "model.safetensors"), metadata={"format": "pt"})
     tokenizer.save_pretrained(scratch)
     with quiet_loading():

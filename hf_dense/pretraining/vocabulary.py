@@ -52,16 +52,21 @@ class Vocabulary:
         """Read a tokenizer.
 
         Raises:
-            InputError: it has no [CLS], [SEP], [MASK] or padding token.
+            InputError: it has no [CLS], [SEP], [MASK] or padding token, or puts no [CLS] before a text.
         """
-        ids = {}
+        ids, name = {}, tokenizer.name_or_path or type(tokenizer).__name__
         for role, attribute in (("first", "cls"), ("last", "sep"), ("mask", "mask"), ("pad", "pad")):
             ids[role] = getattr(tokenizer, f"{attribute}_token_id")
             if ids[role] is None:
                 raise InputError(
-                    f"The tokenizer {tokenizer.name_or_path or type(tokenizer).__name__!r} has no {attribute} token; "
+                    f"The tokenizer {name!r} has no {attribute} token; "
                     "pre-training needs [CLS], [SEP], [MASK] and [PAD]: use an encoder's tokenizer or train one."
                 )
+        if tokenizer("a")["input_ids"][:1] != [ids["first"]]:  # else it is given other texts later
+            raise InputError(
+                f"The tokenizer {name!r} puts no {tokenizer.cls_token} before a text, as pre-training does; give it a "
+                "post-processor that does (tokenizers.processors.TemplateProcessing)."
+            )
         tokens, size = tokenizer.get_vocab(), vocabulary_size(tokenizer)
         special = np.zeros(size, dtype=bool)
         special[tokenizer.all_special_ids] = True

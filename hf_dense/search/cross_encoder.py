@@ -25,6 +25,7 @@ from hf_dense.hub.loading import (
     plain_loading,
     scoring_class,
 )
+from hf_dense.methods import METHODS
 
 _PIECE: Final = 100  # queries
 _CHARACTERS: Final = 16  # of a question, for each token of a pair: at most so many are read anew with every passage
@@ -66,6 +67,11 @@ def _load(base: str, new_head: bool) -> CrossEncoder:
     with plain_loading("a cross-encoder", base):
         place = model_folder(base)
         config = AutoConfig.from_pretrained(place, trust_remote_code=False)
+        if new_head and config.model_type in METHODS:
+            raise InputError(
+                f"{base} is a pre-training checkpoint, and a re-ranker starts from a plain encoder; write one with "
+                f"hf-dense export {base} --kind encoder."
+            )
         kind = scoring_class(base)
         if kind is None and not new_head:
             raise InputError(f"{base} has no head that scores pairs; train a re-ranker from it first.")

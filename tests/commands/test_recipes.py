@@ -256,6 +256,28 @@ def test_an_overlay_follows_the_method_that_is_named() -> None:
     assert "by_method" not in read_configs(["one_gpu"])
 
 
+def test_options_of_no_method_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("by_method: {retomae: {max_steps: 9}}\n")
+    with pytest.raises(InputError, match="options by_method of 'retomae', which is no method; did you mean retromae"):
+        read_configs([str(tmp_path / "mine.yaml")], method="retromae")
+
+
+def test_what_retrievers_share_is_of_the_first_one_too(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("retriever: {chunk: 8}\nretriever2: {passages: 4}\n")
+    values = read_configs([str(tmp_path / "mine.yaml")])
+    assert values == {"retriever1": {"chunk": 8}, "retriever2": {"chunk": 8, "passages": 4}}
+
+
+def test_what_retrievers_share_is_not_dropped_where_there_are_no_stages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text("retriever: {learning_rate: 7}\n")
+    for verb in ("pretrain", "finetune"):
+        with pytest.raises(SystemExit):
+            main([verb, "--config", str(tmp_path / "mine.yaml"), "--out", str(tmp_path / "out")])
+        assert "has the key 'retriever', which is no option here" in capsys.readouterr().err
+
+
 def test_the_verb_lists_and_prints(capsys: pytest.CaptureFixture[str]) -> None:
     main(["recipes"])
     listed = capsys.readouterr().out

@@ -21,6 +21,7 @@ from tiny_retriever import (
     tiny_config,
     tiny_tokenizer,
     weights,
+    write_checkpoint,
     write_cross_encoder,
     write_encoder,
     write_retriever,
@@ -386,6 +387,12 @@ def test_bad_input_is_one_sentence(
     with pytest.raises(InputError, match=message):
         train_reranker(given, lists(), arguments(tmp_path / "run", **changes), max_length=length)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_pretraining_checkpoint_is_no_base_and_the_way_to_one_is_said(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "checkpoint")
+    with pytest.raises(InputError, match=f"write one with hf-dense export {checkpoint} --kind encoder"):
+        load_reranker(checkpoint, new_head=True)
 
 
 def test_lists_of_one_passage_and_untrained_heads_are_refused(encoder: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from tiny_backbones import BACKBONES
+from tiny_backbones import BACKBONES, VOCABULARY
 from tiny_retriever import (
     change_json,
     tiny_config,
@@ -24,7 +24,7 @@ from tiny_retriever import (
     write_encoder,
     write_retriever,
 )
-from transformers import AutoModel, BertModel, BertTokenizer
+from transformers import AutoModel, BertModel, BertTokenizer, NomicBertConfig, NomicBertModel
 
 from hf_dense import InputError, RetroMAEForPreTraining
 from hf_dense.hub.export import export_sentence_transformer
@@ -82,6 +82,19 @@ def test_pretraining_checkpoint_loads_without_hf_dense_with_equal_vectors(checkp
     expected = cls_vectors(AutoModel.from_pretrained(checkpoint), TEXTS)
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
     assert np.abs(expected[0] - expected[1]).max() > 0.1
+
+
+def test_weights_that_are_parts_of_one_matrix_are_exported(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    NomicBertModel(NomicBertConfig(vocab_size=VOCABULARY, **sizes)).save_pretrained(tmp_path / "encoder")
+    tiny_tokenizer().save_pretrained(tmp_path / "encoder")
+    encoder = AutoModel.from_pretrained(tmp_path / "encoder")
+    query = encoder.layers[0].self_attn.q_proj.weight
+    assert query.untyped_storage().nbytes() > query.nbytes  # of keys and values too
+
+    exported = export_sentence_transformer(tmp_path / "encoder", tmp_path / "out", max_length=22)
+    vectors = SentenceTransformer(str(exported), device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(vectors, cls_vectors(encoder, TEXTS), atol=1e-6)
 
 
 def test_export_is_a_plain_encoder(checkpoint: Path, tmp_path: Path) -> None:

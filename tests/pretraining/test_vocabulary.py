@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tiny_pretraining import random_text
 from tiny_retriever import spaced_tokenizer, tiny_tokenizer
-from tokenizers import pre_tokenizers
+from tokenizers import pre_tokenizers, processors
 from transformers import BertTokenizer
 
 from hf_dense.data.tokenizers import train_tokenizer
@@ -99,6 +99,13 @@ def test_a_tokenizer_without_a_special_token_is_refused(role: str) -> None:
     tokenizer = tiny_tokenizer()
     setattr(tokenizer, f"{role}_token", None)
     with pytest.raises(InputError, match=f"has no {role} token; .*use an encoder's tokenizer"):
+        Vocabulary.of(tokenizer)
+
+
+def test_a_tokenizer_that_puts_no_cls_before_a_text_is_refused() -> None:
+    tokenizer = spaced_tokenizer(random_texts(), "bytes")
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
+    with pytest.raises(InputError, match="puts no <s> before a text, as pre-training does; give it a post-processor"):
         Vocabulary.of(tokenizer)
 
 
