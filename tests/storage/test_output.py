@@ -246,6 +246,14 @@ def test_an_output_whose_unfinished_work_was_removed_is_not_complete(tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("kind", ["pipe", "directory"])
+def test_a_manifest_that_is_no_file_is_none_and_not_waited_for(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "out").mkdir()
+    (os.mkfifo if kind == "pipe" else os.mkdir)(tmp_path / "out" / MANIFEST)
+    with pytest.raises(InputError, match="was not written by hf_dense"):
+        make(tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     "marker", ["README.md", "config.json", "modules.json", "counts.json", "settings.json", MANIFEST]
 )
