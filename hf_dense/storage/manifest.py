@@ -75,7 +75,7 @@ class Manifest:
         """The manifest of a directory; None where there is none that can be read."""
         file = Path(directory) / MANIFEST
         try:
-            values = json.loads(file.read_text(encoding="utf-8") if file.is_file() else "")  # a pipe would be waited for
+            values = json.loads(file.read_text(encoding="utf-8") if file.is_file() else "")  # no pipe
             found = cls(**{**values, "claims": tuple(values.get("claims", ()))})
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
