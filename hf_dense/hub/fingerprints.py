@@ -105,8 +105,8 @@ def _tokenizer(tokenizer: PreTrainedTokenizerBase | Tokenizer, pairs: Any = None
     found = fingerprint_tokenizer(tokenizer)
     if getattr(tokenizer, "padding_side", "right") != "right":
         found += ", pads on the left"
-    config = getattr(pairs, "config", None)
-    if getattr(config, "type_vocab_size", 0) > 1 and "token_type_ids" not in tokenizer.model_input_names:
+    kinds = getattr(getattr(pairs, "config", None), "type_vocab_size", 0)
+    if kinds > 1 and "token_type_ids" not in getattr(tokenizer, "model_input_names", ()):
         found += ", tells no parts of a pair"
     return found
 
