@@ -62,6 +62,8 @@ def sentence_of(error: Exception) -> str | None:
     """
     if isinstance(error, InputError):
         return str(error)
+    if isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere():
+        return "The working directory was removed; change to one that is there, and start again."
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename is not None else ""
         return f"{place}{error.strerror or first_line(error).rstrip('.')}; see to it and start again."
@@ -70,6 +72,15 @@ def sentence_of(error: Exception) -> str | None:
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _MEMORY.search(str(error))):
         return f"There is not enough memory ({first_line(error).rstrip('.')}); make what is read or asked for smaller."
     return None
+
+
+def _is_nowhere() -> bool:
+    """Whether the working directory is gone."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def run_main(main: Callable[[], None]) -> None:

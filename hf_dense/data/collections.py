@@ -269,7 +269,7 @@ def content_hash(path: str | os.PathLike[str]) -> str:
         InputError: the directory is missing or holds no data file.
     """
     folder = folder_of(path)
-    files = sorted({file for pattern in _PATTERNS for file in folder.glob(pattern)})
+    files = sorted({file for pattern in _PATTERNS for file in folder.glob(pattern) if file.is_file()})
     if not files:
         raise InputError(f"{path} is not a collection: it holds neither corpus/*.parquet nor corpus.jsonl")
     return fingerprint_files(files, folder)

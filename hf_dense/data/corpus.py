@@ -27,6 +27,7 @@ from hf_dense.data.hub_names import divided
 from hf_dense.data.readers.kinds import KINDS
 from hf_dense.data.rows import check_lines
 from hf_dense.errors import InputError
+from hf_dense.storage.fingerprints import fingerprint_values
 
 Rows = TypeVar("Rows", Dataset, IterableDataset)
 _ABOUT = ("README", "LICENSE", "NOTICE", "CHANGELOG")
@@ -139,7 +140,17 @@ def open_files(files: Sequence[Path], streaming: bool = False) -> Dataset | Iter
         options |= _as_written(files[0])
     if kind == "parquet" and not streaming:  # else Arrow reads ahead through the whole file
         options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
-    return load_dataset(kind, data_files=[str(file) for file in files], split="train", streaming=streaming, **options)
+    named = [str(file) for file in files]
+    return load_dataset(kind, _state_of(files), data_files=named, split="train", streaming=streaming, **options)
+
+
+def _state_of(files: Sequence[Path]) -> str:
+    """A name of files as they are: `datasets` takes another file of the same place and time for what it has a copy of.
+
+    The time that something was written to a place at is nobody's to set, unlike that of a file.
+    """
+    states = [file.stat() for file in files]
+    return fingerprint_values({"files": [[state.st_ino, state.st_size, state.st_ctime_ns] for state in states]})[:16]
 
 
 def _as_written(file: Path) -> dict[str, Any]:

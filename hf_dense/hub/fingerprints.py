@@ -29,7 +29,7 @@ def encoder_fingerprint(encoder: PreTrainedModel, tokenizer: PreTrainedTokenizer
         {
             "weights": fingerprint_weights(encoder),
             "configuration": _configuration(encoder),
-            "tokenizer": fingerprint_tokenizer(tokenizer),
+            "tokenizer": _tokenizer(tokenizer, encoder),
         }
     )
 
@@ -65,11 +65,12 @@ def making_of(model: SentenceTransformer) -> dict[str, Any]:
 
 def _parts(model: SentenceTransformer | CrossEncoder) -> dict[str, Any]:
     """Weights, configuration and tokenizer."""
-    tokenizer = getattr(model, "tokenizer", None)
+    tokenizer, encoder = getattr(model, "tokenizer", None), getattr(model[0], "model", None)
+    pairs = encoder if isinstance(model, CrossEncoder) else None
     return {
         "weights": fingerprint_weights(model),
-        "configuration": _configuration(getattr(model[0], "model", None)),
-        "tokenizer": None if tokenizer is None else fingerprint_tokenizer(tokenizer),
+        "configuration": _configuration(encoder),
+        "tokenizer": None if tokenizer is None else _tokenizer(tokenizer, pairs),
         "lower case": getattr(model[0], "do_lower_case", None),
         **({"encoders": _encoders(model)} if _has_two(model) else {}),
     }
@@ -88,10 +89,26 @@ def _encoders(model: SentenceTransformer) -> list[Any]:
     """Configuration, tokenizer and longest text of two encoders."""
     readers = [part for part in parts_of(model) if hasattr(part, "tokenizer")]
     return [
-        [_configuration(getattr(one, "model", None)), fingerprint_tokenizer(one.tokenizer), one.max_seq_length]
+        [_configuration(getattr(one, "model", None)), _tokenizer(one.tokenizer), one.max_seq_length]
         for one in readers
         if isinstance(one.tokenizer, PreTrainedTokenizerBase | Tokenizer)
     ]
+
+
+def _tokenizer(tokenizer: PreTrainedTokenizerBase | Tokenizer, pairs: Any = None) -> str:
+    """A tokenizer, and what it does beside tokens: where it pads, which moves positions; how it reads pairs.
+
+    Args:
+        tokenizer: of the model.
+        pairs: encoder that reads pairs of texts, which may tell them apart.
+    """
+    found = fingerprint_tokenizer(tokenizer)
+    if getattr(tokenizer, "padding_side", "right") != "right":
+        found += ", pads on the left"
+    kinds = getattr(getattr(pairs, "config", None), "type_vocab_size", 0)
+    if kinds > 1 and "token_type_ids" not in getattr(tokenizer, "model_input_names", ()):
+        found += ", tells no parts of a pair"
+    return found
 
 
 def _modules(modules: Iterable[nn.Module]) -> list[tuple[str, dict[str, Any]]]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _BLOCK: Final = 1 << 20  # bytes read at once
+_USUAL: Final = "right"  # side that too long texts are cut on
 
 
 def fingerprint_files(files: Iterable[Path], root: Path) -> str:
@@ -106,7 +107,8 @@ def fingerprint_tokenizer(tokenizer: PreTrainedTokenizerBase | Tokenizer) -> str
     else:  # padding and truncation are those of the last call
         model = {**json.loads(backend.to_str()), "padding": None, "truncation": None}
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
-    return fingerprint_values({"model": model, "special": special, "class": type(tokenizer).__name__})
+    cut = {"cut": side} if (side := tokenizer.truncation_side) != _USUAL else {}
+    return fingerprint_values({"model": model, "special": special, "class": type(tokenizer).__name__, **cut})
 
 
 def fingerprint_values(values: Mapping[str, Any]) -> str:

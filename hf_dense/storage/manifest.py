@@ -24,7 +24,9 @@ MANIFEST: Final = "hf_dense.json"
 OWN_PREFIX: Final = ".hf_dense"  # of the names of locks and of files that are being written
 
 RUNNING, COMPLETE = "running", "complete"
-_SMALL: Final = 2**20  # bytes; of larger files a change that keeps their size goes unseen here
+_SMALL: Final = 2**20  # bytes; of larger files, which may take minutes to read, some blocks are hashed
+_BLOCKS, _BLOCK = 32, 4096  # of them, and bytes of each
+_SAMPLED: Final = "blocks "  # before the hash of these
 UNSAID: Final = "other"  # the licence of what nobody gave one
 
 
@@ -38,7 +40,7 @@ class Manifest:
         made_from: all that the result depends on, by name: fingerprints of what was read, settings, our version.
         sources: the names (paths, Hub ids) of what was read, for people; they do not decide anything.
         files: paths from the directory, and bytes, of the files that are ours.
-        hashes: SHA-256 of those of them that are small; of what is published, of all.
+        hashes: SHA-256 of those of them that are small, and of blocks of the others; of what is published, of all.
         claims: names in the directory that work has to itself while it runs, with all below them; `*` is any text.
         command: what wrote it.
         licence: of the content.
@@ -73,7 +75,7 @@ class Manifest:
         """The manifest of a directory; None where there is none that can be read."""
         file = Path(directory) / MANIFEST
         try:
-            values = json.loads(file.read_text(encoding="utf-8"))
+            values = json.loads(file.read_text(encoding="utf-8") if file.is_file() else "")  # no pipe
             found = cls(**{**values, "claims": tuple(values.get("claims", ()))})
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
@@ -86,14 +88,18 @@ class Manifest:
 
     def listing(self, directory: Path, files: Mapping[str, int]) -> Manifest:
         """This one of some files in its directory (see `list_files`), as they are."""
-        small = [name for name, size in files.items() if size <= _SMALL and not (directory / name).is_symlink()]
-        return replace(self, files=dict(files), hashes={name: sha256_of(directory / name) for name in small})
+        own = {name: directory / name for name in files if not (directory / name).is_symlink()}
+        hashes = {name: (sha256_of if files[name] <= _SMALL else _sampled)(file) for name, file in own.items()}
+        return replace(self, files=dict(files), hashes=hashes)
 
     def is_unchanged(self, directory: Path, name: str) -> bool:
-        """Whether a file of the directory is one that is listed, as it was written; of large ones bytes are counted."""
+        """Whether a file of the directory is one that is listed, as it was written, as far as is known of it."""
         file, digest = directory / name, self.hashes.get(name)
         same = file.lstat().st_size == self.files.get(name)
-        return same and (digest is None or (not file.is_symlink() and sha256_of(file) == digest))
+        if not same or digest is None:
+            return same
+        found = _sampled if str(digest).startswith(_SAMPLED) else sha256_of
+        return not file.is_symlink() and found(file) == digest
 
 
 def seconds_of(made: str | os.PathLike[str]) -> float:
@@ -106,6 +112,17 @@ def sha256_of(content: Path | bytes) -> str:
     """The SHA-256 of a file, or of what one is to hold, as the Hub has it of large ones."""
     with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _sampled(file: Path) -> str:
+    """The SHA-256 of blocks that lie all over a large file, by which it is told when it was written anew."""
+    size, digest = file.stat().st_size, hashlib.sha256()
+    with file.open("rb") as stream:
+        for number in range(_BLOCKS):
+            drawn = hashlib.sha256(f"{size} {number}".encode()).digest()[:8]
+            stream.seek(int.from_bytes(drawn, "big") % (size - _BLOCK))
+            digest.update(stream.read(_BLOCK))
+    return _SAMPLED + digest.hexdigest()
 
 
 def difference(

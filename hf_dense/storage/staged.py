@@ -24,10 +24,10 @@ from hf_dense.storage.manifest import (
     remove_ours,
     warn_of_inner,
 )
-from hf_dense.storage.places import DONE, NEW, RESUMED, Lock, check_place, state_of
+from hf_dense.storage.places import DONE, NEW, RESUMED, Lock, check_place, check_replaceable, state_of
 from hf_dense.storage.process_group import is_main_process, wait_for_everyone
 
-_RESULT, _PIECES, _OLD = "result", "pieces", "old"  # in the directory of unfinished work
+_RESULT, _PIECES, _OLD = _PARTS = "result", "pieces", "old"  # in the directory of unfinished work
 
 
 def put_back(path: Path) -> None:
@@ -39,7 +39,7 @@ def put_back(path: Path) -> None:
     if path.exists():
         return
     partial = _partial(path)
-    if not (Manifest.load(partial) and Manifest.load(partial / _OLD)):
+    if not (_unfinished(partial) and Manifest.load(partial / _OLD)):
         return
     lock = Lock(partial, path)
     try:
@@ -51,6 +51,12 @@ def put_back(path: Path) -> None:
 
 def _partial(path: Path) -> Path:
     return path.with_name(f"{path.name}.partial")
+
+
+def _unfinished(partial: Path) -> bool:
+    """Whether a directory is one of unfinished work, and no output that somebody called so."""
+    found = Manifest.load(partial)
+    return found is not None and found.claims == _PARTS
 
 
 @dataclass
@@ -167,8 +173,7 @@ class Staged:
                 )
             state = NEW
         if self.partial.is_dir():
-            parts = (MANIFEST, _RESULT, _PIECES, _OLD)
-            known = parts if Manifest.load(self.partial) else ()
+            known = (MANIFEST, *_PARTS) if _unfinished(self.partial) else ()
             names = sorted(entry.name for entry in self.partial.iterdir() if not entry.name.startswith(OWN_PREFIX))
             if strange := [name for name in names if name not in known]:
                 raise InputError(f"{self.partial} was not written by hf_dense: it holds {strange[0]!r}; move it away.")
@@ -192,7 +197,7 @@ class Staged:
         shutil.rmtree(self.result, ignore_errors=True)
         if not self.resumed:
             shutil.rmtree(self.pieces, ignore_errors=True)
-        replace(self.manifest, claims=(_RESULT, _PIECES, _OLD)).save(self.partial)
+        replace(self.manifest, claims=_PARTS).save(self.partial)
         self.result.mkdir()
         self.pieces.mkdir(exist_ok=True)
 
@@ -202,11 +207,14 @@ class Staged:
             self._remove_partial()
 
     def _finish(self) -> None:
+        if not _unfinished(self.partial):
+            raise InputError(f"{self.partial} was removed while {self.path} was made in it; start again.")
         made = self.manifest.listing(self.result, list_files(self.result))
         replace(made, state=COMPLETE, facts=self.facts).save(self.result)
         share_like(self.result / MANIFEST, (self.result / name for name in made.files))
-        if self.path.exists():
-            state_of(self.path, self.manifest, overwrite=True)  # raises where something foreign has come into it
+        if self.path.exists():  # where something foreign may have come into it
+            if state_of(self.path, self.manifest, overwrite=True) != NEW:
+                check_replaceable(self.path)
             os.rename(self.path, self._old)
         os.rename(self.result, self.path)
         if self._old.is_dir():

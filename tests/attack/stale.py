@@ -48,6 +48,17 @@ def _row(**values: object) -> Change:
     return change
 
 
+def _at_the_same_time(change: Change) -> Change:
+    """A change of a file that has the same time afterwards, as files of many archives have."""
+
+    def changed(file: Path) -> None:
+        times = file.stat()
+        change(file)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    return changed
+
+
 def _within(name: str, change: Change) -> Change:
     return lambda folder: change(folder / name)
 
@@ -97,7 +108,7 @@ def _document(folder: Path) -> None:
 _MODEL: Final = {"weight": _weight, "tokens": _tokens}
 CHANGES: Final[dict[str, dict[str, Change]]] = {
     "documents": {"new": _document, "text": _within("three.txt", lambda file: file.write_text("Zebras ran over it."))},
-    "corpus.jsonl": {"text": _row(text="A zebra ran over it."), "title": _row(title="A zebra")},
+    "corpus.jsonl": {"text": _at_the_same_time(_row(text="A zebra ran over it.")), "title": _row(title="A zebra")},
     "collection": {
         "text": _within("corpus.jsonl", _row(text="A zebra ran over it.")),
         "title": _within("corpus.jsonl", _row(title="A zebra")),
@@ -109,6 +120,7 @@ CHANGES: Final[dict[str, dict[str, Change]]] = {
     "glue": {"text": _within("cola/train.jsonl", _row(sentence="A zebra ran over it."))},
     "retriever": {
         **_MODEL,
+        "cut": _setting("tokenizer_config.json", truncation_side="left"),
         "pooling": _setting("1_Pooling/config.json", pooling_mode="max"),
         "prompts": _setting("config_sentence_transformers.json", prompts={"query": "a ", "document": "b "}),
     },

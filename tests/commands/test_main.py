@@ -266,3 +266,15 @@ def test_a_progress_bar_in_a_file_has_few_states() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TQDM_")}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
     assert float(done.stdout.splitlines()[-1]) == 10
+
+
+def test_a_working_directory_that_is_gone_is_said(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(SystemExit) as stopped:
+        main(["data", "passages", str(dataset / "corpus.jsonl"), "--out", "out"])
+    assert stopped.value.code == 2
+    assert "error: The working directory was removed; change to one that is there" in capsys.readouterr().err

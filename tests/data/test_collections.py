@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -277,3 +278,10 @@ def test_queries_that_are_asked_in_two_splits_are_counted(tmp_path: Path) -> Non
     assert asked_again(collection, "test", "train") == ""
     (collection / "qrels" / "train.tsv").write_text(f"{head}gone\tp0\t1\n")
     assert asked_again(collection, "test", "train") == "", "whoever trains on them is told"
+
+
+def test_what_is_no_file_is_no_part_of_a_collection_and_not_waited_for(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "collection")
+    before = content_hash(folder)
+    os.mkfifo(folder / "qrels" / "pipe.tsv")
+    assert content_hash(folder) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from argparse import Namespace
 from pathlib import Path
 
@@ -190,3 +191,14 @@ def test_an_absent_column_is_refused_with_those_that_are_there(tmp_path: Path) -
     (tmp_path / "corpus.jsonl").write_text('{"body": "abc", "id": 1}\n')
     with pytest.raises(InputError, match=r"no column 'text'; it has: body, id\. Name the right one with --text_column"):
         load_passages(str(tmp_path / "corpus.jsonl"))
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet", ".csv", ".txt"])
+def test_another_file_of_the_same_place_and_time_is_read_anew(tmp_path: Path, suffix: str) -> None:
+    path = write_file(tmp_path / f"corpus{suffix}")
+    os.utime(path, (0, 0))  # as files of many archives are
+    load_passages(str(path))
+    other = write_file(tmp_path / "other" / path.name).read_bytes().replace(b"fgh", b"zzz")
+    path.write_bytes(other)
+    os.utime(path, (0, 0))
+    assert list(load_passages(str(path))["text"]) == [text.replace("fgh", "zzz") for text in TEXTS]

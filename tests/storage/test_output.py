@@ -39,6 +39,17 @@ def make(path: Path, text: str = "a", kind: str = "corpus", overwrite: bool = Fa
         return not work.done
 
 
+def again(out: Path) -> Any:
+    """Begin what `make` writes."""
+    return Output(out).stage("corpus", {"text": "a"})
+
+
+def output_is_made(out: Path, settings: dict[str, Any]) -> bool:
+    """Whether there is anything to do, in place of what is there."""
+    with Output(out, overwrite=True).stage("retriever", settings) as work:
+        return not work.done
+
+
 def contents(directory: Path) -> dict[str, bytes]:
     files = (path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
@@ -190,6 +201,57 @@ def test_what_comes_into_an_output_while_it_is_replaced_is_not_deleted(tmp_path:
         replaced()
     assert (tmp_path / "out" / "thesis.tex").exists()
     assert (tmp_path / "out" / "deep" / "text").read_text() == "a"
+
+
+def test_a_large_file_that_was_changed_to_as_many_bytes_is_not_deleted(tmp_path: Path) -> None:
+    out, large = tmp_path / "out", np.zeros(300_000, np.float32)
+    with Output(out).stage("retriever", {"a": 1}) as work:
+        save_file({"weight": large}, work.result / "model.safetensors")
+    assert not output_is_made(out, {"a": 1})
+    save_file({"weight": large + 1}, out / "model.safetensors")  # somebody trained it further
+    with pytest.raises(InputError, match=r"model\.safetensors is not as hf_dense wrote it"):
+        output_is_made(out, {"a": 2})
+
+
+@pytest.mark.parametrize("name", ["result", "old"])
+def test_an_output_that_is_called_as_unfinished_work_is_not_touched(tmp_path: Path, name: str) -> None:
+    called = tmp_path / "out.partial"
+    with Output(called).occupy("evaluations", {}, again=True) as work:
+        make(called / name)
+        work.complete()
+    before = contents(called)
+    with pytest.raises(InputError, match=r"out\.partial was not written by hf_dense"):
+        make(tmp_path / "out")
+    assert contents(called) == before
+
+
+def test_what_comes_into_an_output_while_what_it_lacks_is_made_again_is_not_deleted(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    make(out)
+    (out / "README.md").unlink()
+
+    def made_again() -> None:
+        with again(out) as work:
+            (work.result / "README.md").write_text("b")
+            (out / "mine").write_text("mine")
+
+    with pytest.raises(InputError, match="mine is not as hf_dense wrote it"):
+        made_again()
+    assert (out / "mine").read_text() == "mine"
+
+
+def test_an_output_whose_unfinished_work_was_removed_is_not_complete(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="was removed while"), again(tmp_path / "out") as work:
+        shutil.rmtree(work.partial)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory"])
+def test_a_manifest_that_is_no_file_is_none_and_not_waited_for(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "out").mkdir()
+    (os.mkfifo if kind == "pipe" else os.mkdir)(tmp_path / "out" / MANIFEST)
+    with pytest.raises(InputError, match="was not written by hf_dense"):
+        make(tmp_path / "out")
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,7 @@ def adapt(options: AdaptOptions, command: str = "") -> Adaptation:
     say = Progress()
     _check_method(options)
     out = Path(options.out)
-    planned = (out / _PLANNING).exists()  # before, nothing long is done: what was refused may be given otherwise
-    output = Output(out, options.overwrite or not planned, command, options.license)
+    output = Output(out, options.overwrite or _is_unplanned(out), command, options.license)
     sources = _sources(options, output)
     kept = _kept(options, sources)
     settings = {name: getattr(options, name) for name in ("budget", "method", "length", "precision")}
@@ -154,6 +153,12 @@ class Progress:
         return time.perf_counter() - self.started
 
 
+def _is_unplanned(out: Path) -> bool:
+    """Whether nothing long is done: what was refused may be given otherwise then. A plan may be deleted at the end."""
+    found = Manifest.load(out)
+    return not (out / _PLANNING).exists() and (found is None or found.state != COMPLETE)
+
+
 def _check_method(options: AdaptOptions) -> None:
     """Raise `InputError` where passages will lack what a method reads: of a whole collection alone all columns stay."""
     splits = judged_splits(options.docs) if Path(options.docs).is_dir() else ()
@@ -192,7 +197,8 @@ def _kept(options: AdaptOptions, sources: dict[str, Source]) -> Kept | None:
     if options.keep == NOTHING_KEPT:
         return None
     kept = open_kept(options.keep, options.docs)
-    sources["kept"] = Source(options.keep, content_hash(kept.collection))
+    split = "" if kept.split == DEV else f", {kept.split}"
+    sources["kept"] = Source(options.keep, content_hash(kept.collection) + split)
     return kept
 
 

@@ -75,6 +75,21 @@ def test_what_is_kept_is_known_as_it_was_named(collection: Path, tmp_path: Path)
     sources = dict[str, Source]()
     assert run._kept(options, sources) == open_kept(named, str(collection))
     assert sources["kept"].name == named
+    (tmp_path / "other" / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq0\tp1\t1\n")
+    found = dict[str, Source](), dict[str, Source]()
+    for split, read in zip(("test", "dev"), found, strict=True):
+        run._kept(replace(options, keep=f"{tmp_path / 'other'}:{split}"), read)
+    assert found[0]["kept"].fingerprint != found[1]["kept"].fingerprint, "of one content, two sets of queries"
+
+
+def test_what_is_complete_is_not_replaced_unasked_where_its_plan_is_gone(collection: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with Output(out).occupy(run.KIND, {}, claims=["report.md"]) as work:
+        (out / "report.md").write_text("of hours")
+        work.complete()
+    with pytest.raises(InputError, match="replace it with --overwrite"):
+        adapt(AdaptOptions(str(collection), str(out), keep="none"))
+    assert (out / "report.md").read_text() == "of hours"
 
 
 @pytest.mark.slow
