@@ -6,6 +6,7 @@ it. Nothing heavy is imported until a class is asked for.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -74,7 +75,10 @@ def get_method(name: str) -> Method:
         InputError: there is no such method; the message lists those that exist.
     """
     if name not in METHODS:
-        raise InputError(f"Unknown method {name!r}; choose one of: {', '.join(METHODS)}.")
+        plain = re.sub(r"[^a-z]", "", str(name).lower())  # RetroMAE, CoT-MAE
+        like = [known for known in METHODS if known.replace("_", "") == plain]
+        said = f"did you mean {like[0]}?" if like else f"choose one of: {', '.join(METHODS)}."
+        raise InputError(f"Unknown method {name!r}; {said}")
     return METHODS[name]
 
 

@@ -52,3 +52,6 @@ def test_every_declaration_is_in_the_table() -> None:
 def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"Unknown method 'retromee'; choose one of: condenser, .*, simlm\."):
         get_method("retromee")
+    for name, key in (("SEED-Encoder", "seed_encoder"), ("RetroMAE", "retromae"), ("CoT-MAE", "cotmae")):
+        with pytest.raises(InputError, match=rf"Unknown method '{name}'; did you mean {key}\?"):
+            get_method(name)

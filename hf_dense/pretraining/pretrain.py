@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -327,6 +328,13 @@ def _train(work: Occupied, options: PretrainingOptions, training: TrainingArgume
         (work.path / BEST).unlink()
 
 
+def _check_metric(metric: str | None, losses: Iterable[str]) -> None:
+    """Raise `InputError` where the best checkpoint is to be chosen by a figure that evaluations have not."""
+    known = ["loss", *(f"{name}_loss" for name in losses)]
+    if metric is not None and metric.removeprefix("eval_") not in known:
+        raise InputError(f"metric_for_best_model is {metric!r}; evaluations have: {', '.join(known)}.")
+
+
 def _trainer(options: PretrainingOptions, training: TrainingArguments, start: _Start) -> PreTrainer:
     """The trainer, with what the machine and the held-out texts decide."""
     if start.held is None and training.eval_strategy != "no":
@@ -342,6 +350,7 @@ def _trainer(options: PretrainingOptions, training: TrainingArguments, start: _S
     if torch.cuda.is_available() and not training.use_cpu:
         _use_workers(training, isinstance(start.rows, PassageStream))
     config, vocabulary = start.model.config, Vocabulary.of(start.tokenizer)
+    _check_metric(training.metric_for_best_model, config.weights)
     trainer = PreTrainer(
         model=start.model,
         args=training,

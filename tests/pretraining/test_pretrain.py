@@ -716,6 +716,9 @@ def test_the_best_checkpoint_is_not_chosen_by_a_loss_that_there_is_not(tmp_path:
     arguments = tiny_arguments(tmp_path / "out", save_strategy="steps", **changes)
     with pytest.raises(InputError, match="No document is held out, so no checkpoint can be the best"):
         pretrain(tiny_options(tmp_path, held_out=0.0), arguments)
+    arguments = tiny_arguments(tmp_path / "out", save_strategy="steps", metric_for_best_model="eval_mrr", **changes)
+    with pytest.raises(InputError, match="is 'eval_mrr'; evaluations have: loss, encoder_loss, decoder_loss"):
+        pretrain(tiny_options(tmp_path), arguments)
     assert not (tmp_path / "out").exists()
 
 
