@@ -10,10 +10,12 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
+from hf_dense.data.boilerplate import Boilerplate, drawn_evenly
 from hf_dense.data.corpus import hub_builder, table_files
 from hf_dense.data.folders import written_files
 from hf_dense.data.hub_names import divided
@@ -43,6 +45,7 @@ _TEXTS: Final = ("text", "contents", "content", "body", "passage", "paragraphs")
 _KNOWN: Final = ", ".join((*KINDS, *TABLES))  # in folders
 # Kinds whose files hold more than their text.
 _PACKED: Final = (".pdf", ".docx", ".ipynb", ".odt", ".epub", ".pptx", ".rtf")
+_OF_SITES: Final = (".html", ".htm")
 _SKIPPED: Final[Mapping[type[InputError], str]] = {
     SemicolonsError: "skipped tables with semicolons for commas",
     BrokenTableError: "tables that are broken, read to there",
@@ -224,15 +227,20 @@ class DocumentReader:
         self.rows |= any(_kind(file) in (*TABLES, *NAMED) for file in files)
 
         def read() -> Iterator[tuple[str, TextDocument]]:
+            boilerplate = self._boilerplate([file for file in files if _kind(file) in _OF_SITES])
             for file in files:
                 name = file.relative_to(folder).as_posix()
                 try:
                     for document in self._file(file, name):
+                        if _kind(file) in _OF_SITES:
+                            document = replace(document, sections=boilerplate.left_out(document.sections))
                         yield collection or name, document
                 except InputError as error:
                     if not pages or self.columns or _kind(file) in KINDS:
                         raise
                     self._leave_out(_SKIPPED.get(type(error), "skipped tables that hold no documents"), name)
+            if boilerplate.number:
+                self.counts["left-out paragraphs that most pages have"] += boilerplate.number
 
         return _Opened(read, lambda: fingerprint_files(files, folder), whole)
 
@@ -267,6 +275,15 @@ class DocumentReader:
         finally:
             for reason, number in left_out.items():
                 self._leave_out(reason, name, number)
+
+    def _boilerplate(self, pages: list[Path]) -> Boilerplate:
+        """What nearly all pages of a site have, as far as they can be read."""
+        found = []
+        for path in drawn_evenly(pages):
+            with suppress(UnicodeDecodeError, UnreadableError, OSError):
+                if path.stat().st_size <= MAX_BYTES:
+                    found.append(read_page(path, self.code).sections)
+        return Boilerplate(found)
 
     def _page(self, path: Path, name: str) -> Iterator[TextDocument]:
         try:
