@@ -15,11 +15,11 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import set_seed
 
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import PassageLists
+from hf_dense.finetuning.losses import listwise_loss
 from hf_dense.finetuning.training import (
     CarefulTraining,
     Epochs,
@@ -208,23 +208,6 @@ class ListwiseLoss(nn.Module):
         scores = torch.cat(parts)
         back = torch.tensor(order, device=scores.device).argsort()
         return scores[back].view(len(queries), -1)
-
-
-def listwise_loss(scores: Tensor) -> Tensor:
-    """Cross-entropy of the positive among its list.
-
-    Args:
-        scores: (B, N) raw logits, the positive first.
-
-    Returns:
-        The mean over the B lists.
-
-    Source: SimLM section 3.3; MASTER's released code.
-
-    >>> round(listwise_loss(torch.tensor([[1.0, 0.0]])).item(), 4)  # log(1 + 1/e)
-    0.3133
-    """
-    return functional.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
 
 
 def r_drop_loss(first: Tensor, second: Tensor) -> Tensor:
