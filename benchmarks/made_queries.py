@@ -281,8 +281,7 @@ def lexical(measured: Mapping[str, Measured], folder: Path) -> dict[str, dict[st
     found = {}
     for name, data in measured.items():
         folder.mkdir(parents=True, exist_ok=True)
-        scores, indices = LexicalIndex.build(data.texts, folder / "bm25").search([*data.queries.values()], DEPTH)
-        found[name] = data.score((scores, np.where(scores > 0, indices, -1)))
+        found[name] = data.score(LexicalIndex.build(data.texts, folder / "bm25").find([*data.queries.values()], DEPTH))
     return found
 
 

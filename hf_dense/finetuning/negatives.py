@@ -132,8 +132,7 @@ def build_lexical_negatives(
             index = LexicalIndex.build(judged.texts, work.pieces)
 
             def search(names: list[str], hits: int) -> tuple[Floats, Indices]:
-                scores, indices = index.search([judged.queries[name] for name in names], hits)
-                return scores, np.where(scores > 0, indices, -1)
+                return index.find([judged.queries[name] for name in names], hits)
 
             write_lists(work, judged, depth, search, origin, filters, spare=skip + SPARE, together=_QUERIES)
             work.facts["seconds"] = time.perf_counter() - started

@@ -40,13 +40,7 @@ def open_search(model: str | Path | SentenceTransformer, texts: Sequence[str], f
         InputError: nothing to load.
     """
     if model == BM25:
-        index = LexicalIndex.build(texts, folder / BM25)
-
-        def find_words(queries: Sequence[str], k: int) -> tuple[Floats, Indices]:
-            scores, indices = index.search(list(queries), k)
-            return scores, np.where(scores > 0, indices, -1)
-
-        return find_words
+        return LexicalIndex.build(texts, folder / BM25).find
     retriever = load_retriever(model)
     if hybrid_head(retriever):
         return hybrid_searcher(retriever, hybrid_vectors(retriever, texts, folder, batch_size), batch_size)
