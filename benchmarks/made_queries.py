@@ -30,7 +30,7 @@ from scipy.stats import kendalltau, spearmanr
 from sentence_transformers import SentenceTransformer
 from transformers import BertConfig, BertModel, set_seed
 
-from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries, training_pairs
+from hf_dense.data.collections import content_hash, load_corpus, load_qrels, query_texts, training_pairs
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.queries.collection import KINDS, build_queries
 from hf_dense.data.queries.generating import Generating
@@ -83,11 +83,10 @@ class Measured:
     @classmethod
     def load(cls, path: Path, kept: set[str]) -> Measured:
         """The dev split of a collection, and of its passages those that are kept."""
-        corpus, queries = load_corpus(path), load_queries(path)
+        corpus, texts = load_corpus(path), query_texts(path)
         corpus = corpus.select([row for row, name in enumerate(corpus["id"]) if name in kept])
         graded = load_qrels(path, SPLIT).items()
         qrels = {query: grades for query, grades in graded if any(grade > 0 for grade in grades.values())}
-        texts = dict(zip(queries["id"], queries["text"], strict=True))
         asked = {query: texts[query] for query in qrels}
         return cls(content_hash(path), list(PassageTexts(corpus)), corpus["id"][:], asked, qrels)
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from hf_dense.data.collections import load_qrels, load_queries
+from hf_dense.data.collections import load_qrels, query_texts
 from hf_dense.evaluation.measures import METRICS, mean_metrics, score_queries
 from hf_dense.evaluation.result import RetrievalResult, load_rankings
 from hf_dense.evaluation.runner import collection_source, measure_once, relevant_qrels
@@ -34,7 +34,7 @@ def measure(index: SearchIndex, collection: Path, split: str, weight: float, out
         name: of the arm.
     """
     qrels = relevant_qrels(collection, split)
-    texts = dict(zip(*(load_queries(collection)[column] for column in ("id", "text")), strict=True))
+    texts = query_texts(collection)
 
     def ask(work: Staged) -> RetrievalResult:
         started = time.perf_counter()

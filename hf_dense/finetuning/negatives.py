@@ -20,7 +20,7 @@ from pyarrow import parquet
 from tqdm.auto import tqdm
 
 from hf_dense.data.cards import write_card
-from hf_dense.data.collections import content_hash, judged_indices, load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import content_hash, judged_indices, load_corpus, load_qrels, query_texts
 from hf_dense.data.duplicates import exact_hashes, near_hashes
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.schemas import TRAINING
@@ -159,8 +159,7 @@ def load_judged(collection: str | os.PathLike[str], split: str, depth: int = DEP
     """
     if depth < 1:
         raise InputError(f"depth is {depth}; ask for at least one negative.")
-    corpus, queries, qrels = load_corpus(collection), load_queries(collection), load_qrels(collection, split)
-    words = dict(zip(queries["id"][:], queries["text"][:], strict=True))
+    corpus, words, qrels = load_corpus(collection), query_texts(collection), load_qrels(collection, split)
     positives = _positives(qrels, words, judged_indices(corpus), split)
     source = Source(str(collection), content_hash(collection))
     return Judged(split, corpus["id"][:], corpus, words, positives, source)

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from tiny_retriever import random_words
 
 from hf_dense.data import passage_sources
-from hf_dense.data.collections import load_answers, load_corpus, load_qrels, load_queries, training_pairs
+from hf_dense.data.collections import load_answers, load_corpus, load_qrels, load_queries, query_texts, training_pairs
 from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
 from hf_dense.data.schemas import TRAINING
 from hf_dense.data.supervision import build_collection
@@ -371,7 +371,7 @@ def test_a_query_in_capitals_is_of_the_split_of_the_same_one(tmp_path: Path) -> 
         for at, which in enumerate(("Query", " QUERY "))
     ]
     out = build_collection(write_rows(tmp_path / "pairs.jsonl", pairs), tmp_path / "out", split="50/25/25")
-    texts = dict(zip(*(load_queries(out)[name] for name in ("id", "text")), strict=True))
+    texts = query_texts(out)
     parts = [
         {" ".join(texts[query].lower().split()) for query in load_qrels(out, split)}
         for split in ("train", "dev", "test")

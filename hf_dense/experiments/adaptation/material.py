@@ -20,6 +20,7 @@ from hf_dense.data.collections import (
     load_corpus,
     load_qrels,
     load_queries,
+    query_texts,
 )
 from hf_dense.data.corpus import table_files
 from hf_dense.data.labels import UNANSWERED, Labels, read_pairs
@@ -161,7 +162,7 @@ def _of_passages(queries: str, labelled: Path) -> dict[str, Labels]:
 
 
 def _labels(collection: str | os.PathLike[str], split: str) -> Labels:
-    texts = dict(zip(*(load_queries(collection)[name] for name in ("id", "text")), strict=True))
+    texts = query_texts(collection)
     grades = load_qrels(collection, split)
     if unknown := grades.keys() - texts.keys():
         raise InputError(f"The judgements of {collection} name the query {min(unknown)!r}; the queries lack it.")

@@ -15,7 +15,7 @@ from tiny_chat_server import ChatServer, Failure, chat_server
 from tiny_retriever import random_words, tiny_tokenizer, write_writer
 from tqdm.auto import tqdm
 
-from hf_dense.data.collections import load_corpus, load_qrels, load_queries, training_pairs
+from hf_dense.data.collections import load_corpus, load_qrels, query_texts, training_pairs
 from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.queries import asking, endpoint
 from hf_dense.data.queries.collection import build_queries
@@ -71,11 +71,6 @@ def judgements(out: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def queries(out: Path) -> dict[str, str]:
-    rows = load_queries(out)
-    return dict(zip(rows["id"][:], rows["text"][:], strict=True))
-
-
 def passages(out: Path) -> dict[str, str]:
     rows = load_corpus(out)
     return {name: passage_text(*both) for name, *both in zip(rows["id"], rows["title"], rows["text"], strict=True)}
@@ -83,7 +78,7 @@ def passages(out: Path) -> dict[str, str]:
 
 def test_no_passage_gives_its_query_away(corpus: str, tmp_path: Path) -> None:
     out = build_queries(corpus, tmp_path / "out", ["sentences", "headings", "neighbours"])
-    known, texts, graded = queries(out), passages(out), judgements(out)
+    known, texts, graded = query_texts(out), passages(out), judgements(out)
     kinds = {name.split(":")[0] for name in known}
     assert kinds == {"headings", "sentences", "neighbours"}
     assert graded.keys() == known.keys()
@@ -117,7 +112,7 @@ def test_all_queries_of_a_document_are_in_one_split_and_everything_reads_them(co
 
 def test_the_seed_decides(corpus: str, tmp_path: Path) -> None:
     made = {
-        name: queries(build_queries(corpus, tmp_path / name, ["sentences", "neighbours"], limit=20, seed=seed))
+        name: query_texts(build_queries(corpus, tmp_path / name, ["sentences", "neighbours"], limit=20, seed=seed))
         for name, seed in (("a", 1), ("b", 1), ("c", 2))
     }
     assert made["a"] == made["b"] != made["c"]
@@ -126,7 +121,7 @@ def test_the_seed_decides(corpus: str, tmp_path: Path) -> None:
 
 def test_neighbours_of_few_passages_leave_some_to_each_kind(server: ChatServer, corpus: str, tmp_path: Path) -> None:
     kinds = ["neighbours", "headings", "sentences", "generated"]
-    made = queries(build_queries(corpus, tmp_path / "out", kinds, limit=12, generating=asked(server)))
+    made = query_texts(build_queries(corpus, tmp_path / "out", kinds, limit=12, generating=asked(server)))
     assert {name.split(":")[0] for name in made} == {*kinds}
     alone = tmp_path / "alone.jsonl"
     alone.write_text("".join(Path(corpus).read_text().splitlines(keepends=True)[:6]))
@@ -144,7 +139,7 @@ def test_a_corpus_without_documents_and_titles(tmp_path: Path) -> None:
         build_queries(str(tmp_path / "corpus.jsonl"), tmp_path / "none", ["headings", "neighbours"])
     assert not (tmp_path / "none").exists()
     out = build_queries(str(tmp_path / "corpus.jsonl"), tmp_path / "out", ["headings", "sentences"], split="100/0/0")
-    assert queries(out) == {f"sentences:{at}": f"Zebras number {at} drink water in the evening" for at in (1, 2)}
+    assert query_texts(out) == {f"sentences:{at}": f"Zebras number {at} drink water in the evening" for at in (1, 2)}
     assert load_corpus(out)["id"][:] == ["0", "1", "2"]
     assert [path.name for path in (out / "qrels").iterdir()] == ["train.parquet"]
     assert "| queries from headings | 0 |" in (out / "README.md").read_text()
@@ -155,14 +150,14 @@ def test_a_model_writes_in_several_styles(corpus: str, writers: dict[str, str], 
         writers["instructed"], styles=("question", "title"), candidates=2, temperature=3.0, output_length=8
     )
     out = build_queries(corpus, tmp_path / "out", ["headings", "generated"], limit=9, generating=generating)
-    known = queries(out)
+    known = query_texts(out)
     kinds = {":".join(name.split(":")[:2]) for name in known if name.startswith("generated")}
     assert kinds == {"generated:question", "generated:title"}
     again = build_queries(corpus, tmp_path / "again", ["headings", "generated"], limit=9, generating=generating)
-    assert queries(again) == known
+    assert query_texts(again) == known
     template = Generating(writers["plain"], template="ask: {text}", output_length=6)
     plain = build_queries(corpus, tmp_path / "plain", ["generated"], limit=9, generating=template)
-    assert all(name.count(":") == 1 for name in queries(plain))
+    assert all(name.count(":") == 1 for name in query_texts(plain))
     with pytest.raises(InputError, match="is no instruction model, for which the styles are written; give the prompt"):
         build_queries(corpus, tmp_path / "no", ["generated"], generating=Generating(writers["plain"]))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tiny_retriever import random_words, write_dataset
 
-from hf_dense.data.collections import load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import load_corpus, load_qrels, query_texts
 from hf_dense.data.labels import UNANSWERED, Labels
 from hf_dense.data.matching import UNFOUND
 from hf_dense.errors import InputError
@@ -58,7 +58,7 @@ def test_few_labelled_queries_are_reported_on_and_none_is_trained_on(tmp_path: P
     pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = prepare(str(docs), str(pairs), 128, 0, Output(tmp_path / "out"))
     assert found.made == ("train", "dev")
-    asked = dict(zip(*(load_queries(found.collection)[name] for name in ("id", "text")), strict=True))
+    asked = query_texts(found.collection)
     assert {asked[query] for query in load_qrels(found.collection, "test")} == {row["query"] for row in rows}
     assert not {asked[query] for query in load_qrels(found.collection, "train")} & {row["query"] for row in rows}
     assert load_corpus(found.collection)["id"] == load_corpus(passages)["id"]
