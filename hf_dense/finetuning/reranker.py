@@ -29,7 +29,7 @@ from hf_dense.finetuning.training import (
     evaluator_sources,
     train_model,
 )
-from hf_dense.search.cross_encoder import load_reranker, read_part
+from hf_dense.search.cross_encoder import load_reranker, longest_first, read_part
 from hf_dense.search.fingerprints import cross_encoder_source
 from hf_dense.storage.output import Output
 
@@ -199,8 +199,7 @@ class ListwiseLoss(nn.Module):
         """(B, N) raw logits; pairs of like length are read together."""
         read = map(self.read, queries)
         pairs = [(query, passage) for query, passages in zip(read, lists, strict=True) for passage in passages]
-        order = sorted(range(len(pairs)), key=lambda at: -len(pairs[at][0]) - len(pairs[at][1]))
-
+        order = longest_first(pairs)
         parts: list[Tensor] = []
         for start in range(0, len(pairs), self.chunk):
             tokens = self.model.preprocess([pairs[at] for at in order[start : start + self.chunk]], **named)
