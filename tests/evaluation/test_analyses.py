@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from json_lines import write_lines
 from matplotlib.image import imread
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder, write_retriever
@@ -286,7 +287,7 @@ def test_every_verb_writes_a_picture_and_its_figures(
     rows = [{"_id": a, "text": f"{a}a {a}b", "near": f"{a}c {a}a", "random": f"x{a} {a}y"} for a in letters]
     corpus = tmp_path / "corpus"
     corpus.mkdir()
-    (corpus / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"_id": "z", "text": " "}]))
+    write_lines(corpus / "corpus.jsonl", [*rows, {"_id": "z", "text": " "}])
     results = [
         f"{name}:{x}={write_result(tmp_path / f'{name}{x}', np.random.default_rng(x).random(30) * share)}"
         for name, share in (("ours", 1.0), ("bert", 0.8))

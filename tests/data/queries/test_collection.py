@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any
 
 import huggingface_hub
 import pytest
+from json_lines import write_lines
 from tiny_chat_server import ChatServer, Failure, chat_server
 from tiny_retriever import random_words, tiny_tokenizer, write_writer
 from tqdm.auto import tqdm
@@ -40,8 +40,7 @@ def corpus(tmp_path: Path) -> str:
             section = " ".join(["Section", *draw.sample(words, 3)]) if at > 2 else "Overview" if at else ""
             rows.append({"id": f"d{number}#{at}", "title": title, "text": " ".join(sentences), "section": section})
             rows[-1] |= {"document": f"d{number}", "position": at}
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(tmp_path / "corpus.jsonl")
+    return str(write_lines(tmp_path / "corpus.jsonl", rows))
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +133,7 @@ def test_a_corpus_without_documents_and_titles(tmp_path: Path) -> None:
         {"_id": at, "text": f"Zebras number {at} drink water in the evening. {'And so it goes on here. ' * at}"}
         for at in range(3)
     ]
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "corpus.jsonl", rows)
     with pytest.raises(InputError, match=r"No query can be made of corpus.jsonl from headings or neighbours\."):
         build_queries(str(tmp_path / "corpus.jsonl"), tmp_path / "none", ["headings", "neighbours"])
     assert not (tmp_path / "none").exists()
