@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from matplotlib.figure import Figure
+from parts import with_document
 from scipy.stats import kendalltau, spearmanr
 from sentence_transformers import SentenceTransformer
 from transformers import BertConfig, BertModel, set_seed
@@ -160,14 +161,11 @@ def make_collections(options: argparse.Namespace, output: Output) -> tuple[dict[
 
 
 def write_corpus(options: argparse.Namespace, file: Path) -> Path:
-    """The passages as a file that says which document each is of; ids such as `7#2` name document and place."""
+    """The passages as a file that says which document each is of."""
     if file.exists():
         return file
     documents: dict[str, list[dict[str, Any]]] = {}
-    for row in load_corpus(options.collection):
-        document, _, place = row["id"].rpartition("#")
-        if "document" not in row and document and place.isdigit():
-            row |= {"document": document, "position": int(place)}
+    for row in map(with_document, load_corpus(options.collection)):
         documents.setdefault(row.get("document") or row["id"], []).append(row)
     kept = choose(documents, options) if options.passages else documents
     rows = [json.dumps(row) for name, found in documents.items() if name in kept for row in found]
