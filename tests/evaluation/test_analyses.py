@@ -13,8 +13,8 @@ import pytest
 import torch
 from datasets import Dataset
 from json_lines import write_lines
-from matplotlib.image import imread
 from sentence_transformers import SentenceTransformer
+from test_plots import is_drawn
 from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder, write_retriever
 
 from hf_dense import InputError
@@ -65,11 +65,6 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         method.pretraining(method.config(backbone_config=tiny_config())).save_pretrained(folder / name)
         tiny_tokenizer().save_pretrained(folder / name)
     return {name: folder / name for name in ("seed_encoder", "retromae")}
-
-
-def is_drawn(path: Path) -> bool:
-    image = imread(path)
-    return min(image.shape[:2]) > 300 and len({tuple(pixel) for pixel in image[::7, ::7, :3].reshape(-1, 3)}) > 3
 
 
 def write_result(directory: Path, values: Sequence[float], first: int = 0) -> Path:

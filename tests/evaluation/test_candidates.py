@@ -27,11 +27,6 @@ from hf_dense.evaluation.runner import run_protocol
 
 
 @pytest.fixture(scope="module")
-def retriever(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_retriever(tmp_path_factory.mktemp("retriever") / "model")
-
-
-@pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a folder of MIND: 25 impressions of 8 readers, of which two have candidates of one class."""
     folder = tmp_path_factory.mktemp("mind")
