@@ -46,6 +46,7 @@ from hf_dense.hub.retrievers import build_retriever
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.dense import Floats, Indices, encode_corpus, encode_queries, search
 from hf_dense.search.fingerprints import retriever_source
+from hf_dense.search.first_stage import by_id
 from hf_dense.storage.files import write_text
 from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.output import Output
@@ -93,11 +94,7 @@ class Measured:
 
     def score(self, found: tuple[Floats, Indices]) -> dict[str, float]:
         """nDCG@10 of each query, from the scores and indices of the passages that were found."""
-        rankings = {
-            query: {self.ids[at]: float(score) for score, at in zip(scores, indices, strict=True) if at >= 0}
-            for query, scores, indices in zip(self.queries, *found, strict=True)
-        }
-        return score_queries(self.qrels, rankings, [METRIC])[METRIC]
+        return score_queries(self.qrels, by_id(self.queries, self.ids, *found), [METRIC])[METRIC]
 
 
 def main() -> None:
