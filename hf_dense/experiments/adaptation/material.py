@@ -88,7 +88,7 @@ def prepare(
         InputError: nothing can be read, both a collection with queries and a file of queries are given, judgements
             name a query or a passage that the collection lacks, or a query without words, or labels a document.
     """
-    given = judged_splits(docs) if Path(docs).is_dir() else []
+    given = own_splits(docs)
     if given and queries:
         raise InputError(f"{docs} has judged queries of its own; leave --queries out, or give its passages alone.")
     if set(SPLITS) <= set(given):
@@ -116,6 +116,11 @@ def prepare(
     left_out = {reason: read[reason] for reason in (UNFOUND, UNANSWERED, DIVIDED) if read[reason]}
     number = sum(read[f"queries of {split}"] for split in SPLITS) + sum(left_out.values())
     return replace(found, passages=Path(passages), given=number, left_out=left_out)
+
+
+def own_splits(docs: str) -> list[str]:
+    """The splits that documents have judged queries of; none but of a collection."""
+    return judged_splits(docs) if Path(docs).is_dir() else []
 
 
 def known_queries(material: Material) -> list[str]:
