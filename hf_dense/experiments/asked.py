@@ -32,6 +32,9 @@ def measure(index: SearchIndex, collection: Path, split: str, weight: float, out
         weight: of the dense scores; 0 is BM25.
         out: receives `result.json` and `rankings.parquet`.
         name: of the arm.
+
+    Returns:
+        Means over the queries, and values per query.
     """
     qrels = relevant_qrels(collection, split)
     texts = query_texts(collection)

@@ -129,7 +129,14 @@ def predict_scores(
 
     Args:
         lists: queries with their passages, as texts.
+        batch_size: pairs read at once.
         done: called with the number of pairs of each batch.
+
+    Returns:
+        (passages,) logits for each query, in the order of its passages.
+
+    Raises:
+        InputError: a score is no number.
     """
     read = [(read_part(model, query), passages) for query, passages in lists]
     pairs = [(query, passage) for query, passages in read for passage in passages]

@@ -189,6 +189,9 @@ class SearchIndex:
         Args:
             passages: columns `id`, `title`, `text`.
 
+        Returns:
+            The index that is in the directory then.
+
         Raises:
             InputError: as `update_index`.
         """
@@ -196,7 +199,7 @@ class SearchIndex:
         return self._become(concatenate_datasets([self._without(set(new["id"][:])), new]))
 
     def remove(self, ids: Iterable[str]) -> SearchIndex:
-        """Take passages out of the index, and open the index that it is then.
+        """Take passages out of the index, and open the index that it is then; see `add`.
 
         Raises:
             InputError: a text in place of a list of ids, there is no passage of an id, or none would be left.
