@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from parts import METRIC, write_part
+from parts import METRIC, format_difference, parser_of_parts, write_parts
 from transformers import TrainingArguments
 from tuning import FINETUNING, NEGATIVES, TUNED_LENGTH, prepare_lists, tune
 
@@ -50,11 +50,7 @@ SIZES = {"own": (500, 2000), "kept": (100, 400)}  # queries, passages
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("collection", type=Path, help="directory with train and dev judgements")
-    parser.add_argument("--kept", type=Path, required=True, help="another one, with dev judgements")
-    parser.add_argument("--model", required=True, help="ready embedder: directory or Hub id")
-    parser.add_argument("--seed", type=int, default=0)
+    parser = parser_of_parts(__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/delta"), help="where models are written")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/delta.json"))
     options = parser.parse_args()
@@ -72,10 +68,7 @@ def main() -> None:
 
 def merge_all(options: argparse.Namespace, out: Output) -> dict[str, Any]:
     """The points of each finished embedder; what is there is read."""
-    own, kept = (
-        write_part(place, out.at(what), *SIZES[what])
-        for what, place in (("own", options.collection), ("kept", options.kept))
-    )
+    own, kept = write_parts(options, out, SIZES).values()
     base = export_sentence_transformer(options.model, out.at("base"), max_length=TUNED_LENGTH)
     pretrained = out.path / "pretrained"
     training = TrainingArguments(output_dir=str(pretrained), seed=options.seed, **PRETRAINING)
@@ -96,9 +89,8 @@ def format_points(found: dict[str, Any]) -> str:
         for point in points:
             line = [name, f"{point['weight']:g}"]
             for what in ("own", "kept"):
-                test = point[what].get("against base", {}).get(METRIC)
                 line.append(f"{point[what]['metrics'][METRIC]:.3f}")
-                line.append(f"{test['difference']:+.3f} ({test['low']:+.3f} to {test['high']:+.3f})" if test else "-")
+                line.append(format_difference(point[what].get("against base", {}).get(METRIC)))
             cells.append(line)
     head = ["added to", "w", "own: nDCG@10", "against w = 0", "kept: nDCG@10", "against w = 0"]
     return markdown_table(head, cells, range(1, 6))

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from parts import METRIC, write_part
+from parts import METRIC, format_difference, parser_of_parts, write_parts
 
 from hf_dense.data.collections import content_hash, training_pairs
 from hf_dense.errors import run_main
@@ -48,21 +48,13 @@ UNTOUCHED, TUNED = "untouched", "tuned"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("collection", type=Path, help="directory with train and dev judgements")
-    parser.add_argument("--kept", type=Path, required=True, help="another one, with dev judgements")
-    parser.add_argument("--model", required=True, help="ready embedder: directory or Hub id")
-    parser.add_argument("--seed", type=int, default=0)
+    parser = parser_of_parts(__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/forgetting"), help="where models are written")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/forgetting.json"))
     options = parser.parse_args()
     out = Output(options.out)
     with out.occupy("forgetting", {}, reads=[options.collection, options.kept], again=True) as work:
-        tasks = {
-            "own": write_part(options.collection, out.at("own"), *SIZES["own"]),
-            "kept": write_part(options.kept, out.at("kept"), *SIZES["kept"]),
-        }
-        arms = run_arms(options, tasks, out)
+        arms = run_arms(options, write_parts(options, out, SIZES), out)
         work.complete()
     facts = {"arms": describe(arms), "chosen": json.loads((out.path / "merged/merge.json").read_text())["chosen"]}
     facts |= {"training": TRAINING, "max_length": MAX_LENGTH, "sizes": SIZES, "model": Path(options.model).name}
@@ -127,10 +119,7 @@ def format_arms(arms: dict[str, Any]) -> str:
         line = [name]
         for what in ("own", "kept"):
             line.append(f"{found[what]['metrics'][METRIC]:.3f}")
-            test = found[what].get(f"against {TUNED}")
-            line.append(
-                "-" if test is None else f"{test['difference']:+.3f} ({test['low']:+.3f} to {test['high']:+.3f})"
-            )
+            line.append(format_difference(found[what].get(f"against {TUNED}")))
         cells.append(line)
     head = ["", "own: nDCG@10", f"against {TUNED}", "kept: nDCG@10", f"against {TUNED}"]
     return markdown_table(head, cells, range(1, 5))

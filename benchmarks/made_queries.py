@@ -26,11 +26,12 @@ import numpy as np
 import torch
 from datasets import Dataset
 from matplotlib.figure import Figure
+from parts import with_document
 from scipy.stats import kendalltau, spearmanr
 from sentence_transformers import SentenceTransformer
 from transformers import BertConfig, BertModel, set_seed
 
-from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries, training_pairs
+from hf_dense.data.collections import content_hash, load_corpus, load_qrels, query_texts, training_pairs
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.queries.collection import KINDS, build_queries
 from hf_dense.data.queries.generating import Generating
@@ -45,6 +46,7 @@ from hf_dense.hub.retrievers import build_retriever
 from hf_dense.search.bm25 import LexicalIndex
 from hf_dense.search.dense import Floats, Indices, encode_corpus, encode_queries, search
 from hf_dense.search.fingerprints import retriever_source
+from hf_dense.search.first_stage import by_id
 from hf_dense.storage.files import write_text
 from hf_dense.storage.markdown import markdown_table
 from hf_dense.storage.output import Output
@@ -83,21 +85,16 @@ class Measured:
     @classmethod
     def load(cls, path: Path, kept: set[str]) -> Measured:
         """The dev split of a collection, and of its passages those that are kept."""
-        corpus, queries = load_corpus(path), load_queries(path)
+        corpus, texts = load_corpus(path), query_texts(path)
         corpus = corpus.select([row for row, name in enumerate(corpus["id"]) if name in kept])
         graded = load_qrels(path, SPLIT).items()
         qrels = {query: grades for query, grades in graded if any(grade > 0 for grade in grades.values())}
-        texts = dict(zip(queries["id"], queries["text"], strict=True))
         asked = {query: texts[query] for query in qrels}
         return cls(content_hash(path), list(PassageTexts(corpus)), corpus["id"][:], asked, qrels)
 
     def score(self, found: tuple[Floats, Indices]) -> dict[str, float]:
         """nDCG@10 of each query, from the scores and indices of the passages that were found."""
-        rankings = {
-            query: {self.ids[at]: float(score) for score, at in zip(scores, indices, strict=True) if at >= 0}
-            for query, scores, indices in zip(self.queries, *found, strict=True)
-        }
-        return score_queries(self.qrels, rankings, [METRIC])[METRIC]
+        return score_queries(self.qrels, by_id(self.queries, self.ids, *found), [METRIC])[METRIC]
 
 
 def main() -> None:
@@ -161,14 +158,11 @@ def make_collections(options: argparse.Namespace, output: Output) -> tuple[dict[
 
 
 def write_corpus(options: argparse.Namespace, file: Path) -> Path:
-    """The passages as a file that says which document each is of; ids such as `7#2` name document and place."""
+    """The passages as a file that says which document each is of."""
     if file.exists():
         return file
     documents: dict[str, list[dict[str, Any]]] = {}
-    for row in load_corpus(options.collection):
-        document, _, place = row["id"].rpartition("#")
-        if "document" not in row and document and place.isdigit():
-            row |= {"document": document, "position": int(place)}
+    for row in map(with_document, load_corpus(options.collection)):
         documents.setdefault(row.get("document") or row["id"], []).append(row)
     kept = choose(documents, options) if options.passages else documents
     rows = [json.dumps(row) for name, found in documents.items() if name in kept for row in found]
@@ -281,8 +275,7 @@ def lexical(measured: Mapping[str, Measured], folder: Path) -> dict[str, dict[st
     found = {}
     for name, data in measured.items():
         folder.mkdir(parents=True, exist_ok=True)
-        scores, indices = LexicalIndex.build(data.texts, folder / "bm25").search([*data.queries.values()], DEPTH)
-        found[name] = data.score((scores, np.where(scores > 0, indices, -1)))
+        found[name] = data.score(LexicalIndex.build(data.texts, folder / "bm25").find([*data.queries.values()], DEPTH))
     return found
 
 

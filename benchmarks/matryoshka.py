@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from parts import METRIC, write_part
+from parts import METRIC, format_difference, write_part
 from tuning import FINETUNING, NEGATIVES, TUNED_LENGTH, prepare_lists, tune
 
 from hf_dense.data.collections import content_hash
@@ -78,8 +78,7 @@ def measure(options: argparse.Namespace, out: Output) -> dict[str, Any]:
 def format_dimensions(found: dict[str, Any]) -> str:
     cells = []
     for size, rows in found.items():
-        test = rows[CUT]["against fine-tuned"]
-        shown = f"{test['difference']:+.3f} ({test['low']:+.3f} to {test['high']:+.3f})"
+        shown = format_difference(rows[CUT]["against fine-tuned"])
         cells.append([size, *(f"{row['metrics'][METRIC]:.3f}" for row in rows.values()), shown])
     return markdown_table(["dimensions", UNTOUCHED, PLAIN, CUT, "difference of the last two"], cells, range(5))
 

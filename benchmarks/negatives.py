@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from parts import METRIC, write_part
+from parts import METRIC, format_difference, parser_of_parts, write_parts
 
 from hf_dense.data.collections import content_hash
 from hf_dense.errors import run_main
@@ -45,11 +45,7 @@ ARMS: dict[str, tuple[int, int, float]] = {  # queries of a step, negatives of e
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("collection", type=Path, help="directory with train and dev judgements")
-    parser.add_argument("--kept", type=Path, required=True, help="another one, with dev judgements")
-    parser.add_argument("--model", required=True, help="ready embedder: directory or Hub id")
-    parser.add_argument("--seed", type=int, default=0)
+    parser = parser_of_parts(__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/negatives"), help="where models are written")
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results/negatives.json"))
     options = parser.parse_args()
@@ -68,10 +64,7 @@ def main() -> None:
 
 def run_arms(options: argparse.Namespace, out: Output) -> dict[str, dict[str, RetrievalResult]]:
     """The results of every arm on both parts; what is there is read."""
-    parts = {
-        "own": write_part(options.collection, out.at("own"), *SIZES["own"]),
-        "kept": write_part(options.kept, out.at("kept"), *SIZES["kept"]),
-    }
+    parts = write_parts(options, out, SIZES)
     base = export_sentence_transformer(options.model, out.at("base"), max_length=MAX_LENGTH)
     negatives = build_lexical_negatives(options.collection, out.at("lists"), "train", DEPTH)
     found = {UNTOUCHED: measure(base, parts, out.at("untouched"))}
@@ -115,10 +108,9 @@ def describe(arms: dict[str, dict[str, RetrievalResult]]) -> dict[str, Any]:
 def format_arms(arms: dict[str, Any]) -> str:
     cells = []
     for name, found in arms.items():
-        test = found["own"]["against no negatives"]
-        shown = f"{test['difference']:+.3f} ({test['low']:+.3f} to {test['high']:+.3f})"
+        shown = format_difference(None if name == PLAIN else found["own"]["against no negatives"])
         own, kept = (f"{found[what]['metrics'][METRIC]:.3f}" for what in ("own", "kept"))
-        cells.append([name, own, "-" if name == PLAIN else shown, kept])
+        cells.append([name, own, shown, kept])
     return markdown_table(["", "own: nDCG@10", "against no negatives", "kept: nDCG@10"], cells, range(1, 4))
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries
 from hf_dense.experiments.keeping import Kept
@@ -13,6 +16,24 @@ from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 
 METRIC = "ndcg@10"
+
+
+def parser_of_parts(description: str | None) -> argparse.ArgumentParser:
+    """What a benchmark takes that measures on a part of what a model is tuned for, and of another collection."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("collection", type=Path, help="directory with train and dev judgements")
+    parser.add_argument("--kept", type=Path, required=True, help="another one, with dev judgements")
+    parser.add_argument("--model", required=True, help="ready embedder: directory or Hub id")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+def write_parts(options: argparse.Namespace, out: Output, sizes: Mapping[str, tuple[int, int]]) -> dict[str, Kept]:
+    """The parts of `own` and of `kept`, of so many queries and passages each."""
+    return {
+        "own": write_part(options.collection, out.at("own"), *sizes["own"]),
+        "kept": write_part(options.kept, out.at("kept"), *sizes["kept"]),
+    }
 
 
 def write_part(collection: Path, out: Output, queries: int, passages: int, split: str = "dev") -> Kept:
@@ -35,6 +56,18 @@ def write_part(collection: Path, out: Output, queries: int, passages: int, split
             lines = [f"{query}\t{name}\t{grade}" for query, grades in judged.items() for name, grade in grades.items()]
             write_text(work.result / "qrels" / f"{split}.tsv", "\n".join(["query-id\tcorpus-id\tscore", *lines]) + "\n")
     return Kept(collection.resolve().name, out.path, split)
+
+
+def format_difference(test: Mapping[str, float] | None) -> str:
+    """A paired test in a cell: the difference and its 95 % interval."""
+    return "-" if test is None else f"{test['difference']:+.3f} ({test['low']:+.3f} to {test['high']:+.3f})"
+
+
+def with_document(row: dict[str, Any]) -> dict[str, Any]:
+    """A passage that says which document it is of; ids such as `7#2` name document and place."""
+    document, _, place = row["id"].rpartition("#")
+    named = "document" not in row and document and place.isdigit()
+    return row | {"document": document, "position": int(place)} if named else row
 
 
 def draw(name: str) -> int:

@@ -23,6 +23,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from parts import with_document
 from scipy.stats import spearmanr
 from transformers import TrainingArguments
 
@@ -91,12 +92,7 @@ def main() -> None:
 
 def prepare(options: argparse.Namespace, out: Output) -> None:
     """The passages that are pre-trained on, the probe's queries, and a tokenizer where there is none."""
-    rows = []
-    for row in load_corpus(options.collection):
-        document, _, place = row["id"].rpartition("#")  # ids such as 7#2 name document and place
-        if "document" not in row and document and place.isdigit():
-            row |= {"document": document, "position": int(place)}
-        rows.append(row)
+    rows = [with_document(row) for row in load_corpus(options.collection)]
     if not any("document" in row or "neighbour" in row for row in rows):
         needy = [method for method in options.methods if "neighbour" in METHODS[method].config().sources]
         if needy:

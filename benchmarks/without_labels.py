@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from parts import METRIC, write_part
+from parts import METRIC, format_difference, write_part
 
 from hf_dense.data.collections import content_hash
 from hf_dense.errors import run_main
@@ -101,11 +101,7 @@ def as_table(arms: Mapping[str, Mapping[str, Any]]) -> str:
     """A row for each arm; the one that adapt chose is bold."""
     rows = []
     for name, arm in arms.items():
-        tests = [arm["against"].get(other) for other in (BASE, UNTRAINED)]
-        shown = [
-            "-" if test is None else f"{test['difference']:+.3f} ({test['low']:+.3f} to {test['high']:+.3f})"
-            for test in tests
-        ]
+        shown = [format_difference(arm["against"].get(other)) for other in (BASE, UNTRAINED)]
         made = "-" if arm["made"] is None else f"{arm['made']:.3f}"
         label = f"**{name}**" if arm["chosen"] else name
         rows.append([label, f"{arm['weight']:g}", made, f"{arm['real'][METRIC]:.3f}", *shown])

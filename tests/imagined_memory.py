@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
+from manifests import manifest_of
 
 from hf_dense.storage import batch_size
 
@@ -32,3 +34,9 @@ def imagine(monkeypatch: pytest.MonkeyPatch, rows: int) -> Imagined:
     memory = Imagined(10**9, 10**9 / (2.2 * rows))
     monkeypatch.setattr(batch_size, "MainMemory", lambda: memory)
     return memory
+
+
+def batch_of(out: Path) -> int:
+    """The batch size that a training in a directory was found to have room for."""
+    size: int = manifest_of(out).made_from["batch_size"]
+    return size

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from json_lines import write_lines
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Router, StaticEmbedding, Transformer
@@ -218,7 +219,7 @@ def write_dataset(directory: Path, passages: int = 60, queries: int = 20) -> Pat
     qrels += [(f"q{row}", f"p{passages - 1 - row}", 1) for row in range(0, queries, 3)]
     (directory / "qrels").mkdir(parents=True)
     for name, rows in (("corpus", corpus), ("queries", asked)):
-        (directory / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(directory / f"{name}.jsonl", rows)
     for split in ("train", "test"):
         lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in qrels)]
         (directory / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n")

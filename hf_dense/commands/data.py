@@ -249,9 +249,8 @@ def _filter(arguments: argparse.Namespace) -> None:
     for name, needed in (("by", "within"), ("least", "teacher")):
         if getattr(arguments, name) is not None and getattr(arguments, needed) is None:
             raise InputError(f"--{name} says nothing without --{needed}; give both.")
-    given = {name: getattr(arguments, name) for name in ("by", "least") if getattr(arguments, name) is not None}
-    options = _given(arguments, "splits", "within", "teacher", *_ENCODING)
-    filter_collection(arguments.collection, output_of(arguments), **options, **given)
+    options = _given(arguments, "splits", "within", "teacher", *_ENCODING) | _named(arguments, "by", "least")
+    filter_collection(arguments.collection, output_of(arguments), **options)
 
 
 def _add_scores(parser: argparse.ArgumentParser) -> None:

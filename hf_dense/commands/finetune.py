@@ -6,7 +6,7 @@ import argparse
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from hf_dense.commands.options import (
     check_keys,
     given_flags,
     introduce,
+    option_names,
 )
 from hf_dense.commands.output import command_line, losses_aside
 from hf_dense.commands.recipes import STAGES, read_configs
@@ -155,9 +156,9 @@ def _run_stages(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Tun
 
     given = given_flags(arguments, BothOptions, StageOptions)
     measuring = build_options(MeasuringOptions, values, given_flags(arguments, MeasuringOptions))
-    read = {option.name for option in fields(MeasuringOptions)}
+    read = option_names(MeasuringOptions)
     settings = {key: value for key, value in {**values, **given}.items() if key not in read}
-    check_keys(settings, {option.name for option in fields(Pipeline)}, arguments.config)
+    check_keys(settings, {*option_names(Pipeline)}, arguments.config)
     pipeline = Pipeline.of(settings)
     split, kept = _check_measuring(measuring, pipeline.collection, pipeline.split)
     models, said = run_pipeline(pipeline, command_line(arguments)), ""
@@ -185,9 +186,8 @@ def _check_measuring(measuring: MeasuringOptions, collection: str, trained_on: s
 
 def _run_single(arguments: argparse.Namespace, values: Mapping[str, Any]) -> Tuned:
     _check_single(given_flags(arguments, StageOptions, SingleOptions), values)
-    kinds = (BothOptions, SingleOptions, MeasuringOptions)
-    ours = [option.name for kind in kinds for option in fields(kind)]
-    check_keys(values, {*ours, *(option.name for option in fields(_trainer()))}, arguments.config)
+    ours = option_names(BothOptions, SingleOptions, MeasuringOptions)
+    check_keys(values, {*ours, *option_names(_trainer())}, arguments.config)
     both = build_options(BothOptions, values, given_flags(arguments, BothOptions))
     single = build_options(SingleOptions, values, given_flags(arguments, SingleOptions))
     measuring = build_options(MeasuringOptions, values, given_flags(arguments, MeasuringOptions))
@@ -246,9 +246,9 @@ def _epochs(directory: Path) -> str:
 def _check_single(flags: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     """Raise `InputError` where an option would say nothing: of stages, or of lists that are not given."""
     given = {**values, **flags}
-    for option in fields(StageOptions):
-        if option.name in flags:
-            raise InputError(f"--{option.name} is of the stages of a configuration (--config); this is one training.")
+    for name in option_names(StageOptions):
+        if name in flags:
+            raise InputError(f"--{name} is of the stages of a configuration (--config); this is one training.")
     if given.get("lists") is None:
         for name in ("passages", "depth"):
             if name in given:

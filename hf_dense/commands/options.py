@@ -109,7 +109,7 @@ def add_trainer(parser: argparse.ArgumentParser, load: Callable[[], type[Any]]) 
 
 def given_flags(arguments: argparse.Namespace, *kinds: type[Any]) -> dict[str, Any]:
     """The fields of dataclasses that were given as flags."""
-    return {name: getattr(arguments, name) for name in _names(kinds) if hasattr(arguments, name)}
+    return {name: getattr(arguments, name) for name in option_names(*kinds) if hasattr(arguments, name)}
 
 
 def build_options(kind: type[Kind], values: Mapping[str, Any], flags: Mapping[str, Any]) -> Kind:
@@ -124,7 +124,7 @@ def build_options(kind: type[Kind], values: Mapping[str, Any], flags: Mapping[st
     flags = {**flags, **_changed_parts(values, flags)}
     scratch = Parser(add_help=False, allow_abbrev=False)
     add_options(scratch, kind)
-    own = {key: value for key, value in values.items() if key in _names([kind]) and key not in flags}
+    own = {key: value for key, value in values.items() if key in option_names(kind) and key not in flags}
     found = {**vars(scratch.parse_args(_as_flags(own))), **flags}
     for option in fields(kind):
         if _needed(option) and option.name not in found:
@@ -159,7 +159,7 @@ def build_arguments(
         InputError: a flag that is none, no directory to write to, or values that do not go together.
     """
     own = {"output_dir" if key == "out" else key: value for key, value in values.items()}
-    words = _as_flags({key: value for key, value in own.items() if key in _names([kind])}) + list(arguments.rest)
+    words = _as_flags({key: value for key, value in own.items() if key in option_names(kind)}) + list(arguments.rest)
     words += ["--output_dir", arguments.out] if hasattr(arguments, "out") else []
     if not any(word.partition("=")[0] == "--output_dir" for word in words):
         raise InputError("Name the directory to write with --out.")
@@ -173,7 +173,7 @@ def build_arguments(
     except Exception as error:  # libraries raise whatever they come to over options that they do not know
         raise InputError(" ".join(str(error).split())) from error
     if unknown:
-        known = [f"--{name}" for name in {*_names([kind]), *others}]
+        known = [f"--{name}" for name in {*option_names(kind), *others}]
         raise InputError(f"{unknown[0]!r} is no option of this command{closest(unknown[0], known, _SEE)}")
     check_training(parsed)
     built: Kind = parsed
@@ -211,7 +211,7 @@ def read_options(arguments: argparse.Namespace, own: type[Kind], trainer: type[B
     """
     values = read_values(arguments, own, trainer)
     options = build_options(own, values, given_flags(arguments, own))
-    return options, build_arguments(trainer, values, arguments, _names([own]))
+    return options, build_arguments(trainer, values, arguments, option_names(own))
 
 
 def read_values(arguments: argparse.Namespace, *kinds: type[Any]) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def read_values(arguments: argparse.Namespace, *kinds: type[Any]) -> dict[str, A
         InputError: see `read_configs`; or a key that is no option.
     """
     values = read_configs(arguments.config, getattr(arguments, "method", None))
-    check_keys(values, {"out", *_names(kinds)}, arguments.config)
+    check_keys(values, {"out", *option_names(*kinds)}, arguments.config)
     return values
 
 
@@ -237,7 +237,8 @@ def check_keys(values: Iterable[str], known: set[str], files: Iterable[str]) -> 
             raise InputError(f"{named} has the key {key!r}, which is no option here{closest(key, known, _SEE)}")
 
 
-def _names(kinds: Iterable[type[Any]]) -> list[str]:
+def option_names(*kinds: type[Any]) -> list[str]:
+    """The fields of dataclasses, by name."""
     return [option.name for kind in kinds for option in fields(kind)]
 
 

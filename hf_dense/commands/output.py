@@ -103,11 +103,11 @@ def check_publishing(repo: str, kind: str = "model") -> None:
     Repository(repo, kind).check_room()
 
 
-def publish_output(path: Path, repo: str, **more: Any) -> None:
-    """Publish what was written, and say where; `more` are arguments of `publish`."""
+def publish_output(path: Path, repo: str) -> None:
+    """Publish what was written, and say where."""
     from hf_dense.hub.publish import publish
 
-    print(f"published as {publish(path, repo, **more)}")
+    print(f"published as {publish(path, repo)}")
 
 
 def command_line(arguments: argparse.Namespace) -> str:

@@ -7,7 +7,6 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.commands.options import (
@@ -18,6 +17,7 @@ from hf_dense.commands.options import (
     check_keys,
     given_flags,
     introduce,
+    option_names,
     read_values,
 )
 from hf_dense.commands.output import command_line
@@ -83,7 +83,7 @@ def _program(arguments: argparse.Namespace) -> list[str]:
 
 def _run_ablation(arguments: argparse.Namespace, values: Mapping[str, Any]) -> None:
     given = given_flags(arguments, SweepOptions)
-    known = {option.name for option in fields(AblationOptions)}
+    known = option_names(AblationOptions)
     if other := next((name for name in given if name not in known), None):
         raise InputError(f"--{other} is not of an ablation; its variants say what differs.")
     check_keys(values, {"variants", "pretraining", "finetuning", *known}, arguments.config)
@@ -195,8 +195,7 @@ def _trial(
         key = json.dumps([pretraining | ours], sort_keys=True, default=str)
         finetuning["model"] = pretrained.setdefault(key, f"{options.out}/{place}/pretrained")
         pretraining = {**pretraining, **ours, "out": finetuning["model"]}
-        kinds = [option.name for kind in (PretrainingOptions, TrainingArguments) for option in fields(kind)]
-        check_keys(pretraining, {"out", *kinds}, where)
+        check_keys(pretraining, {"out", *option_names(PretrainingOptions, TrainingArguments)}, where)
         arguments = argparse.Namespace(rest=())
         training = (
             build_options(PretrainingOptions, pretraining, {}),
@@ -207,5 +206,5 @@ def _trial(
     for option, instead in _MEASURING.items():
         if option in finetuning:
             raise InputError(f"{where[0]} has {option} in finetuning; {instead}.")
-    check_keys(finetuning, {option.name for option in fields(Pipeline)}, where)
+    check_keys(finetuning, {*option_names(Pipeline)}, where)
     return Trial(name, place, training, Pipeline.of(finetuning))

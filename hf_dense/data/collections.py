@@ -95,6 +95,16 @@ def load_queries(path: str | os.PathLike[str]) -> Dataset:
         return Dataset(_select(rows, QUERIES))
 
 
+def query_texts(path: str | os.PathLike[str]) -> dict[str, str]:
+    """The texts of a collection's queries, by id.
+
+    Raises:
+        InputError: as `load_queries`.
+    """
+    rows = load_queries(path)[:]
+    return dict(zip(rows["id"], rows["text"], strict=True))
+
+
 def query_table(path: str | os.PathLike[str]) -> pa.Table:
     """Queries of a collection with all columns that they have: `id`, `text` and whatever else is there.
 
@@ -188,7 +198,7 @@ def asked_again(path: str | os.PathLike[str], split: str, trained_on: str) -> st
     Raises:
         InputError: as the loaders do.
     """
-    texts = dict(zip(*(load_queries(path)[name][:] for name in ("id", "text")), strict=True))
+    texts = query_texts(path)
     asked, known = (
         [
             plain_query(texts[query])
@@ -216,12 +226,11 @@ def training_pairs(path: str | os.PathLike[str], split: str = "train") -> Datase
     Raises:
         InputError: as the loaders do, or the judgements name unknown passages or queries, or none is positive.
     """
-    corpus, queries, qrels = load_corpus(path), load_queries(path), load_qrels(path, split)
+    corpus, texts, qrels = load_corpus(path), query_texts(path), load_qrels(path, split)
     pairs = [(query, passage) for query, graded in qrels.items() for passage, grade in graded.items() if grade > 0]
     if not pairs:
         raise InputError(f"split {split!r} of {path} has no relevant passage to train on; choose another split")
-    rows, texts = corpus[:], dict(zip(queries["id"][:], queries["text"][:], strict=True))
-    judged = judged_indices(corpus)
+    rows, judged = corpus[:], judged_indices(corpus)
     _check_known([passage for _, passage in pairs], judged, "passages", "corpus", split)
     _check_known([query for query, _ in pairs], texts, "queries", "queries", split)
     indices = [judged[passage][0] for _, passage in pairs]

@@ -43,6 +43,9 @@ def find_passages(labels: Iterable[Labels], corpus: Callable[[], Iterable[pa.Tab
         labels: of all splits.
         corpus: opens it: tables with the columns `id`, `text` and, where they are there, `title` and `document`. It is
             read a second time where a text does not stand in it word for word.
+
+    Returns:
+        What was found; names that nothing was found for are in none of it.
     """
     names, texts, found = set[str](), dict[bytes, list[str]](), Found()
     brought, titles, titled = dict[str, str](), dict[str, str](), dict[str, str]()

@@ -67,7 +67,7 @@ def divide_documents(documents: Iterable[str], shares: Shares, seed: int = 0) ->
 
 def _divided(documents: Iterable[str], shares: Shares, seed: int) -> dict[str, str]:
     """The split of each document by one draw."""
-    drawn = sorted((_draw(document, seed), document) for document in documents)
+    drawn = sorted((even_draw(f"{seed}\0{document}"), document) for document in documents)
     names = [name for name, share in shares.items() if share > 0]
     found, start, reached = dict[str, str](), 0, 0.0
     for number, name in enumerate(names, start=1):
@@ -109,7 +109,7 @@ def plain_query(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _draw(document: str, seed: int) -> float:
-    """From 0 to 1, evenly."""
-    digest = hashlib.blake2b(f"{seed}\0{document}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+def even_draw(key: str) -> float:
+    """From 0 to 1, evenly, and the same for a key; the draws of keys that differ are independent."""
+    digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

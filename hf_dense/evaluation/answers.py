@@ -12,7 +12,7 @@ from hf_dense.data.collections import load_answers, load_corpus, load_qrels, loa
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.evaluation.runner import Found, Protocol, Rankings, asked_texts, collection_source
-from hf_dense.search.first_stage import open_search
+from hf_dense.search.first_stage import by_id, open_search
 
 DEPTHS: Final = (20, 100)  # numbers of passages that are read
 _QUERIES: Final = 1_000  # whose passages are read at once
@@ -47,13 +47,8 @@ class Answers(Protocol):
     def rank(self, model: Any, folder: Path, batch_size: int) -> Found:
         """As many passages as the greatest depth."""
         search = open_search(model, PassageTexts(self.corpus), folder, batch_size)
-        scores, indices = search(list(self.queries.values()), max(DEPTHS))
-        names = self.corpus["id"][:]
-        rankings = {
-            query: {names[index]: score for index, score in zip(found, row, strict=True) if index >= 0}
-            for query, row, found in zip(self.queries, scores.tolist(), indices.tolist(), strict=True)
-        }
-        return Found(rankings, search)
+        found = search(list(self.queries.values()), max(DEPTHS))
+        return Found(by_id(self.queries, self.corpus["id"][:], *found), search)
 
     def score(self, rankings: Rankings) -> dict[str, dict[str, float]]:
         """`answer_recall@k` for every depth: 1 for a query with an answer in its first k passages, else 0."""

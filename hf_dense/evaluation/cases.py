@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import Final
 
 from hf_dense.data.answers import has_answer
-from hf_dense.data.collections import judged_indices, load_answers, load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import judged_indices, load_answers, load_corpus, load_qrels, query_texts
 from hf_dense.data.passage_texts import passage_text
 from hf_dense.errors import InputError
 from hf_dense.evaluation.page import Block, Heading, Table
@@ -71,10 +71,10 @@ class Texts:
     """What queries and passages say, and which belong together."""
 
     def __init__(self, collection: Path, first: Run) -> None:
-        corpus, queries = load_corpus(collection), load_queries(collection)
+        corpus = load_corpus(collection)
         self.passages = len(corpus)
         self._corpus, self._indices = corpus, judged_indices(corpus)
-        self._queries = dict(zip(queries["id"], queries["text"], strict=True))
+        self._queries = query_texts(collection)
         self._answers = load_answers(collection) if first.metric.startswith("answer") else None
         self._qrels = {} if self._answers else load_qrels(collection, first.result.split)
 

@@ -15,7 +15,7 @@ from hf_dense.errors import InputError
 from hf_dense.hub.retriever_settings import length_of
 from hf_dense.search.bm25 import parted
 from hf_dense.search.candidates import candidate_texts, rank_candidates
-from hf_dense.search.first_stage import Search, open_search
+from hf_dense.search.first_stage import Search, by_id, open_search
 
 
 class Recorded:
@@ -117,12 +117,7 @@ class SearchingRetriever:
             passages = candidate_texts(self._corpus, wanted)
             return rank_candidates(self.retriever, texts, candidates, passages, folder, batch_size)
         self.find = open_search(self.retriever, PassageTexts(self._corpus), folder, batch_size)
-        scores, indices = self.find(list(texts.values()), top_k)
-        names = self._corpus["id"][:]
-        return {
-            query: {names[index]: score for index, score in zip(found, row, strict=True)}
-            for query, row, found in zip(texts, scores.tolist(), indices.tolist(), strict=True)
-        }
+        return by_id(texts, self._corpus["id"][:], *self.find(list(texts.values()), top_k))
 
 
 def _parted(rows: Dataset) -> Dataset:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from hf_dense.data.collections import load_qrels, load_queries
+from hf_dense.data.collections import load_qrels, query_texts
 from hf_dense.evaluation.measures import METRICS, mean_metrics, score_queries
 from hf_dense.evaluation.result import RetrievalResult, load_rankings
 from hf_dense.evaluation.runner import collection_source, measure_once, relevant_qrels
@@ -32,9 +32,12 @@ def measure(index: SearchIndex, collection: Path, split: str, weight: float, out
         weight: of the dense scores; 0 is BM25.
         out: receives `result.json` and `rankings.parquet`.
         name: of the arm.
+
+    Returns:
+        Means over the queries, and values per query.
     """
     qrels = relevant_qrels(collection, split)
-    texts = dict(zip(*(load_queries(collection)[column] for column in ("id", "text")), strict=True))
+    texts = query_texts(collection)
 
     def ask(work: Staged) -> RetrievalResult:
         started = time.perf_counter()

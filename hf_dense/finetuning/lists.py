@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import math
@@ -23,7 +22,7 @@ from hf_dense.data.collections import content_hash, folder_of, holds_corpus, loa
 from hf_dense.data.duplicates import exact_hashes
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.schemas import TRAINING
-from hf_dense.data.splits import plain_query
+from hf_dense.data.splits import even_draw, plain_query
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_rows, fingerprint_texts
 from hf_dense.storage.manifest import Manifest
@@ -183,12 +182,6 @@ def draw(entries: Sequence[Entry], count: int, seed: int) -> list[Entry]:
     """So many of the queries: the same ones for a seed, fewer among more (and among those of a larger `share`)."""
     drawn = sorted(range(len(entries)), key=lambda place: even_draw(f"{seed}:{entries[place].id}"))
     return [entries[place] for place in sorted(drawn[:count])]
-
-
-def even_draw(key: str) -> float:
-    """From 0 to 1, evenly, and the same for a key; the draws of keys that differ are independent."""
-    digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
 
 
 def fingerprint_entries(entries: Iterable[Entry]) -> str:

@@ -61,6 +61,23 @@ def contrastive_loss(
     scores = own_scores(queries, passages, scale)
     if kind == "hinge":
         return functional.relu(1 - scores[:, :1] + scores[:, 1:]).mean()
+    return listwise_loss(scores)
+
+
+def listwise_loss(scores: Tensor) -> Tensor:
+    """Cross-entropy of the positive among its list.
+
+    Args:
+        scores: (B, N) raw logits, the positive first.
+
+    Returns:
+        The mean over the B lists.
+
+    Source: SimLM section 3.3; MASTER's released code.
+
+    >>> round(listwise_loss(torch.tensor([[1.0, 0.0]])).item(), 4)  # log(1 + 1/e)
+    0.3133
+    """
     return functional.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
 
 

@@ -20,7 +20,7 @@ from pyarrow import parquet
 from tqdm.auto import tqdm
 
 from hf_dense.data.cards import write_card
-from hf_dense.data.collections import content_hash, judged_indices, load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import content_hash, judged_indices, load_corpus, load_qrels, query_texts
 from hf_dense.data.duplicates import exact_hashes, near_hashes
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.schemas import TRAINING
@@ -132,8 +132,7 @@ def build_lexical_negatives(
             index = LexicalIndex.build(judged.texts, work.pieces)
 
             def search(names: list[str], hits: int) -> tuple[Floats, Indices]:
-                scores, indices = index.search([judged.queries[name] for name in names], hits)
-                return scores, np.where(scores > 0, indices, -1)
+                return index.find([judged.queries[name] for name in names], hits)
 
             write_lists(work, judged, depth, search, origin, filters, spare=skip + SPARE, together=_QUERIES)
             work.facts["seconds"] = time.perf_counter() - started
@@ -160,8 +159,7 @@ def load_judged(collection: str | os.PathLike[str], split: str, depth: int = DEP
     """
     if depth < 1:
         raise InputError(f"depth is {depth}; ask for at least one negative.")
-    corpus, queries, qrels = load_corpus(collection), load_queries(collection), load_qrels(collection, split)
-    words = dict(zip(queries["id"][:], queries["text"][:], strict=True))
+    corpus, words, qrels = load_corpus(collection), query_texts(collection), load_qrels(collection, split)
     positives = _positives(qrels, words, judged_indices(corpus), split)
     source = Source(str(collection), content_hash(collection))
     return Judged(split, corpus["id"][:], corpus, words, positives, source)

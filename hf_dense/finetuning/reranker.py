@@ -15,11 +15,11 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import set_seed
 
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import PassageLists
+from hf_dense.finetuning.losses import listwise_loss
 from hf_dense.finetuning.training import (
     CarefulTraining,
     Epochs,
@@ -29,7 +29,7 @@ from hf_dense.finetuning.training import (
     evaluator_sources,
     train_model,
 )
-from hf_dense.search.cross_encoder import load_reranker, read_part
+from hf_dense.search.cross_encoder import load_reranker, longest_first, read_part
 from hf_dense.search.fingerprints import cross_encoder_source
 from hf_dense.storage.output import Output
 
@@ -199,8 +199,7 @@ class ListwiseLoss(nn.Module):
         """(B, N) raw logits; pairs of like length are read together."""
         read = map(self.read, queries)
         pairs = [(query, passage) for query, passages in zip(read, lists, strict=True) for passage in passages]
-        order = sorted(range(len(pairs)), key=lambda at: -len(pairs[at][0]) - len(pairs[at][1]))
-
+        order = longest_first(pairs)
         parts: list[Tensor] = []
         for start in range(0, len(pairs), self.chunk):
             tokens = self.model.preprocess([pairs[at] for at in order[start : start + self.chunk]], **named)
@@ -208,23 +207,6 @@ class ListwiseLoss(nn.Module):
         scores = torch.cat(parts)
         back = torch.tensor(order, device=scores.device).argsort()
         return scores[back].view(len(queries), -1)
-
-
-def listwise_loss(scores: Tensor) -> Tensor:
-    """Cross-entropy of the positive among its list.
-
-    Args:
-        scores: (B, N) raw logits, the positive first.
-
-    Returns:
-        The mean over the B lists.
-
-    Source: SimLM section 3.3; MASTER's released code.
-
-    >>> round(listwise_loss(torch.tensor([[1.0, 0.0]])).item(), 4)  # log(1 + 1/e)
-    0.3133
-    """
-    return functional.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
 
 
 def r_drop_loss(first: Tensor, second: Tensor) -> Tensor:

@@ -10,9 +10,9 @@ from typing import Final
 from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
-from hf_dense.data.splits import plain_query
+from hf_dense.data.splits import even_draw, plain_query
 from hf_dense.errors import InputError
-from hf_dense.finetuning.lists import Entry, PassageLists, even_draw, share
+from hf_dense.finetuning.lists import Entry, PassageLists, share
 from hf_dense.finetuning.negatives import DEPTH
 
 _NAME: Final = "validation"

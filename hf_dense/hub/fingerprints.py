@@ -16,7 +16,8 @@ from hf_dense.hub.retriever_settings import settings_of
 from hf_dense.hub.towers import parts_of, two_encoders
 from hf_dense.storage.fingerprints import fingerprint_tokenizer, fingerprint_values, fingerprint_weights
 
-_BY_THE_WAY: Final = {"_name_or_path", "architectures", "auto_map", "dtype", "transformers_version"}
+BY_THE_WAY: Final = {"_name_or_path", "architectures", "auto_map", "dtype", "transformers_version"}
+"""What a configuration says that does not decide on its model."""
 _UNREAD: Final = (  # in names of settings that no vector depends on
     *("dropout", "initializer", "use_cache", "gradient", "tie_word"),
     *("label", "finetuning_task", "problem_type", "output_", "return_dict", "torchscript"),
@@ -117,4 +118,4 @@ def _modules(modules: Iterable[nn.Module]) -> list[tuple[str, dict[str, Any]]]:
 
 def _configuration(encoder: Any) -> dict[str, Any]:
     config = getattr(encoder, "config", None)
-    return {name: value for name, value in config.to_dict().items() if name not in _BY_THE_WAY} if config else {}
+    return {name: value for name, value in config.to_dict().items() if name not in BY_THE_WAY} if config else {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .bottleneck_precision import single_dtype
+
 
 def causal_window(queries: Tensor, keys: Tensor, k: int) -> Tensor:
     """Visibility of a causal decoder that sees its last `k` inputs, itself included, and position 0.
@@ -59,7 +61,7 @@ def rotate(vectors: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     >>> rotate(torch.tensor([[[1.0, 2.0]]]), *quarter).tolist()
     [[[-2.0, 1.0]]]
     """
-    wide = vectors if vectors.dtype == torch.float64 else vectors.float()
+    wide = vectors.to(single_dtype(vectors.dtype))
     first, second = wide.chunk(2, dim=-1)
     turned = wide * cosines[:, None] + torch.cat([-second, first], dim=-1) * sines[:, None]
     return turned.to(vectors.dtype)

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from .bottleneck_attention import causal_window, near, open_blind_rows
 from .bottleneck_backbones import Rotation
 from .bottleneck_declaration import Decoder
-from .bottleneck_precision import filled
+from .bottleneck_precision import filled, single_dtype
 
 _SIMILAR = 0.75  # a group's shortest text, as a share of its longest
 _BLOCK = 128  # queries that see the same stretch of a long text, in a layer with a window
@@ -64,7 +64,7 @@ def pool(hidden: Tensor, attention_mask: Tensor | None, bottleneck: str) -> Tens
     """
     if bottleneck == "cls":
         return hidden[:, 0]
-    single = hidden.dtype if hidden.dtype == torch.float64 else torch.float32
+    single = single_dtype(hidden.dtype)
     if attention_mask is None:
         return hidden.mean(dim=1, dtype=single).to(hidden.dtype)
     tokens = attention_mask.bool()[:, :, None]
@@ -318,7 +318,7 @@ class FlatRows:
 
     def means(self, hidden: Tensor) -> Tensor:
         """(rows, dim) states -> (batch, dim), the mean of every text, summed in float32 at least; see `pool`."""
-        single = hidden.dtype if hidden.dtype == torch.float64 else torch.float32
+        single = single_dtype(hidden.dtype)
         total = hidden.new_zeros(len(self.order), hidden.shape[1], dtype=single)
         total = total.index_add(0, self.text, hidden.to(single))
         return (total / self._tokens[:, None]).to(hidden.dtype)

@@ -24,6 +24,7 @@ from hf_dense.data.passages import load_tokenizer
 from hf_dense.data.tokenizers import train_tokenizer, vocabulary_size
 from hf_dense.errors import InputError, first_line
 from hf_dense.hub.cards import write_model_card
+from hf_dense.hub.fingerprints import BY_THE_WAY
 from hf_dense.hub.lineage import lineage_of
 from hf_dense.hub.loading import check_dropout
 from hf_dense.hub.precision import check_products, choose_precision, float32_products
@@ -75,7 +76,6 @@ _TOKENIZER_ROWS: Final = 100_000  # at the head of a stream
 _WORKERS: Final = 4  # that make a GPU's batches, at most
 _HEAD: Final = 100  # rows, among which one that can be used is looked for
 _READ: Final = {"text", "title", "document", "position", "neighbour", "query", "queries", "continuation"}  # of a corpus
-_BY_THE_WAY: Final = {"_name_or_path", "architectures", "auto_map", "dtype", "transformers_version"}
 _CLAIMS: Final = (
     *("config.json", "model*.safetensors", "model.safetensors.index.json", "generation_config.json"),
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "chat_template*"),
@@ -279,7 +279,7 @@ def _probe_settings(options: PretrainingOptions, pool: Pool) -> dict[str, Any]:
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
     """A configuration without what does not decide on its model."""
-    kept = {name: value for name, value in values.items() if name not in _BY_THE_WAY}
+    kept = {name: value for name, value in values.items() if name not in BY_THE_WAY}
     return {name: _plain(value) if isinstance(value, dict) else value for name, value in kept.items()}
 
 

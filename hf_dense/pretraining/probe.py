@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.utils import logging
 
-from hf_dense.data.collections import judged_indices, load_corpus, load_qrels, load_queries, named_split
+from hf_dense.data.collections import judged_indices, load_corpus, load_qrels, named_split, query_texts
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError
 from hf_dense.pretraining.options import PretrainingOptions
@@ -76,8 +76,8 @@ class Pool:
         Raises:
             InputError: the collection or its split cannot be read, or no query has a relevant passage.
         """
-        qrels, corpus, asked = load_qrels(collection, split), load_corpus(collection), load_queries(collection)
-        texts, rows = dict(zip(asked["id"], asked["text"], strict=True)), judged_indices(corpus)
+        qrels, corpus, texts = load_qrels(collection, split), load_corpus(collection), query_texts(collection)
+        rows = judged_indices(corpus)
         judged = {query: _graded_rows(grades, rows) for query, grades in qrels.items() if query in texts}
         names = [query for query, found in judged.items() if found]
         if not names:

@@ -204,7 +204,7 @@ class StreamCollator:
         for name, first in rows[0].items():
             several = isinstance(first, list)
             ids = token_ids([row[name] for row in rows], self.tokenizer, several, 0 if name in self.joined else least)
-            columns[name] = [_arrays(text) if several else _array(text) for text in ids]
+            columns[name] = [[*map(_array, text)] if several else _array(text) for text in ids]
         read = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
         return [row for row in read if is_long_enough(row, self.joined, least)]
 
@@ -228,7 +228,3 @@ def _letters(text: Any) -> int:
 
 def _array(ids: Sequence[int]) -> NDArray[np.int32]:
     return np.asarray(ids, dtype=np.int32)
-
-
-def _arrays(texts: Sequence[Sequence[int]]) -> list[NDArray[np.int32]]:
-    return [_array(ids) for ids in texts]

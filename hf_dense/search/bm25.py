@@ -74,6 +74,11 @@ class LexicalIndex:
         indices, scores = self.retriever.retrieve(words, k=depth, show_progress=False, n_threads=threads)
         return scores, indices
 
+    def find(self, queries: Sequence[str], depth: int) -> tuple[Floats, Indices]:
+        """As `search`, with -1 in place of texts that share no word with the query."""
+        scores, indices = self.search(list(queries), depth)
+        return scores, np.where(scores > 0, indices, -1)
+
     def scores(self, query: str, indices: Indices) -> Floats:
         """(indices,) scores of some texts, 0 where they share no word with the query."""
         (words,) = words_of([query], self.language)

@@ -135,11 +135,18 @@ def predict_scores(
 
     Args:
         lists: queries with their passages, as texts.
+        batch_size: pairs read at once.
         done: called with the number of pairs of each batch.
+
+    Returns:
+        (passages,) logits for each query, in the order of its passages.
+
+    Raises:
+        InputError: a score is no number.
     """
     read = [(read_part(model, query), passages) for query, passages in lists]
     pairs = [(query, passage) for query, passages in read for passage in passages]
-    order = sorted(range(len(pairs)), key=lambda at: -len(pairs[at][0]) - len(pairs[at][1]))
+    order = longest_first(pairs)
     scores = np.empty(len(pairs), np.float32)
     for start in range(0, len(order), batch_size):
         part = order[start : start + batch_size]
@@ -151,6 +158,11 @@ def predict_scores(
         query, _ = pairs[int(np.flatnonzero(~np.isfinite(scores))[0])]
         raise InputError(f"The re-ranker's score of a passage is no number (query {query!r}); train it again.")
     return np.split(scores, np.cumsum([len(passages) for _, passages in lists])[:-1])
+
+
+def longest_first(pairs: Sequence[tuple[str, str]]) -> list[int]:
+    """The places of pairs by the length of both texts, so that those read together are padded little."""
+    return sorted(range(len(pairs)), key=lambda at: -len(pairs[at][0]) - len(pairs[at][1]))
 
 
 def read_part(model: CrossEncoder, question: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,18 +40,31 @@ def open_search(model: str | Path | SentenceTransformer, texts: Sequence[str], f
         InputError: nothing to load.
     """
     if model == BM25:
-        index = LexicalIndex.build(texts, folder / BM25)
-
-        def find_words(queries: Sequence[str], k: int) -> tuple[Floats, Indices]:
-            scores, indices = index.search(list(queries), k)
-            return scores, np.where(scores > 0, indices, -1)
-
-        return find_words
+        return LexicalIndex.build(texts, folder / BM25).find
     retriever = load_retriever(model)
     if hybrid_head(retriever):
         return hybrid_searcher(retriever, hybrid_vectors(retriever, texts, folder, batch_size), batch_size)
     find = searcher(encode_corpus(retriever, texts, folder, batch_size))
     return lambda queries, k: find(encode_queries(retriever, queries, batch_size), k)
+
+
+def by_id(
+    queries: Iterable[str], names: Sequence[str], scores: Floats, indices: Indices
+) -> dict[str, dict[str, float]]:
+    """What a search found, as rankings.
+
+    Args:
+        queries: ids.
+        names: ids of the texts.
+        scores, indices: (queries, k) of a `Search`.
+
+    Returns:
+        Query id -> id of a text -> score, best first.
+    """
+    return {
+        query: {names[index]: score for index, score in zip(found, row, strict=True) if index >= 0}
+        for query, row, found in zip(queries, scores.tolist(), indices.tolist(), strict=True)
+    }
 
 
 def hybrid_searcher(retriever: SentenceTransformer, index: HybridIndex, batch_size: int) -> Search:

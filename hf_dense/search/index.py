@@ -179,7 +179,7 @@ class SearchIndex:
         nothing: list[dict[str, float]] = [{}] * len(asked)
         with self._unreplaced():
             dense = self._nearest(asked, depth, batch_size) if weight else nothing
-            lexical = _scores(*self._words.search(asked, words), least=0) if weight < 1 else nothing
+            lexical = _scores(*self._words.find(asked, words)) if weight < 1 else nothing
         both = [_fused(*scores, weight) for scores in zip(dense, lexical, strict=True)] if weight < 1 else dense
         return self._hits([dict(islice(scores.items(), top_k)) for scores in both])
 
@@ -189,6 +189,9 @@ class SearchIndex:
         Args:
             passages: columns `id`, `title`, `text`.
 
+        Returns:
+            The index that is in the directory then.
+
         Raises:
             InputError: as `update_index`.
         """
@@ -196,7 +199,7 @@ class SearchIndex:
         return self._become(concatenate_datasets([self._without(set(new["id"][:])), new]))
 
     def remove(self, ids: Iterable[str]) -> SearchIndex:
-        """Take passages out of the index, and open the index that it is then.
+        """Take passages out of the index, and open the index that it is then; see `add`.
 
         Raises:
             InputError: a text in place of a list of ids, there is no passage of an id, or none would be left.
@@ -276,10 +279,10 @@ def _identity(directory: Path) -> tuple[int, int]:
     return facts.st_ino, facts.st_mtime_ns
 
 
-def _scores(scores: Floats, rows: Indices, least: float = -np.inf) -> list[dict[str, float]]:
-    """For each query its hits with a score above `least`, by row."""
+def _scores(scores: Floats, rows: Indices) -> list[dict[str, float]]:
+    """For each query its hits, by row."""
     return [
-        {str(row): score for score, row in zip(*pair, strict=True) if row >= 0 and score > least}
+        {str(row): score for score, row in zip(*pair, strict=True) if row >= 0 and score > -np.inf}
         for pair in zip(scores.tolist(), rows.tolist(), strict=True)
     ]
 

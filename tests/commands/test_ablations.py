@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from json_lines import write_lines
 from tiny_retriever import tiny_config, write_dataset, write_encoder
 
 from hf_dense.commands.main import main
@@ -152,7 +153,7 @@ def write_sources(folder: Path) -> None:
         words = f"{row['title']} {row['text']}"
         row |= {"text": " ".join([words] * 2), "neighbour": words, "queries": [words], "continuation": words}
     for name in ("marco", "marco_written", "words", "queries_contexts", "wiki"):
-        (folder / "build" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in passages))
+        write_lines(folder / "build" / f"{name}.jsonl", passages)
 
 
 @pytest.mark.slow

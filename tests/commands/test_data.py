@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from json_lines import write_lines
 from pyarrow import parquet
 from tiny_retriever import random_words, tiny_tokenizer, write_cross_encoder, write_writer
 
@@ -25,7 +26,7 @@ def write_collection(folder: Path) -> Path:
     corpus = [{"_id": f"c{at}", "title": "", "text": text} for at, text in enumerate(texts)]
     queries = [{"_id": f"q{at}", "text": " ".join(text.split()[:4])} for at, text in enumerate(texts[10:])]
     for name, rows in (("corpus", corpus), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(folder / f"{name}.jsonl", rows)
     judged = [f"q{at}\tc{at + 10}\t1" for at in range(20)]
     (folder / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]) + "\n")
     return folder
@@ -71,7 +72,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cut = [{**row, "document": f"d{at // 3}", "position": at % 3} for at, row in enumerate(rows)]
     pairs = [{"query": f"query {at}", "positive": f"it is {at}", "negatives": ["it is none"]} for at in range(4)]
     for name, lines in (("docs", rows), ("corpus", cut), ("pairs", pairs)):
-        (root / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_lines(root / f"{name}.jsonl", lines)
     build_collection(root / "pairs.jsonl", root / "labelled")
     write_collection(root / "collection")
     write_writer(root / "writer")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from json_lines import write_lines
 from manifests import manifest_of
 from tiny_retriever import (
     random_words,
@@ -148,11 +149,11 @@ def write_inputs(root: Path, seed: int) -> Path:
     write_writer(root / "writer", seed)
     (root / "pairs").mkdir()
     rows = [{"query": words[at], "positive": " ".join(words[at : at + 8])} for at in range(10)]
-    (root / "pairs" / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(root / "pairs" / "pairs.jsonl", rows)
     (root / "glue" / "cola").mkdir(parents=True)
     for split in ("train", "validation"):
         rows = [{"sentence": words[at], "label": at % 2, "idx": at} for at in range(8)]
-        (root / "glue" / "cola" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(root / "glue" / "cola" / f"{split}.jsonl", rows)
     few = {"max_steps": 2, "per_device_train_batch_size": 4, "use_cpu": True, "report_to": "none"}
     (root / "stages").mkdir()
     stages = {"max_length": 32, "bm25": {"depth": 4}, "retriever1": {**few, "passages": 2}}

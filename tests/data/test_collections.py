@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from datasets import Dataset
+from json_lines import write_lines
 from pyarrow import parquet
 from tiny_retriever import write_dataset
 
@@ -40,10 +41,6 @@ def write_published(folder: Path) -> Path:
     rows = [dict(zip(QRELS, row, strict=True)) for row in JUDGEMENTS]
     Dataset.from_list(rows, features=QRELS).to_parquet(folder / "qrels" / "train.parquet")
     return folder
-
-
-def write_lines(path: Path, rows: list[dict[str, object]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def write_beir(folder: Path) -> Path:

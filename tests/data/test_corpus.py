@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from datasets import Dataset, DatasetDict
+from json_lines import write_lines
 from tiny_retriever import write_dataset
 
 from hf_dense.data import corpus
@@ -32,7 +33,7 @@ def write_file(path: Path) -> Path:
     elif path.suffix == ".json":
         path.write_text(json.dumps([{"text": text} for text in TEXTS]))
     else:
-        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+        write_lines(path, ({"text": text} for text in TEXTS))
     return path
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from json_lines import write_lines
 from pyarrow import parquet
 
 from hf_dense.data import passage_corpus
@@ -50,8 +50,7 @@ def write_documents(path: Path) -> Path:
     rows = [
         {"id": str(number), "text": " ".join(sentence.format(at, number) for at in range(40))} for number in range(60)
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_lines(path, rows)
 
 
 @pytest.mark.slow

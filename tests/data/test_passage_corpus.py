@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from datasets import load_dataset
+from json_lines import write_lines
 from manifests import manifest_of
 from pyarrow import parquet
 from tiny_retriever import LETTERS, tiny_tokenizer
@@ -38,8 +39,7 @@ def write_documents(path: Path, count: int = 30, seed: int = 0) -> Path:
     for number in range(count):
         paragraphs = [" ".join(sentence() for _ in range(3)) for _ in range(generator.randint(1, 4))]
         rows.append({"id": f"d{number}", "title": f"Title {number}", "text": "\n\n".join(paragraphs)})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_lines(path, rows)
 
 
 def build(tmp_path: Path, source: Path | None = None, processes: int = 1, **cutting: Any) -> list[dict[str, Any]]:
@@ -111,7 +111,7 @@ def test_repeated_passages_are_left_out_as_asked(tmp_path: Path, repeats: str, k
         "ab",
     ]
     path = tmp_path / "docs.jsonl"
-    path.write_text("".join(json.dumps({"id": str(at), "text": text}) + "\n" for at, text in enumerate(texts)))
+    write_lines(path, ({"id": str(at), "text": text} for at, text in enumerate(texts)))
     rows = build(tmp_path, path, length=None, repeats=repeats)
     assert [int(row["id"]) for row in rows] == kept
     found = counts(tmp_path)
@@ -120,8 +120,7 @@ def test_repeated_passages_are_left_out_as_asked(tmp_path: Path, repeats: str, k
 
 
 def write_pages(path: Path, pages: list[tuple[str, str]]) -> Path:
-    path.write_text("".join(json.dumps({"title": title, "text": text}) + "\n" for title, text in pages))
-    return path
+    return write_lines(path, ({"title": title, "text": text} for title, text in pages))
 
 
 def test_documents_that_say_the_same_under_other_titles_are_all_found(tmp_path: Path) -> None:

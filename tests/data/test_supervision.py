@@ -12,11 +12,12 @@ from unicodedata import normalize
 
 import pyarrow as pa
 import pytest
+from json_lines import write_lines
 from pyarrow import parquet
 from tiny_retriever import random_words
 
 from hf_dense.data import passage_sources
-from hf_dense.data.collections import load_answers, load_corpus, load_qrels, load_queries, training_pairs
+from hf_dense.data.collections import load_answers, load_corpus, load_qrels, load_queries, query_texts, training_pairs
 from hf_dense.data.passage_corpus import Cutting, build_passage_corpus
 from hf_dense.data.schemas import TRAINING
 from hf_dense.data.supervision import build_collection
@@ -37,15 +38,10 @@ def texts(out: Path) -> dict[str, str]:
     return dict(zip(corpus["id"], corpus["text"], strict=True))
 
 
-def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def of_dpr(tmp_path: Path, entries: list[dict[str, Any]], corpus: list[dict[str, Any]] | None = None) -> Path:
     """The collection of labelled questions, and of the passages of a corpus where they have one."""
     (tmp_path / "nq.json").write_text(json.dumps(entries))
-    passages = None if corpus is None else str(write_rows(tmp_path / "corpus.jsonl", corpus))
+    passages = None if corpus is None else str(write_lines(tmp_path / "corpus.jsonl", corpus))
     return build_collection(tmp_path / "nq.json", tmp_path / "out", "dpr", corpus=passages)
 
 
@@ -55,7 +51,7 @@ def write_pairs(path: Path) -> Path:
         {"query": "who is it", "positive": ["it is me", "me it is"]},
         {"query": "what is it", "positive": "it is this too", "negatives": ["nor that"]},
     ]
-    return write_rows(path, rows)
+    return write_lines(path, rows)
 
 
 def test_pairs_triples_and_lists_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +271,7 @@ def test_texts_are_found_in_the_corpus_and_keep_its_ids_whoever_cuts_it(tmp_path
         {"query": "what", "positive": known["05.md#0"], "negatives": [known["04.md#0"], "nowhere either"]},
         {"query": "nothing", "positive": "stands nowhere"},
     ]
-    write_rows(tmp_path / "pairs.jsonl", pairs)
+    write_lines(tmp_path / "pairs.jsonl", pairs)
     made = [
         build_collection(tmp_path / "pairs.jsonl", tmp_path / f"by {source.name}", corpus=str(source))
         for source in (corpus, folder)
@@ -299,7 +295,7 @@ def test_texts_that_were_cut_otherwise_are_found_by_their_words(tmp_path: Path) 
     words = random_words(400)
     texts = [" ".join(words[start : start + 40]) for start in range(0, 400, 40)]
     rows = [{"id": f"p{row}", "text": text} for row, text in enumerate(texts)]
-    write_rows(tmp_path / "corpus.jsonl", rows)
+    write_lines(tmp_path / "corpus.jsonl", rows)
     passage = texts[3].split()
     pairs = [
         {"query": "a sentence of it", "positive": f"**{' '.join(passage[5:15]).upper()}.**"},
@@ -309,7 +305,7 @@ def test_texts_that_were_cut_otherwise_are_found_by_their_words(tmp_path: Path) 
         {"query": "a quarter of either", "positive": " ".join([*words[:10], *texts[9].split()[:10], *["new"] * 30])},
         {"query": "whole", "positive": texts[1], "negatives": [texts[2], " ".join(texts[1].split()[:20])]},
     ]
-    write_rows(tmp_path / "pairs.jsonl", pairs)
+    write_lines(tmp_path / "pairs.jsonl", pairs)
     out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus.jsonl"))
     found = {row["query"]: (row["positives"], row["negatives"]) for row in lists(out)}
     assert found == {
@@ -348,7 +344,7 @@ def test_splits_share_no_document(tmp_path: Path) -> None:
     pairs.append({"query": "of all", "positive": [row["text"] for row in rows]})
 
     def split(number: int, name: str) -> dict[str, set[str]]:
-        write_rows(tmp_path / "pairs.jsonl", pairs[-number:])
+        write_lines(tmp_path / "pairs.jsonl", pairs[-number:])
         out = build_collection(tmp_path / "pairs.jsonl", tmp_path / name, split="50/25/25", corpus=str(corpus))
         assert "| queries left out, of documents in several splits | 1 |" in (out / "README.md").read_text()
         judged = {name: load_qrels(out, name) for name in ("train", "dev", "test")}
@@ -370,8 +366,8 @@ def test_a_query_in_capitals_is_of_the_split_of_the_same_one(tmp_path: Path) -> 
         for number in range(100)
         for at, which in enumerate(("Query", " QUERY "))
     ]
-    out = build_collection(write_rows(tmp_path / "pairs.jsonl", pairs), tmp_path / "out", split="50/25/25")
-    texts = dict(zip(*(load_queries(out)[name] for name in ("id", "text")), strict=True))
+    out = build_collection(write_lines(tmp_path / "pairs.jsonl", pairs), tmp_path / "out", split="50/25/25")
+    texts = query_texts(out)
     parts = [
         {" ".join(texts[query].lower().split()) for query in load_qrels(out, split)}
         for split in ("train", "dev", "test")
@@ -450,7 +446,7 @@ def in_a_table(tmp_path: Path, columns: dict[str, Any]) -> Path:
     """A pair whose passage is in a corpus with these columns."""
     (tmp_path / "corpus" / "corpus").mkdir(parents=True, exist_ok=True)
     parquet.write_table(pa.table(columns), tmp_path / "corpus" / "corpus" / "part-00000.parquet")
-    pairs = write_rows(tmp_path / "pairs.jsonl", [{"query": "what is it", "positive": "it is this"}])
+    pairs = write_lines(tmp_path / "pairs.jsonl", [{"query": "what is it", "positive": "it is this"}])
     return build_collection(pairs, tmp_path / "out", corpus=str(tmp_path / "corpus"))
 
 
@@ -488,7 +484,7 @@ def counted(out: Path) -> dict[str, int]:
 def test_pairs_may_be_a_list_of_json(tmp_path: Path) -> None:
     rows = [{"query": "q", "positive": "a text"}, {"query": "r", "positives": ["one", "two"]}]
     (tmp_path / "pairs.json").write_text(json.dumps(rows, indent=1))
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "pairs.jsonl", rows)
     found = [texts(build_collection(tmp_path / f"pairs.{kind}", tmp_path / kind)) for kind in ("json", "jsonl")]
     assert found[0] == found[1]
     assert sorted(found[0].values()) == ["a text", "one", "two"]
@@ -500,7 +496,7 @@ def test_what_is_left_out_of_pairs_is_counted(tmp_path: Path) -> None:
         {"query": "r", "positive": ["", "that"]},
         {"query": "s", "negatives": ["alone"]},
     ]
-    write_rows(tmp_path / "pairs.jsonl", rows)
+    write_lines(tmp_path / "pairs.jsonl", rows)
     out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out")
     known, counts = texts(out), counted(out)
     assert [[known[name] for name in row["negatives"]] for row in lists(out)] == [["not that"], []]
@@ -571,7 +567,7 @@ def test_a_grade_of_pairs_is_read(tmp_path: Path, column: str) -> None:
 def test_of_two_grades_of_a_passage_the_last_one_counts_and_the_other_is_counted(tmp_path: Path) -> None:
     rows = [("which", "this one", 3), ("which", "that one", 2), ("which", "this one", 1), ("which", "that one", 2)]
     pairs = [{"query": query, "positive": passage, "label": grade} for query, passage, grade in rows]
-    out = build_collection(write_rows(tmp_path / "pairs.jsonl", pairs), tmp_path / "out")
+    out = build_collection(write_lines(tmp_path / "pairs.jsonl", pairs), tmp_path / "out")
     known, (graded,) = texts(out), load_qrels(out, "train").values()
     assert {known[name]: grade for name, grade in graded.items()} == {"this one": 1, "that one": 2}
     assert counted(out)["grades left out, as a later row has another of the same passage"] == 1
@@ -580,9 +576,9 @@ def test_of_two_grades_of_a_passage_the_last_one_counts_and_the_other_is_counted
 def test_rows_of_a_corpus_that_are_left_out_are_counted_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The corpus is read three times: for its ids, for parts of texts, and to be written."""
     corpus = [{"id": 1, "text": "the first text"}, {"id": 1, "text": "another"}, {"id": 2, "text": ""}, {"text": " "}]
-    write_rows(tmp_path / "corpus.jsonl", corpus)
+    write_lines(tmp_path / "corpus.jsonl", corpus)
     pairs = [{"query": "which", "positive": 1}, {"query": "what", "positive": "nothing of what the corpus has at all"}]
-    write_rows(tmp_path / "pairs.jsonl", pairs)
+    write_lines(tmp_path / "pairs.jsonl", pairs)
     out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus.jsonl"))
     counts = counted(out)
     assert (counts["passages"], counts["documents read"], counts["duplicate id"], counts["empty"]) == (1, 1, 1, 2)
@@ -593,8 +589,8 @@ def test_rows_of_a_corpus_that_are_left_out_are_counted_once(tmp_path: Path, cap
 
 
 def test_an_id_may_stand_in_the_place_of_its_text(tmp_path: Path) -> None:
-    pairs = write_rows(tmp_path / "pairs.jsonl", [{"query": "what is it", "positive": "p1", "negatives": ["p2"]}])
-    corpus = write_rows(tmp_path / "corpus.jsonl", [{"id": f"p{at}", "text": f"text {at}"} for at in range(3)])
+    pairs = write_lines(tmp_path / "pairs.jsonl", [{"query": "what is it", "positive": "p1", "negatives": ["p2"]}])
+    corpus = write_lines(tmp_path / "corpus.jsonl", [{"id": f"p{at}", "text": f"text {at}"} for at in range(3)])
     out = build_collection(pairs, tmp_path / "out", corpus=str(corpus))
     assert [(row["positives"], row["negatives"]) for row in lists(out)] == [(["p1"], ["p2"])]
     with pytest.raises(InputError, match=r"passages of .*pairs\.jsonl are ids such as 'p1'; name the corpus"):
@@ -602,10 +598,10 @@ def test_an_id_may_stand_in_the_place_of_its_text(tmp_path: Path) -> None:
 
 
 def test_an_id_may_be_the_number_0(tmp_path: Path) -> None:
-    pairs = write_rows(tmp_path / "pairs.jsonl", [{"query": "what is it", "positive": 0, "negatives": [1, 2]}])
+    pairs = write_lines(tmp_path / "pairs.jsonl", [{"query": "what is it", "positive": 0, "negatives": [1, 2]}])
     with pairs.open("a") as more:
         more.write(json.dumps({"query": "and that", "positive": 2, "negative": 0}) + "\n")
-    corpus = write_rows(tmp_path / "corpus.jsonl", [{"id": at, "text": f"text {at}"} for at in range(3)])
+    corpus = write_lines(tmp_path / "corpus.jsonl", [{"id": at, "text": f"text {at}"} for at in range(3)])
     out = build_collection(pairs, tmp_path / "out", corpus=str(corpus))
     assert [(row["positives"], row["negatives"]) for row in lists(out)] == [(["0"], ["1", "2"]), (["2"], ["0"])]
 
@@ -618,9 +614,9 @@ def test_of_passages_that_are_alike_the_nearest_to_a_text_is_meant(tmp_path: Pat
         )
 
     rows = [{"id": f"p{at}", "text": product(1000 + at, 200 + at)} for at in range(30)]
-    write_rows(tmp_path / "corpus.jsonl", rows)
+    write_lines(tmp_path / "corpus.jsonl", rows)
     pairs = [{"query": "before its price rose", "positive": product(1007, 99)}]
-    write_rows(tmp_path / "pairs.jsonl", pairs)
+    write_lines(tmp_path / "pairs.jsonl", pairs)
     out = build_collection(tmp_path / "pairs.jsonl", tmp_path / "out", corpus=str(tmp_path / "corpus.jsonl"))
     assert [row["positives"] for row in lists(out)] == [["p7"]]
     assert counted(out)["passages of the corpus that hold those found in part"] == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import shlex
@@ -12,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from json_lines import write_lines
 from tiny_retriever import LETTERS, tiny_config, tiny_tokenizer, write_dataset
 
 from hf_dense.commands.main import build_parser, main
@@ -136,7 +136,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         sentences = [" ".join(words[at : at + 10]).capitalize() + "." for at in range(0, 200, 10)]
         (tmp_path / "my_documents" / f"{page}.txt").write_text(" ".join(sentences))
     pairs = [{"query": f"abc {row}", "positive": f"def {row} ghi"} for row in range(9)]
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    write_lines(tmp_path / "pairs.jsonl", pairs)
     write_dataset(tmp_path / "COLLECTION", passages=150, queries=70)
     write_checkpoint(tmp_path / "build" / "retromae")
     return tmp_path

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
+from json_lines import write_lines
 from tiny_retriever import random_words, write_cross_encoder, write_retriever
 
 from hf_dense.commands.main import main
@@ -28,8 +28,7 @@ def write_corpus(file: Path) -> Path:
         sentences = [" ".join(generator.choices(words, k=6)).capitalize() + "." for _ in range(3)]
         title = " ".join(generator.sample(words, 3))
         rows.append({"id": f"p{at}", "title": title, "text": " ".join(sentences), "document": f"d{at}", "position": 0})
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
+    return write_lines(file, rows)
 
 
 def error_of_margins(model: Path, collection: Path, entries: list[Entry]) -> float:

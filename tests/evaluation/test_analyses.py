@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from matplotlib.image import imread
+from json_lines import write_lines
 from sentence_transformers import SentenceTransformer
+from test_plots import is_drawn
 from tiny_retriever import tiny_config, tiny_tokenizer, write_encoder, write_retriever
 
 from hf_dense import InputError
@@ -64,11 +65,6 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         method.pretraining(method.config(backbone_config=tiny_config())).save_pretrained(folder / name)
         tiny_tokenizer().save_pretrained(folder / name)
     return {name: folder / name for name in ("seed_encoder", "retromae")}
-
-
-def is_drawn(path: Path) -> bool:
-    image = imread(path)
-    return min(image.shape[:2]) > 300 and len({tuple(pixel) for pixel in image[::7, ::7, :3].reshape(-1, 3)}) > 3
 
 
 def write_result(directory: Path, values: Sequence[float], first: int = 0) -> Path:
@@ -286,7 +282,7 @@ def test_every_verb_writes_a_picture_and_its_figures(
     rows = [{"_id": a, "text": f"{a}a {a}b", "near": f"{a}c {a}a", "random": f"x{a} {a}y"} for a in letters]
     corpus = tmp_path / "corpus"
     corpus.mkdir()
-    (corpus / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"_id": "z", "text": " "}]))
+    write_lines(corpus / "corpus.jsonl", [*rows, {"_id": "z", "text": " "}])
     results = [
         f"{name}:{x}={write_result(tmp_path / f'{name}{x}', np.random.default_rng(x).random(30) * share)}"
         for name, share in (("ours", 1.0), ("bert", 0.8))

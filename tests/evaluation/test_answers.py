@@ -61,11 +61,6 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def retriever(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_retriever(tmp_path_factory.mktemp("retriever") / "model")
-
-
 @pytest.fixture
 def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers_module, "DEPTHS", DEPTHS)

@@ -18,17 +18,12 @@ from tiny_retriever import (
     write_retriever,
 )
 
-from hf_dense.data.collections import load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import load_corpus, load_qrels, query_texts
 from hf_dense.data.supervision import build_collection
 from hf_dense.errors import InputError
 from hf_dense.evaluation.candidates import METRICS, Candidates, score_candidates
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.evaluation.runner import run_protocol
-
-
-@pytest.fixture(scope="module")
-def retriever(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_retriever(tmp_path_factory.mktemp("retriever") / "model")
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +113,7 @@ def test_candidates_are_ranked_by_the_model(collection: Path, similarity: str, t
     found = run_protocol(Candidates(collection, "dev"), folder, tmp_path / "out", name="tiny", batch_size=7)
     model = SentenceTransformer(str(folder))
     texts = {row["id"]: f"{row['title']} {row['text']}" for row in load_corpus(collection)}
-    queries = {row["id"]: row["text"] for row in load_queries(collection)}
+    queries = query_texts(collection)
     expected: dict[str, dict[str, float]] = {metric: {} for metric in METRICS}
     for query, grades in load_qrels(collection, "dev").items():
         if len(set(grades.values())) == 2:
@@ -139,7 +134,7 @@ def test_candidates_are_ranked_by_a_cross_encoder(collection: Path, tmp_path: Pa
     found = run_protocol(Candidates(collection, "dev"), tmp_path / "base", tmp_path / "out", name="tiny")
     model = CrossEncoder(str(tmp_path / "base"), activation_fn=torch.nn.Identity())
     texts = {row["id"]: f"{row['title']} {row['text']}" for row in load_corpus(collection)}
-    queries = {row["id"]: row["text"] for row in load_queries(collection)}
+    queries = query_texts(collection)
     grades = load_qrels(collection, "dev")
     for query, auc in found.per_query["auc"].items():
         scores = model.predict([(queries[query], texts[name]) for name in grades[query]])

@@ -26,11 +26,6 @@ from hf_dense.search.first_stage import Search
 
 
 @pytest.fixture(scope="module")
-def retriever(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_retriever(tmp_path_factory.mktemp("retriever") / "model")
-
-
-@pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """130 documents of 1 to 5 passages, 20 queries; the last one has no relevant document."""
     folder = tmp_path_factory.mktemp("documents") / "collection"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from pathlib import Path
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 import torch
 from datasets import Dataset
+from json_lines import write_lines
 from pyarrow import parquet
 from tiny_backbones import BACKBONES
 from tiny_retriever import LETTERS, tiny_tokenizer, write_checkpoint, write_encoder
@@ -65,7 +65,7 @@ def write_task(folder: Path, task: str, suffix: str = ".jsonl", train: int = 16,
         if suffix == ".parquet":
             parquet.write_table(pa.Table.from_pylist(rows), file)
         else:
-            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            write_lines(file, rows)
 
 
 @pytest.fixture(scope="module")

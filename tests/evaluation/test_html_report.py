@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import CHROMIUM, Browser
+from json_lines import write_lines
 from matplotlib.image import imread
 
 from hf_dense.commands.report import add_arguments, run
@@ -36,7 +37,7 @@ def collection(tmp_path: Path) -> Path:
     corpus = [{"_id": f"p{at}", "title": f"title {at}", "text": f"<b>passage</b> {at}"} for at in range(12)]
     queries = [{"_id": name, "text": text} for name, text in texts.items()]
     for name, rows in (("corpus", corpus), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(folder / f"{name}.jsonl", rows)
     judged = "".join(f"q{at}\tp{at}\t1\n" for at in range(9))
     (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
     return folder
@@ -232,7 +233,7 @@ def test_every_protocol_can_be_reported(
 ) -> None:
     queries = collection / "queries.jsonl"
     rows = [json.loads(line) | {"answers": ["Passage 3", "title"]} for line in queries.read_text().splitlines()]
-    queries.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(queries, rows)
     runs = {
         "one": write_other(tmp_path / "one", {metric: [0.0, 1.0] for metric in metrics}),
         "two": write_other(tmp_path / "two", {metric: [1.0, 1.0] for metric in metrics}),

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import pytrec_eval
+from json_lines import write_lines
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import random_words, write_dataset, write_retriever
 
@@ -102,7 +103,7 @@ def write_repository(folder: Path, judgements: str, qrels: dict[str, Qrels], see
     (folder / "qrels").mkdir(parents=True)
     (folder / "README.md").write_text("\n".join([*card, "---", ""]))
     for name, rows in files.items():
-        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(folder / name, rows)
 
 
 def draw_qrels(seed: int, grades: list[int], ids: str = "q") -> Qrels:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from json_lines import write_lines
 from mteb.results import TaskResult
 from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
@@ -204,7 +205,7 @@ def test_bm25_gets_nothing_for_what_it_has_not_found(dataset: Path, tmp_path: Pa
     shutil.copytree(dataset, tmp_path / "data")
     rows = [json.loads(line) for line in (tmp_path / "data" / "queries.jsonl").read_text().splitlines()]
     asked = [{**row, "text": "nowheretobefound"} for row in rows]
-    (tmp_path / "data" / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    write_lines(tmp_path / "data" / "queries.jsonl", asked)
     result = evaluate_retriever("bm25", tmp_path / "data", "test", name="bm25", out=tmp_path / "out")
     assert result.metrics["recall@100"] == result.metrics["mrr@10"] == 0.0
     assert len(result.per_query["mrr@10"]) == 40

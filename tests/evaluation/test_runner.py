@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from json_lines import write_lines
 from manifests import manifest_of
 from sentence_transformers import SentenceTransformer
 from tiny_retriever import write_cross_encoder, write_dataset, write_retriever
@@ -191,7 +192,7 @@ def test_bad_input_leaves_nothing(retriever: Path, collection: Path, tmp_path: P
     with (collection / "qrels" / "test.tsv").open("a") as stream:
         stream.write("q1\tp7\t0\n")
     rows = [json.loads(line) | {"answers": ["a"]} for line in (collection / "queries.jsonl").read_text().splitlines()]
-    (collection / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(collection / "queries.jsonl", rows)
     with pytest.raises(InputError, match="no relevance judgements"):
         protocol(collection, "nosuch")
     for model, out, message in (

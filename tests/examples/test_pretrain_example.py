@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from json_lines import write_lines
 from launched import launch
 from safetensors.torch import load_file
 from tiny_pretraining import NO_DROPOUT
@@ -36,7 +37,7 @@ def write_inputs(directory: Path, passages: int = 64) -> None:
         }
         for row in range(passages)
     ]
-    (directory / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(directory / "corpus.jsonl", rows)
     tiny_tokenizer().save_pretrained(directory / "tokenizer")
     options = {
         "method": "retromae",

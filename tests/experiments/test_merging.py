@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 from manifests import manifest_of
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from test_biencoder import killed
-from tiny_retriever import spaced_tokenizer, tiny_config, write_dataset, write_hybrid, write_retriever
+from tiny_retriever import spaced_tokenizer, tiny_config, weights, write_dataset, write_hybrid, write_retriever
 
 from hf_dense import RetroMAEConfig, RetroMAEForPreTraining
 from hf_dense.errors import InputError
@@ -51,10 +51,6 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> tuple[Kept, Kept]:
         write_dataset(root / name, passages=passages)
         (root / name / "qrels" / "test.tsv").rename(root / name / "qrels" / "dev.tsv")
     return Kept("own", root / "own", "dev"), Kept("other", root / "other", "dev")
-
-
-def weights(model: Path) -> dict[str, torch.Tensor]:
-    return load_file(model / "model.safetensors")
 
 
 def exports(manifest: Manifest) -> list[str]:

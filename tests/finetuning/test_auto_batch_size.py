@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from imagined_memory import imagine
-from manifests import manifest_of
+from imagined_memory import batch_of, imagine
 from test_biencoder import arguments, killed_after, weights
 from test_biencoder_lists import lists
 from tiny_retriever import random_words, write_dataset, write_retriever
@@ -35,12 +34,6 @@ def pairs() -> Dataset:
 
 def automatic(out: Path, **changes: Any) -> BiencoderTrainingArguments:
     return arguments(out, **{"per_device_train_batch_size": "auto", "max_steps": 4, **changes})
-
-
-def batch_of(out: Path) -> int:
-    manifest = manifest_of(out)
-    size: int = manifest.made_from["batch_size"]
-    return size
 
 
 def test_it_trains_as_with_the_number_that_is_found(

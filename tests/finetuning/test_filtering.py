@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pytest
 import torch
 from huggingface_hub import HfApi
+from json_lines import write_lines
 from manifests import manifest_of
 from pyarrow import parquet
 from sentence_transformers import CrossEncoder
@@ -39,7 +39,7 @@ def write_collection(folder: Path) -> Path:
     corpus = [{"_id": name, "title": "", "text": text} for name, text in TEXTS.items()]
     queries = [{"_id": name, "text": text, "kind": f"kind {name}"} for name, text in QUERIES.items()]
     for table, rows in (("corpus", corpus), ("queries", queries)):
-        (folder / f"{table}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(folder / f"{table}.jsonl", rows)
     for split, graded in (("train", TRAIN), ("test", TEST)):
         lines = [f"{query}\t{name}\t{grade}" for query, grades in graded.items() for name, grade in grades.items()]
         (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]) + "\n")

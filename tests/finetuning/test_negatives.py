@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from json_lines import write_lines
 from pyarrow import parquet
 from tiny_retriever import random_words
 
@@ -30,13 +31,11 @@ def write_collection(folder: Path, judgements: list[tuple[str, str, int]] | None
     texts[2] = " ".join([*first[:59], "changed"])
     texts[3] = " ".join([*first[:8], *texts[3].split()])
     folder.mkdir()
-    (folder / "corpus.jsonl").write_text(
-        "".join(json.dumps({"_id": f"p{at}", "title": "", "text": text}) + "\n" for at, text in enumerate(texts))
+    write_lines(
+        folder / "corpus.jsonl", ({"_id": f"p{at}", "title": "", "text": text} for at, text in enumerate(texts))
     )
     queries = {"q0": " ".join(first[:8]), "q1": " ".join(texts[5].split()[:8]), "q2": "never judged"}
-    (folder / "queries.jsonl").write_text(
-        "".join(json.dumps({"_id": name, "text": text}) + "\n" for name, text in queries.items())
-    )
+    write_lines(folder / "queries.jsonl", ({"_id": name, "text": text} for name, text in queries.items()))
     (folder / "qrels").mkdir()
     rows = judgements or [("q0", "p0", 1), ("q1", "p5", 2), ("q1", "p6", 1), ("q1", "p7", 0)]
     lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in rows)]
@@ -70,7 +69,7 @@ def test_what_is_relevant_for_the_same_words_is_no_negative(tmp_path: Path) -> N
     collection = write_collection(tmp_path / "data", [("q0", "p0", 1), ("q2", "p3", 1)])
     asked = [json.loads(line) for line in (collection / "queries.jsonl").read_text().splitlines()]
     asked[2]["text"] = asked[0]["text"].upper() + " "
-    (collection / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    write_lines(collection / "queries.jsonl", asked)
     out = build_lexical_negatives(collection, tmp_path / "out", depth=10)
     rows = parquet.read_table(out / "negatives" / "train.parquet").to_pylist()
     assert [row["positives"] for row in rows] == [["p0"], ["p3"]]
@@ -169,7 +168,7 @@ def test_a_query_with_many_positives_is_searched_with_few_others(
     collection = tmp_path / "collection"
     (collection / "qrels").mkdir(parents=True)
     for name, table in (("corpus", rows), ("queries", queries)):
-        (collection / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table))
+        write_lines(collection / f"{name}.jsonl", table)
     lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in judgements)]
     (collection / "qrels" / "train.tsv").write_text("\n".join(lines) + "\n")
     asked: list[tuple[int, int]] = []

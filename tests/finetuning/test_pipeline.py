@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from json_lines import write_lines
 from launched import launch
 from manifests import manifest_of
 from pyarrow import parquet
@@ -36,9 +37,9 @@ def write_collection(folder: Path) -> Path:
     texts = [" ".join(generator.choices(words, k=6)) for _ in range(120)]
     (folder / "qrels").mkdir(parents=True)
     rows = [{"_id": f"p{at}", "title": "", "text": text} for at, text in enumerate(texts)]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(folder / "corpus.jsonl", rows)
     asked = [{"_id": f"q{at}", "text": " ".join(text.split()[:2])} for at, text in enumerate(texts[:80])]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    write_lines(folder / "queries.jsonl", asked)
     for split, span in (("train", range(60)), ("dev", range(60, 80))):
         lines = ["query-id\tcorpus-id\tscore", *(f"q{at}\tp{at}\t1" for at in span)]
         (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n")

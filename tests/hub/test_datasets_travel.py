@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from json_lines import write_lines
 
 BUILD = """
 import json, sys
@@ -38,7 +38,7 @@ print(json.dumps({
 def test_a_corpus_travels_through_the_hub(hub_client: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     source = tmp_path / "docs.jsonl"
     sentences = [f"Sentence number {number} says something." for number in range(12)]
-    source.write_text("".join(json.dumps({"id": str(at), "text": text}) + "\n" for at, text in enumerate(sentences)))
+    write_lines(source, ({"id": str(at), "text": text} for at, text in enumerate(sentences)))
     hub_client(BUILD, str(source))
     found = hub_client(LOAD)
     assert found["columns"] == ["id", "title", "text", "document", "position"]

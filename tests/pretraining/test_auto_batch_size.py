@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import Dataset
-from imagined_memory import imagine
-from manifests import manifest_of
+from imagined_memory import batch_of, imagine
 from test_generator import GENERATOR
 from test_pretrain import Interrupted
 from tiny_pretraining import same_weights, tiny_arguments, tiny_options, weights, write_corpus
@@ -24,12 +23,6 @@ from hf_dense.pretraining.pretrain import pretrain
 
 def automatic(out: Path, **changes: Any) -> Any:
     return tiny_arguments(out, **{"per_device_train_batch_size": "auto", **changes})
-
-
-def batch_of(out: Path) -> int:
-    manifest = manifest_of(out)
-    size: int = manifest.made_from["batch_size"]
-    return size
 
 
 @pytest.mark.parametrize("method", ["retromae", "master", "simlm"])

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 import torch
+from json_lines import write_lines
 from launched import launch
 from manifests import manifest_of
 from tiny_pretraining import BACKBONE, Interrupted, logged, same_weights, tiny_arguments, tiny_options, weights
@@ -52,7 +53,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows = [json.loads(line) for line in file.read_text().splitlines()]
         for number, row in enumerate(rows):
             row["text"] = " ".join([row["text"]] * (1 + number % 3))
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(file, rows)
     return directory
 
 
@@ -153,7 +154,7 @@ def write_judged(directory: Path, qrels: str) -> Path:
     rows = [{"_id": f"p{row:02d}", "text": f"text {row}", "document": f"d{row // 10}"} for row in range(30)]
     asked = [{"_id": name, "text": f"what {name}"} for name in ("q1", "q2")]
     for name, lines in (("corpus", rows), ("queries", asked)):
-        (directory / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_lines(directory / f"{name}.jsonl", lines)
     (directory / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
     return directory
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from json_lines import write_lines
 from manifests import manifest_of
 from pyarrow import parquet
 from tiny_pretraining import tiny_arguments, tiny_options, write_corpus
@@ -27,7 +27,7 @@ TEXTS = ["ab cd ab", "cd ef", "gh ab"] * 900  # more than are counted at once
 def count(directory: Path, out: str | Output, texts: list[str] = TEXTS) -> Path:
     """Count the words of some texts."""
     tiny_tokenizer().save_pretrained(directory / "tokenizer")
-    (directory / "corpus.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    write_lines(directory / "corpus.jsonl", ({"text": text} for text in texts))
     target = out if isinstance(out, Output) else directory / out
     return build_word_counts(str(directory / "corpus.jsonl"), str(directory / "tokenizer"), target)
 

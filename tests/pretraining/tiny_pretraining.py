@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from json_lines import write_lines
 from numpy.typing import NDArray
 from tiny_retriever import BACKBONE, LETTERS, tiny_config, tiny_tokenizer
 from transformers import TrainingArguments
@@ -48,8 +48,7 @@ def write_corpus(path: Path, passages: int = 60, seed: int = 0, per_document: in
         }
         for row in range(passages)
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_lines(path, rows)
 
 
 def token_row(generator: random.Random, words: int) -> NDArray[np.int32]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from datasets import Dataset, concatenate_datasets
 
-from hf_dense.data.collections import judged_splits, load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import judged_splits, load_corpus, load_qrels, query_texts
 
 
 def read_documentation(collection: str | os.PathLike[str]) -> Dataset:
@@ -29,8 +29,7 @@ def read_documentation(collection: str | os.PathLike[str]) -> Dataset:
 
 
 def _summaries(collection: str) -> Iterator[dict[str, Any]]:
-    queries = load_queries(collection)
-    texts = dict(zip(queries["id"], queries["text"], strict=True))
+    texts = query_texts(collection)
     for split in judged_splits(collection):
         for query, grades in load_qrels(collection, split).items():
             for document in dict.fromkeys(passage.rpartition("#")[0] for passage in grades):

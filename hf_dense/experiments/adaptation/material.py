@@ -20,6 +20,7 @@ from hf_dense.data.collections import (
     load_corpus,
     load_qrels,
     load_queries,
+    query_texts,
 )
 from hf_dense.data.corpus import table_files
 from hf_dense.data.labels import UNANSWERED, Labels, read_pairs
@@ -87,7 +88,7 @@ def prepare(
         InputError: nothing can be read, both a collection with queries and a file of queries are given, judgements
             name a query or a passage that the collection lacks, or a query without words, or labels a document.
     """
-    given = judged_splits(docs) if Path(docs).is_dir() else []
+    given = own_splits(docs)
     if given and queries:
         raise InputError(f"{docs} has judged queries of its own; leave --queries out, or give its passages alone.")
     if set(SPLITS) <= set(given):
@@ -115,6 +116,11 @@ def prepare(
     left_out = {reason: read[reason] for reason in (UNFOUND, UNANSWERED, DIVIDED) if read[reason]}
     number = sum(read[f"queries of {split}"] for split in SPLITS) + sum(left_out.values())
     return replace(found, passages=Path(passages), given=number, left_out=left_out)
+
+
+def own_splits(docs: str) -> list[str]:
+    """The splits that documents have judged queries of; none but of a collection."""
+    return judged_splits(docs) if Path(docs).is_dir() else []
 
 
 def known_queries(material: Material) -> list[str]:
@@ -161,7 +167,7 @@ def _of_passages(queries: str, labelled: Path) -> dict[str, Labels]:
 
 
 def _labels(collection: str | os.PathLike[str], split: str) -> Labels:
-    texts = dict(zip(*(load_queries(collection)[name] for name in ("id", "text")), strict=True))
+    texts = query_texts(collection)
     grades = load_qrels(collection, split)
     if unknown := grades.keys() - texts.keys():
         raise InputError(f"The judgements of {collection} name the query {min(unknown)!r}; the queries lack it.")

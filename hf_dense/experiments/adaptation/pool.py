@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hf_dense.data.collections import content_hash, load_corpus, load_queries
+from hf_dense.data.collections import content_hash, load_corpus, query_texts
 from hf_dense.data.labels import Labels
 from hf_dense.data.supervision import write_collection
 from hf_dense.evaluation.runner import relevant_qrels
@@ -68,7 +68,7 @@ def _draw(collection: Path, size: int | None, seed: int) -> tuple[dict[str, Labe
 
 def _ask(collection: Path, size: int | None, rng: random.Random) -> tuple[dict[str, Labels], set[str]]:
     """The queries of a pool of so many passages, or all, and their relevant passages."""
-    texts = dict(zip(*(load_queries(collection)[name] for name in ("id", "text")), strict=True))
+    texts = query_texts(collection)
     labels = {split: Labels() for split in (DEV, TEST)}
     wanted: set[str] = set()
     asked = [(split, *judged) for split in labels for judged in relevant_qrels(collection, split).items()]

@@ -83,6 +83,9 @@ def measure_rates(
         learning: the settings of all trainings.
         seed: of the draws.
 
+    Returns:
+        What each takes, and the memory of it all.
+
     Raises:
         InputError: what any of them raises: the settings do not go together with the model or the data.
     """

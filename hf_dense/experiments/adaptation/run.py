@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sentence_transformers import SentenceTransformer
 
-from hf_dense.data.collections import content_hash, judged_splits, load_corpus
+from hf_dense.data.collections import content_hash, load_corpus
 from hf_dense.data.labels import read_pairs
 from hf_dense.data.passage_corpus import listed
 from hf_dense.data.passage_sources import find_source
@@ -21,7 +21,7 @@ from hf_dense.errors import InputError
 from hf_dense.experiments.adaptation.arms import BASE, Arm, Workshop
 from hf_dense.experiments.adaptation.base import check_base
 from hf_dense.experiments.adaptation.learning import DEPTH, Learning
-from hf_dense.experiments.adaptation.material import DEV, TEST, TRAIN, Material, known_queries, prepare
+from hf_dense.experiments.adaptation.material import DEV, TEST, TRAIN, Material, known_queries, own_splits, prepare
 from hf_dense.experiments.adaptation.options import AUTO, NOTHING_KEPT, PLAIN, WRITTEN, AdaptOptions
 from hf_dense.experiments.adaptation.plan import Plan, Task, describe, fit_batch, index_seconds, make_plan, tuned_arms
 from hf_dense.experiments.adaptation.pool import count_asked, draw_pool
@@ -161,8 +161,7 @@ def _is_unplanned(out: Path) -> bool:
 
 def _check_method(options: AdaptOptions) -> None:
     """Raise `InputError` where passages will lack what a method reads: of a whole collection alone all columns stay."""
-    splits = judged_splits(options.docs) if Path(options.docs).is_dir() else ()
-    if options.method in WRITTEN and not set(SPLITS) <= set(splits):
+    if options.method in WRITTEN and not set(SPLITS) <= set(own_splits(options.docs)):
         raise InputError(
             f"The method {options.method} reads queries or continuations that a language model wrote, and passages of "
             f"{options.docs} come without; choose one of: {AUTO}, {', '.join(PLAIN)}."
@@ -171,7 +170,7 @@ def _check_method(options: AdaptOptions) -> None:
 
 def _sources(options: AdaptOptions, output: Output) -> dict[str, Source]:
     """What is read, found to be there, and labels found to be such: documents may take long to read."""
-    if judged_splits(options.docs) if Path(options.docs).is_dir() else ():
+    if own_splits(options.docs):
         found = {"documents": Source(options.docs, content_hash(options.docs))}
     else:
         found = {"documents": find_source(options.docs, output.path).sources["corpus"]}

@@ -9,7 +9,7 @@ from datasets import load_dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import content_hash, load_corpus, load_qrels, query_texts
 from hf_dense.data.passages import pretoken_counter, token_counter
 from hf_dense.data.python_docs.collection import Collection, build_python_docs, collect, query_of, split_of
 from hf_dense.data.python_docs.docstrings import Document, Reading
@@ -116,7 +116,7 @@ def test_splits_are_by_module_and_share_nothing(packages: list[str], tmp_path: P
     split_of_passage = dict(zip(corpus["id"], corpus["split"], strict=True))
     for name, split in zip(corpus["document"], corpus["split"], strict=True):
         assert split == split_of(name.removesuffix(".work"))
-    queries = dict(zip(load_queries(out)["id"], load_queries(out)["text"], strict=True))
+    queries = query_texts(out)
     texts: dict[str, set[str]] = {}
     for split in ("train", "dev", "test"):
         qrels = load_qrels(out, split)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from functools import partial
@@ -11,11 +10,12 @@ from typing import Any
 
 import huggingface_hub
 import pytest
+from json_lines import write_lines
 from tiny_chat_server import ChatServer, Failure, chat_server
 from tiny_retriever import random_words, tiny_tokenizer, write_writer
 from tqdm.auto import tqdm
 
-from hf_dense.data.collections import load_corpus, load_qrels, load_queries, training_pairs
+from hf_dense.data.collections import load_corpus, load_qrels, query_texts, training_pairs
 from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.queries import asking, endpoint
 from hf_dense.data.queries.collection import build_queries
@@ -40,8 +40,7 @@ def corpus(tmp_path: Path) -> str:
             section = " ".join(["Section", *draw.sample(words, 3)]) if at > 2 else "Overview" if at else ""
             rows.append({"id": f"d{number}#{at}", "title": title, "text": " ".join(sentences), "section": section})
             rows[-1] |= {"document": f"d{number}", "position": at}
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(tmp_path / "corpus.jsonl")
+    return str(write_lines(tmp_path / "corpus.jsonl", rows))
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +70,6 @@ def judgements(out: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def queries(out: Path) -> dict[str, str]:
-    rows = load_queries(out)
-    return dict(zip(rows["id"][:], rows["text"][:], strict=True))
-
-
 def passages(out: Path) -> dict[str, str]:
     rows = load_corpus(out)
     return {name: passage_text(*both) for name, *both in zip(rows["id"], rows["title"], rows["text"], strict=True)}
@@ -83,7 +77,7 @@ def passages(out: Path) -> dict[str, str]:
 
 def test_no_passage_gives_its_query_away(corpus: str, tmp_path: Path) -> None:
     out = build_queries(corpus, tmp_path / "out", ["sentences", "headings", "neighbours"])
-    known, texts, graded = queries(out), passages(out), judgements(out)
+    known, texts, graded = query_texts(out), passages(out), judgements(out)
     kinds = {name.split(":")[0] for name in known}
     assert kinds == {"headings", "sentences", "neighbours"}
     assert graded.keys() == known.keys()
@@ -117,7 +111,7 @@ def test_all_queries_of_a_document_are_in_one_split_and_everything_reads_them(co
 
 def test_the_seed_decides(corpus: str, tmp_path: Path) -> None:
     made = {
-        name: queries(build_queries(corpus, tmp_path / name, ["sentences", "neighbours"], limit=20, seed=seed))
+        name: query_texts(build_queries(corpus, tmp_path / name, ["sentences", "neighbours"], limit=20, seed=seed))
         for name, seed in (("a", 1), ("b", 1), ("c", 2))
     }
     assert made["a"] == made["b"] != made["c"]
@@ -126,7 +120,7 @@ def test_the_seed_decides(corpus: str, tmp_path: Path) -> None:
 
 def test_neighbours_of_few_passages_leave_some_to_each_kind(server: ChatServer, corpus: str, tmp_path: Path) -> None:
     kinds = ["neighbours", "headings", "sentences", "generated"]
-    made = queries(build_queries(corpus, tmp_path / "out", kinds, limit=12, generating=asked(server)))
+    made = query_texts(build_queries(corpus, tmp_path / "out", kinds, limit=12, generating=asked(server)))
     assert {name.split(":")[0] for name in made} == {*kinds}
     alone = tmp_path / "alone.jsonl"
     alone.write_text("".join(Path(corpus).read_text().splitlines(keepends=True)[:6]))
@@ -139,12 +133,12 @@ def test_a_corpus_without_documents_and_titles(tmp_path: Path) -> None:
         {"_id": at, "text": f"Zebras number {at} drink water in the evening. {'And so it goes on here. ' * at}"}
         for at in range(3)
     ]
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "corpus.jsonl", rows)
     with pytest.raises(InputError, match=r"No query can be made of corpus.jsonl from headings or neighbours\."):
         build_queries(str(tmp_path / "corpus.jsonl"), tmp_path / "none", ["headings", "neighbours"])
     assert not (tmp_path / "none").exists()
     out = build_queries(str(tmp_path / "corpus.jsonl"), tmp_path / "out", ["headings", "sentences"], split="100/0/0")
-    assert queries(out) == {f"sentences:{at}": f"Zebras number {at} drink water in the evening" for at in (1, 2)}
+    assert query_texts(out) == {f"sentences:{at}": f"Zebras number {at} drink water in the evening" for at in (1, 2)}
     assert load_corpus(out)["id"][:] == ["0", "1", "2"]
     assert [path.name for path in (out / "qrels").iterdir()] == ["train.parquet"]
     assert "| queries from headings | 0 |" in (out / "README.md").read_text()
@@ -155,14 +149,14 @@ def test_a_model_writes_in_several_styles(corpus: str, writers: dict[str, str], 
         writers["instructed"], styles=("question", "title"), candidates=2, temperature=3.0, output_length=8
     )
     out = build_queries(corpus, tmp_path / "out", ["headings", "generated"], limit=9, generating=generating)
-    known = queries(out)
+    known = query_texts(out)
     kinds = {":".join(name.split(":")[:2]) for name in known if name.startswith("generated")}
     assert kinds == {"generated:question", "generated:title"}
     again = build_queries(corpus, tmp_path / "again", ["headings", "generated"], limit=9, generating=generating)
-    assert queries(again) == known
+    assert query_texts(again) == known
     template = Generating(writers["plain"], template="ask: {text}", output_length=6)
     plain = build_queries(corpus, tmp_path / "plain", ["generated"], limit=9, generating=template)
-    assert all(name.count(":") == 1 for name in queries(plain))
+    assert all(name.count(":") == 1 for name in query_texts(plain))
     with pytest.raises(InputError, match="is no instruction model, for which the styles are written; give the prompt"):
         build_queries(corpus, tmp_path / "no", ["generated"], generating=Generating(writers["plain"]))
 

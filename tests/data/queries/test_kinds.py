@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from json_lines import write_lines
 
 from hf_dense.data.queries.collected import Collected
 from hf_dense.data.queries.headings import HeadingQueries, clean_heading, without
@@ -30,8 +30,7 @@ def passages(path: Path, documents: Sequence[Document]) -> Passages:
         for one in documents
         for at, (name, section, text) in enumerate(zip(one.ids, one.sections, one.texts, strict=True))
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Passages(str(path))
+    return Passages(str(write_lines(path, rows)))
 
 
 def headings(tmp_path: Path, *documents: Document) -> list[list[Query]]:
@@ -347,7 +346,7 @@ def test_documents_in_pieces_are_put_in_order(tmp_path: Path) -> None:
         {"_id": at, "text": f"{name}{place}", "document": name, "position": place}
         for at, (name, place) in enumerate(rows)
     ]
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_lines(tmp_path / "corpus.jsonl", lines)
     read = Passages(str(tmp_path / "corpus.jsonl"))
     found = list(read.read(read.choose(None, 0)))
     assert [(one.name, one.texts, one.ids) for one in found] == [

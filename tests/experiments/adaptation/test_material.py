@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from json_lines import write_lines
 from tiny_retriever import random_words, write_dataset
 
-from hf_dense.data.collections import load_corpus, load_qrels, load_queries
+from hf_dense.data.collections import load_corpus, load_qrels, query_texts
 from hf_dense.data.labels import UNANSWERED, Labels
 from hf_dense.data.matching import UNFOUND
 from hf_dense.errors import InputError
@@ -55,10 +56,10 @@ def test_few_labelled_queries_are_reported_on_and_none_is_trained_on(tmp_path: P
     passages = prepare(str(docs), None, 128, 0, Output(tmp_path / "first")).collection
     texts = load_corpus(tmp_path / "first" / "passages")["text"][:count]
     rows = [{"query": f"what is number {number}?", "positive": text} for number, text in enumerate(texts)]
-    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(pairs, rows)
     found = prepare(str(docs), str(pairs), 128, 0, Output(tmp_path / "out"))
     assert found.made == ("train", "dev")
-    asked = dict(zip(*(load_queries(found.collection)[name] for name in ("id", "text")), strict=True))
+    asked = query_texts(found.collection)
     assert {asked[query] for query in load_qrels(found.collection, "test")} == {row["query"] for row in rows}
     assert not {asked[query] for query in load_qrels(found.collection, "train")} & {row["query"] for row in rows}
     assert load_corpus(found.collection)["id"] == load_corpus(passages)["id"]
@@ -86,7 +87,7 @@ def test_labelled_queries_that_are_left_out_are_counted(
     elsewhere = " ".join(random_words(12, seed=9))
     rows += [{"query": f"what is {number} elsewhere?", "positive": f"{elsewhere} {number}"} for number in range(30)]
     rows += [{"query": "what is nowhere?", "positive": texts[0], "label": 0}]
-    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(pairs, rows)
     capsys.readouterr()
     found = prepare(str(docs), str(pairs), 128, 0, Output(tmp_path / "out"))
     (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{pairs}: ")]
@@ -153,7 +154,7 @@ def test_documents_are_found(tmp_path: Path, named: str) -> None:
     rows = [{"id": f"d{at // 2}#{at % 2}", "title": "", "text": f"text {at}"} for at in range(4)]
     if named == "in a column":
         rows = [row | {"id": f"p{at}", "document": row["id"][:2]} for at, row in enumerate(rows)]
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "corpus.jsonl", rows)
     assert [*material._documents(str(tmp_path)).values()] == ["d0", "d0", "d1", "d1"]
 
 
@@ -203,7 +204,7 @@ def test_many_labels_of_few_documents_are_divided_by_queries(tmp_path: Path, mon
     prepare(str(docs), None, 128, 0, Output(tmp_path / "first"))
     text = load_corpus(tmp_path / "first" / "passages")["text"][0]
     rows = [{"query": f"what is number {number}?", "positive": text} for number in range(60)]
-    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(pairs, rows)
     found = prepare(str(docs), str(pairs), 128, 0, Output(tmp_path / "out"))
     assert found.made == ()
     assert sum(found.counts[split] for split in SPLITS) == 60
@@ -248,7 +249,7 @@ def test_a_split_of_another_name_alone_is_reported_on(tmp_path: Path) -> None:
     (own / "qrels" / "validation.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *qrels]) + "\n")
     rows = [{"_id": row["id"], "title": row["title"], "text": row["text"]} for row in load_corpus(documents)]
     for name, lines in (("corpus", rows), ("queries", queries)):
-        (own / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_lines(own / f"{name}.jsonl", lines)
     found = prepare(str(own), None, 128, 0, Output(tmp_path / "out"))
     assert found.made == ("train", "dev")
     assert load_qrels(found.collection, "test") == load_qrels(own, "validation")
@@ -266,7 +267,7 @@ def test_what_is_judged_must_be_in_the_collection(splits: tuple[str, ...], tmp_p
     judgements.write_text(sound)
     blank = sound.splitlines()[1].split("\t")[0]
     rows = [json.loads(line) for line in queries.read_text().splitlines() if f'"{blank}"' not in line]
-    queries.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"_id": blank, "text": " "}]))
+    write_lines(queries, [*rows, {"_id": blank, "text": " "}])
     with pytest.raises(InputError, match=f"The query '{blank}' of .* is empty"):
         prepare(str(collection), None, 128, 0, Output(tmp_path / "out"))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from json_lines import write_lines
 from tiny_retriever import random_words
 
 from hf_dense.data.collections import content_hash, load_corpus, load_qrels, load_queries
@@ -68,7 +68,7 @@ def test_what_people_ask_for_is_whole_where_queries_to_train_on_took_sentences_o
     rows = [
         {"query": f"what is tree {number}?", "positive": (docs / f"{number}.txt").read_text()} for number in range(12)
     ]
-    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(pairs, rows)
     found = prepare(str(docs), str(pairs), 128, 0, Output(tmp_path / "out"))
     assert found.made == ("train", "dev")
     pool = draw_pool(found, 50 if drawn else 60, 0, Output(tmp_path / "pool"))
