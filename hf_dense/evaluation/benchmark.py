@@ -71,7 +71,8 @@ def evaluate_tasks(
         tasks: names of MTEB's retrieval tasks or of `GROUPS`; or `COLLECTION:SPLIT`, a directory (published form, or
             BEIR layout) or a dataset of the Hub (the split is `test` when it is left out).
         out: receives `<model>/<task>/result.json` (and MTEB's scores, rankings) and, of all that was ever measured
-            there, `results.json`, `results.md` (the table, and each model against the one before) and `results.png`;
+            there, `results.json`, `results.md` (the table, and each model against the one before, or
+            the one that it re-ranks or cuts) and `results.png`;
             with `dimensions` also `dimensions.png`.
         protocol: how local tasks are measured: `passages` are found; `documents`, by their best passages (MS MARCO); or
             `answers` (Natural Questions); or the `candidates` of each query are ranked (MIND).
@@ -314,9 +315,9 @@ def _first_passages(first_stage: Path, searched: Protocol, depth: int) -> FirstP
 
 def _write_tables(folder: Occupied, failed: Mapping[str, str]) -> None:
     """The results of all that was measured in a directory, in this call or before."""
-    found, said = _collect(folder)
+    found, said, made_of = _collect(folder)
     write_text(folder.path / FACTS_FILE, json.dumps(_facts(found, failed), indent=1))
-    write_text(folder.path / TABLE_FILE, summarise(found) + "".join(f"- {line}\n" for line in said))
+    write_text(folder.path / TABLE_FILE, summarise(found, made_of) + "".join(f"- {line}\n" for line in said))
     values = {name: means(results) for name, results in found.items()}
     first = next(iter(values.values()), {})
     shown = [main for main in first if all(main in measured for measured in values.values())]
@@ -331,10 +332,13 @@ def _write_tables(folder: Occupied, failed: Mapping[str, str]) -> None:
     plot_dimensions(found, folder.facts.get("cut", {}), folder.path / DIMENSIONS_FILE)
 
 
-def _collect(folder: Occupied) -> tuple[Results, list[str]]:
-    """All results of a directory that belong together, and what is said of the others and of how these were read."""
+def _collect(folder: Occupied) -> tuple[Results, list[str], dict[str, str]]:
+    """All results of a directory that belong together, what is said of the others and of how these were read, and the
+    rows that are another one's, re-ranked or cut, with that one.
+    """
     found: Results = {}
     said, cut, models = [], folder.facts.get("cut", {}), _models_of(folder)
+    made_of = dict(cut)
     for name in folder.facts["rows"]:
         for title in folder.facts["collections"]:
             place = folder.path / name / title
@@ -350,9 +354,11 @@ def _collect(folder: Occupied) -> tuple[Results, list[str]]:
                     said.append(f"{name} on {title} was measured of another model; measure it again")
                 else:
                     found.setdefault(name, {})[title] = result
+                    if first := manifest.sources.get("first stage"):
+                        made_of[name] = Path(first).parent.name  # ROW/TASK
                     if read := Reading.of(manifest.made_from).in_words:
                         said.append(f"{name} on {title} was measured {read}")
-    return found, said
+    return found, said, made_of
 
 
 def _evaluation_of(place: Path) -> Manifest | None:

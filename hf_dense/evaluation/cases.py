@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log2
 from pathlib import Path
 from textwrap import shorten
 from typing import Final
@@ -125,11 +126,15 @@ def cases(first: Run, run: Run, texts: Texts) -> list[Block]:
 def _case(query: str, change: float, first: Run, run: Run, texts: Texts) -> Table:
     relevant = texts.relevant(query)
     ranks = [side.ranks.get(query, {}) for side in (first, run)]
-    best = max(
-        relevant,
-        key=lambda passage: (relevant[passage], -min(rank.get(passage, 10**9) for rank in ranks)),
-        default=None,
-    )
+    depth = int(first.metric.partition("@")[2] or _DEPTH)
+
+    def tells(passage: str) -> tuple[float, int, int]:
+        """How much of the difference is due to a passage; then its grade, and how early it is found."""
+        places = [rank.get(passage, 10**9) for rank in ranks]
+        before, after = (1 / log2(place + 1) if place <= depth else 0.0 for place in places)
+        return relevant[passage] * abs(after - before), relevant[passage], -min(places)
+
+    best = max(relevant, key=tells, default=None)
     places = ", ".join(
         f"{side.name} {f'rank {rank[best]}' if best is not None and best in rank else f'not among its first {_DEPTH}'}"
         for side, rank in zip((first, run), ranks, strict=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,8 +69,8 @@ def format_glue(result: RetrievalResult) -> str:
     return f"{table}\n\n{markdown_table(['', 'learning rate', 'seed', 'validation'], lines, numbers=(1, 2))}"
 
 
-def summarise(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
-    """All that is to be read: the table, the means over BEIR, each model against the one before."""
+def summarise(found: Mapping[str, Mapping[str, RetrievalResult]], made_of: Mapping[str, str] | None = None) -> str:
+    """All that is to be read: the table, the means over BEIR, and what `compare_models` says."""
     lines = []
     for name, results in found.items():
         values, missing = beir(results)
@@ -79,7 +78,7 @@ def summarise(found: Mapping[str, Mapping[str, RetrievalResult]]) -> str:
             mean = f"mean nDCG@10 {sum(values.values()) / len(values):.4f}"
             rest = f"; missing: {', '.join(missing)}" if missing else ""
             lines.append(f"- {name}: {mean} over {len(values)} of BEIR's {len(BEIR)} data sets{rest}")
-    return "\n".join([format_results(found), "", *lines, *compare_models(found), ""])
+    return "\n".join([format_results(found), "", *lines, *compare_models(found, made_of or {}), ""])
 
 
 def beir(results: Mapping[str, RetrievalResult]) -> tuple[dict[str, float], list[str]]:
@@ -88,24 +87,36 @@ def beir(results: Mapping[str, RetrievalResult]) -> tuple[dict[str, float], list
     return {name: found[name] for name in BEIR if name in found}, [name for name in BEIR if name not in found]
 
 
-def compare_models(found: Mapping[str, Mapping[str, RetrievalResult]]) -> list[str]:
+def compare_models(
+    found: Mapping[str, Mapping[str, RetrievalResult]], made_of: Mapping[str, str] | None = None
+) -> list[str]:
     """A line for each task and each model after the first: how its main metric differs from that of the one before.
 
     Differences are those of paired randomisation, with 95 % intervals. What was measured by two protocols differs in
     more than the models, and is left out.
+
+    Args:
+        found: results by row and task, in the order of the table.
+        made_of: rows that are another one's, re-ranked or cut to fewer dimensions: these are held against that one.
     """
+    made_of = made_of or {}
+    models = [name for name in found if name not in made_of]
+    before = {**dict(zip(models[1:], models, strict=False)), **made_of}
     lines = []
-    for (first, before), (second, after) in pairwise(found.items()):
-        for task in before.keys() & after.keys():
-            metric = main_metric(task, after[task])
-            values = [results[task].per_query.get(metric, {}) for results in (after, before)]
-            alike = metric == main_metric(task, before[task]) and values[0].keys() == values[1].keys()
+    for task in dict.fromkeys(task for results in found.values() for task in results):
+        for name, results in found.items():
+            one = found.get(before.get(name, ""), {})
+            if task not in results or task not in one:
+                continue
+            metric = main_metric(task, results[task])
+            values = [each[task].per_query.get(metric, {}) for each in (results, one)]
+            alike = metric == main_metric(task, one[task]) and values[0].keys() == values[1].keys()
             if alike and len(values[0]) > 1:
                 test = compare_paired(*values)
                 interval = f"{test.difference:+z.4f} ({test.low:+z.4f} to {test.high:+z.4f})"
-                what = f"{task} {title(metric)}, {second} - {first}"
+                what = f"{task} {title(metric)}, {name} - {before[name]}"
                 lines.append(f"- {what}: {interval}, p = {test.p_value:.4f}, {test.queries} queries")
-    return sorted(lines)
+    return lines
 
 
 def means(results: Mapping[str, RetrievalResult]) -> dict[tuple[str, str], float]:

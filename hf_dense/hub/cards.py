@@ -18,7 +18,7 @@ from hf_dense.errors import InputError
 from hf_dense.hub.lineage import FOREIGN, FROM_HUB, Step, languages_of, licence_of, steps_of
 from hf_dense.storage.files import write_text
 from hf_dense.storage.manifest import Manifest
-from hf_dense.storage.markdown import markdown_table
+from hf_dense.storage.markdown import escaped, markdown_table
 
 CARD_TEMPLATE: Final = """---
 {metadata}
@@ -341,7 +341,7 @@ def _results(results: Sequence[Measured]) -> str:
     if not results:
         return "None was recorded with this model."
     rows = [
-        f"| {task} | {split} | {metric} | {value:.4f} |"
+        f"| {escaped(task)} | {escaped(split)} | {metric} | {value:.4f} |"
         for task, split, metrics in results
         for metric, value in metrics.items()
     ]

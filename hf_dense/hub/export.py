@@ -20,6 +20,7 @@ from hf_dense.hub.lineage import lineage_of
 from hf_dense.hub.loading import (
     check_vocabulary,
     check_weights,
+    is_retriever,
     load_config,
     load_encoder,
     load_retriever,
@@ -33,6 +34,7 @@ from hf_dense.hub.retriever_settings import (
     Similarity,
     own_settings,
     settings_of,
+    words_of,
 )
 from hf_dense.hub.retrievers import build_retriever, check_fit
 from hf_dense.methods import METHODS
@@ -95,7 +97,7 @@ def export_sentence_transformer(
     chosen = settings_of(retriever)
 
     def write(work: Staged) -> None:
-        work.facts["remarks"] = [chosen.in_words(), *remarks]
+        work.facts["remarks"] = [words_of(retriever), *remarks]
         work.facts |= {"results": list(results)} if results else {}
         retriever.save_pretrained(str(work.result), create_model_card=False)
         _check_written(retriever, work.result, checkpoint)
@@ -139,12 +141,15 @@ def export_encoder(checkpoint: str | Path, out: str | os.PathLike[str] | Output)
     """
     tokenizer, encoder = load_tokenizer(checkpoint), load_encoder(checkpoint)
     check_vocabulary(tokenizer, encoder.config, checkpoint)
-    lost = own_settings(checkpoint)
+    own = own_settings(checkpoint)
+    lost = own.in_words() if own != RetrieverSettings() else ""
+    if is_retriever(checkpoint):
+        lost = words_of(load_retriever(checkpoint))
 
     def write(work: Staged) -> None:
-        if lost != RetrieverSettings():
-            work.facts["remarks"] = [f"It does not hold what made it a retriever. {lost.in_words()}"]
-            logger.warning("A plain encoder does not hold what makes %s a retriever. %s", checkpoint, lost.in_words())
+        if lost:
+            work.facts["remarks"] = [f"It does not hold what made it a retriever. {lost}"]
+            logger.warning("A plain encoder does not hold what makes %s a retriever. %s", checkpoint, lost)
         encoder.save_pretrained(work.result)
         tokenizer.save_pretrained(work.result)
 

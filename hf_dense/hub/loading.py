@@ -413,6 +413,13 @@ def _check_directory(given: str | Path, marker: str = "config.json", remedy: str
     could_be_hub_id = isinstance(given, str) and not path.is_absolute() and len(path.parts) <= 2
     if path.is_dir():
         if not (path / marker).is_file():
+            if (path / "modules.json").is_file():
+                parts = sorted(str(file.parent) for file in path.glob("*_Transformer/config.json"))
+                named = f"name that, {parts[0]}" if parts else "name another model"
+                raise InputError(
+                    f"{given} is a Sentence-Transformers model, and an encoder of transformers is wanted here, which "
+                    f"is not at its top; {named}."
+                )
             inside = sorted(str(found.parent) for deep in ("", "*/") for found in path.glob(f"{deep}model/{marker}"))
             where = f"; give what is in it, {' or '.join(inside)}" if inside else remedy
             raise InputError(f"{given} is not a model directory: it has no {marker}{where}.")

@@ -135,6 +135,14 @@ def settings_of(model: SentenceTransformer) -> RetrieverSettings:
     )
 
 
+def words_of(model: SentenceTransformer) -> str:
+    """The settings of a retriever for people, and its modules where there are more than these settings tell of."""
+    parts = [type(part) for part in parts_of(model)]
+    told = {*parts} <= {Transformer, StaticEmbedding, Pooling, Normalize}
+    modules = "" if told else f" Its modules, one after the other: {', '.join(part.__name__ for part in parts)}."
+    return f"{settings_of(model).in_words()}{modules}"
+
+
 def pools_prompts(model: SentenceTransformer) -> bool:
     """Whether the states of prompts are pooled with those of texts, as by default."""
     return all(module.include_prompt for module in parts_of(model) if isinstance(module, Pooling))

@@ -95,7 +95,7 @@ def project(model: SentenceTransformer, seed: int) -> SentenceTransformer:
 def check_one_encoder(model: str | Path) -> None:
     """Raise `InputError` where a directory is one of two encoders."""
     if (Path(model) / _ROUTES).is_file():
-        parts = sorted(path.name for path in Path(model).glob("*_0_*") if path.is_dir())
+        parts = sorted(file.parent.name for file in Path(model).glob("*_0_*/config.json"))
         named = " or ".join(str(Path(model) / part) for part in parts)
         raise InputError(f"{model} has two encoders, and one is wanted here; name one of them, {named}.")
 

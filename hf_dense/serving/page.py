@@ -36,7 +36,9 @@ _STYLE: Final = """
 article { border: 1px solid var(--border-color-primary); border-left-width: 4px; border-radius: 6px; padding: 10px 14px;
   margin-bottom: 10px; }
 article.alone { border-left-color: var(--color-accent); }
-article p { margin: 6px 0; max-height: 13em; overflow-y: auto; white-space: pre-line; overflow-wrap: anywhere; }
+article p { margin: 6px 0; max-height: 13em; overflow-y: auto; white-space: pre-line; overflow-wrap: anywhere;
+  scrollbar-color: var(--border-color-primary) transparent; }
+article header { display: flow-root; }
 article header small { float: right; }
 article small { opacity: 0.75; }
 article mark { background: #ffe08a; color: #222; border-radius: 2px; padding: 0 1px; }

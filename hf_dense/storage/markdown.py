@@ -19,5 +19,10 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: 
     | BM25 | 0.5 |
     """
     rule = ["---:" if column in numbers else "---" for column in range(len(head))]
-    lines = ([cell.replace("|", "\\|") for cell in cells] for cells in (head, rule, *rows))
+    lines = ([escaped(cell) for cell in cells] for cells in (head, rule, *rows))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def escaped(cell: str) -> str:
+    """A text as it stands in the cell of a table."""
+    return cell.replace("|", "\\|")

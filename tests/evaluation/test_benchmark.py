@@ -110,6 +110,24 @@ def test_rankings_are_ordered_anew(models: dict[str, str | Path], tmp_path: Path
         evaluate_tasks({"mine": models["mine"]}, [str(data)], tmp_path / "more", protocol="candidates", rerankers=both)
 
 
+def test_what_is_re_ranked_or_cut_is_held_against_its_own_model(models: dict[str, str | Path], tmp_path: Path) -> None:
+    """Against the row above it stood, of another model, by another re-ranker; the results may have been moved."""
+    data, other = str(write_dataset(tmp_path / "data")), write_retriever(tmp_path / "other", seed=5)
+    both = {"mine": models["mine"], "other": other}
+    evaluate_tasks(both, [data], tmp_path / "out", rerankers={"again": other}, dimensions=[16])
+    moved = (tmp_path / "out").rename(tmp_path / "moved")
+    evaluate_tasks({"third": models["mine"]}, [data], moved)
+    lines = [line for line in (moved / "results.md").read_text().splitlines() if "p = " in line]
+    assert [line.partition(", ")[2].partition(":")[0] for line in lines] == [
+        "other - mine",
+        "mine + again - mine",
+        "other + again - other",
+        "mine (16 dimensions) - mine",
+        "other (16 dimensions) - other",
+        "third - other",
+    ]
+
+
 def test_the_table_keeps_the_rows_of_earlier_calls(models: dict[str, str | Path], tmp_path: Path) -> None:
     data, out = str(write_dataset(tmp_path / "data")), tmp_path / "out"
     evaluate_tasks({"bm25": "bm25"}, [data], out)

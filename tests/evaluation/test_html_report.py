@@ -72,6 +72,13 @@ def runs(collection: Path, tmp_path: Path) -> dict[str, Path]:
     }
 
 
+def write_graded(directory: Path, order: list[str]) -> Path:
+    """An evaluation of two queries: of q0 passages are relevant by grades, and found in an order; q1 finds nothing."""
+    rankings = {"q0": {passage: float(-place) for place, passage in enumerate(order)}}
+    per_query = score_queries({"q0": {"p0": 3, "p5": 1, "p6": 3}, "q1": {"p1": 1}}, rankings)
+    return write_evaluation(directory, RetrievalResult("x", "test", mean_metrics(per_query), per_query, 1.0), rankings)
+
+
 class Page(HTMLParser):
     """Tags, and tables as lists of rows of cells."""
 
@@ -100,6 +107,21 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.in_cell:
             self.tables[-1][-1][-1] += data
+
+
+def test_the_passage_that_is_shown_is_the_one_that_makes_the_difference(collection: Path, tmp_path: Path) -> None:
+    """Not that of the best grade, which neither has among the ten that count, nor one that both find first."""
+    with (collection / "qrels" / "test.tsv").open("w") as file:
+        file.write("query-id\tcorpus-id\tscore\nq0\tp0\t3\nq0\tp5\t1\nq0\tp6\t3\nq1\tp1\t1\n")
+    others = ["p1", "p2", "p3", "p4", "p7", "p8", "p9", "p10", "p11"]
+    named = {
+        "before": write_graded(tmp_path / "before", ["p6", *others, "p5"]),
+        "after": write_graded(tmp_path / "after", ["p6", "p5", *others, "p0"]),
+    }
+    write_html_report(named, collection, tmp_path / "report")
+    report = (tmp_path / "report" / "report.md").read_text()
+    assert "| relevant | p5: title 5 " in report
+    assert " (before rank 11, after rank 2) |" in report
 
 
 def test_what_the_page_says(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:

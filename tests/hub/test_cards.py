@@ -86,6 +86,11 @@ def test_a_card_has_the_steps_and_the_results(tmp_path: Path) -> None:
         assert line in card.text
 
 
+def test_a_task_is_called_what_ever_its_directory_is() -> None:
+    card = render_model_card("me/tiny", measured([("a|b", "test", {"ndcg@10": 0.5})]), "retriever")
+    assert "| a\\|b | test | ndcg@10 | 0.5000 |" in card
+
+
 def test_a_command_that_made_several_steps_is_there_once() -> None:
     steps = [Step("retriever", command=each) for each in ("hf-dense adapt", "hf-dense adapt", "hf-dense export")]
     assert cards._commands(steps) == "# retriever 1, retriever 2\nhf-dense adapt\n# retriever 3\nhf-dense export"

@@ -16,13 +16,24 @@ import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense
 from tiny_backbones import BACKBONES
-from tiny_retriever import tiny_config, tiny_tokenizer, write_checkpoint, write_cross_encoder, write_encoder
+from tiny_retriever import (
+    static_embeddings,
+    tiny_config,
+    tiny_tokenizer,
+    write_checkpoint,
+    write_cross_encoder,
+    write_embedder,
+    write_encoder,
+    write_static,
+    write_two_encoders,
+)
 from transformers import BertForSequenceClassification, BertModel
 
 from hf_dense import DupMAEForPreTraining, InputError, RetroMAEForPreTraining
 from hf_dense.commands.export import add_arguments, run
-from hf_dense.hub.export import export_cross_encoder, export_encoder
+from hf_dense.hub.export import export_cross_encoder, export_encoder, export_sentence_transformer
 from hf_dense.hub.hybrid import load_hybrid
 from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.storage.output import Output
@@ -119,6 +130,34 @@ def test_bad_checkpoints_are_one_sentence_and_leave_nothing(
     with pytest.raises(InputError, match=message):
         export(checkpoint, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_makes_vectors_beside_pooling_and_a_norm_is_said(tmp_path: Path) -> None:
+    """Whoever pools an encoder's states by what its card says would lose the projection."""
+    embedder = write_embedder(tmp_path / "embedder", Dense(32, 16))
+    for exported in (
+        export_encoder(embedder, tmp_path / "encoder"),
+        export_sentence_transformer(embedder, tmp_path / "retriever"),
+    ):
+        card = (exported / "README.md").read_text()
+        assert "Its modules, one after the other: Transformer, Pooling, Normalize, Dense." in card
+    plain = export_encoder(write_embedder(tmp_path / "plain"), tmp_path / "out")
+    assert "Its modules" not in (plain / "README.md").read_text()
+
+
+def test_a_model_without_an_encoder_at_its_top_says_where_one_is(tmp_path: Path) -> None:
+    static, two = write_static(tmp_path / "static"), write_two_encoders(tmp_path / "two", static_embeddings())
+    with pytest.raises(InputError, match=r"static is a Sentence-Transformers model, and an encoder .* another model"):
+        export_encoder(static, tmp_path / "out")
+    with pytest.raises(InputError, match=r"name one of them, \S*/document_0_Transformer\.$"):
+        export_encoder(two, tmp_path / "out")
+    old = write_embedder(tmp_path / "old")
+    inside = old / "0_Transformer"
+    inside.mkdir()
+    for file in [path for path in old.iterdir() if path.name in ("config.json", "model.safetensors")]:
+        file.rename(inside / file.name)
+    with pytest.raises(InputError, match=r"name that, \S*old/0_Transformer\.$"):
+        export_encoder(old, tmp_path / "out")
 
 
 def test_an_encoder_is_no_cross_encoder_and_lengths_are_checked(tmp_path: Path) -> None:

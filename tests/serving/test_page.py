@@ -237,6 +237,9 @@ def look(address: str, tmp_path: Path) -> None:
         assert "<img src=x onerror=alert(1)> {{value}} ${alert(2)} <script>alert(3)</script> threads" in shown
         assert "hf-dense adapt DOCS" in shown
         assert browser.evaluate("document.querySelectorAll('mark').length") > 0
+        style = "getComputedStyle(document.querySelector('article {}')).{}"
+        assert browser.evaluate(style.format("p", "scrollbarColor")) != "auto", "white on a dark page"
+        assert browser.evaluate(style.format("header", "display")) == "flow-root", "the score stays above the text"
         browser.evaluate(f"{THUMB}.click()")
         browser.wait(f"{THUMB}.getAttribute('aria-pressed') === 'true'")
         browser.picture(tmp_path / "page.png")
