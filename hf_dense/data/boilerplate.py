@@ -1,4 +1,4 @@
-"""What nearly all pages of a site say, outside of what is marked as its navigation: licences, notices, lists of links."""
+"""What nearly all pages of a site say, outside of its marked navigation: licences, notices, lists of links."""
 
 from __future__ import annotations
 
