@@ -31,7 +31,7 @@ class Boilerplate:
 
     >>> pages = [(Section("", f"Page {number}.\\n\\nAll rights reserved."),) for number in range(10)]
     >>> found = Boilerplate(pages)
-    >>> found.left_out(pages[0])[0].text, found.left_out(pages[1])[0].text
+    >>> found.removed_from(pages[0])[0].text, found.removed_from(pages[1])[0].text
     ('Page 0.\\n\\nAll rights reserved.', 'Page 1.')
     """
 
@@ -42,7 +42,7 @@ class Boilerplate:
         self._said: set[str] = set()
         self.number = 0  # of those that were left out
 
-    def left_out(self, sections: Sequence[Section]) -> tuple[Section, ...]:
+    def removed_from(self, sections: Sequence[Section]) -> tuple[Section, ...]:
         """Sections without what an earlier page said; what is empty then goes."""
         kept = (replace(section, text="\n\n".join(self._own(section))) for section in sections)
         return tuple(section for section in kept if section.text)

@@ -233,7 +233,7 @@ class DocumentReader:
                 try:
                     for document in self._file(file, name):
                         if _kind(file) in _OF_SITES:
-                            document = replace(document, sections=boilerplate.left_out(document.sections))
+                            document = replace(document, sections=boilerplate.removed_from(document.sections))
                         yield collection or name, document
                 except InputError as error:
                     if not pages or self.columns or _kind(file) in KINDS:

@@ -78,7 +78,7 @@ def summarise(found: Mapping[str, Mapping[str, RetrievalResult]], made_of: Mappi
             mean = f"mean nDCG@10 {sum(values.values()) / len(values):.4f}"
             rest = f"; missing: {', '.join(missing)}" if missing else ""
             lines.append(f"- {name}: {mean} over {len(values)} of BEIR's {len(BEIR)} data sets{rest}")
-    return "\n".join([format_results(found), "", *lines, *compare_models(found, made_of or {}), ""])
+    return "\n".join([format_results(found), "", *lines, *compare_models(found, made_of), ""])
 
 
 def beir(results: Mapping[str, RetrievalResult]) -> tuple[dict[str, float], list[str]]:

@@ -24,8 +24,8 @@ MANIFEST: Final = "hf_dense.json"
 OWN_PREFIX: Final = ".hf_dense"  # of the names of locks and of files that are being written
 
 RUNNING, COMPLETE = "running", "complete"
-_SMALL: Final = 2**20  # bytes; of larger files, which may take minutes to read, some blocks are hashed
-_BLOCKS, _BLOCK = 32, 4096  # of them, and bytes of each
+_SMALL: Final = 2**24  # bytes; of larger files, which may take minutes to read, some blocks are hashed
+_BLOCKS, _BLOCK = 4096, 4096  # of them, and bytes of each
 _SAMPLED: Final = "blocks "  # before the hash of these
 UNSAID: Final = "other"  # the licence of what nobody gave one
 
@@ -115,12 +115,13 @@ def sha256_of(content: Path | bytes) -> str:
 
 
 def _sampled(file: Path) -> str:
-    """The SHA-256 of blocks that lie all over a large file, by which it is told when it was written anew."""
-    size, digest = file.stat().st_size, hashlib.sha256()
+    """The SHA-256 of blocks from the first to the last bytes of a large file, at equal distances: all that was changed
+    in one piece is seen where the piece reaches from one block to the next.
+    """
+    last, digest = file.stat().st_size - _BLOCK, hashlib.sha256()
     with file.open("rb") as stream:
         for number in range(_BLOCKS):
-            drawn = hashlib.sha256(f"{size} {number}".encode()).digest()[:8]
-            stream.seek(int.from_bytes(drawn, "big") % (size - _BLOCK))
+            stream.seek(number * last // (_BLOCKS - 1))
             digest.update(stream.read(_BLOCK))
     return _SAMPLED + digest.hexdigest()
 

@@ -67,8 +67,8 @@ def test_a_broken_page_costs_nothing(tmp_path: Path) -> None:
 def test_a_section_of_which_nothing_is_left_goes() -> None:
     pages = [(Section("", "Read on."), Section("A", f"A.\n\nText {number}.")) for number in range(10)]
     boilerplate = Boilerplate(pages)
-    assert boilerplate.left_out(pages[0]) == pages[0]
-    assert boilerplate.left_out(pages[1]) == pages[1][1:]
+    assert boilerplate.removed_from(pages[0]) == pages[0]
+    assert boilerplate.removed_from(pages[1]) == pages[1][1:]
 
 
 def test_pages_are_drawn_from_all_of_them() -> None:

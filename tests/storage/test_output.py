@@ -20,9 +20,10 @@ from manifests import manifest_of
 from safetensors.numpy import save_file
 
 from hf_dense.errors import InputError
+from hf_dense.storage import manifest
 from hf_dense.storage import output as output_module
 from hf_dense.storage.fingerprints import fingerprint_path
-from hf_dense.storage.manifest import MANIFEST, Manifest, difference
+from hf_dense.storage.manifest import COMPLETE, MANIFEST, Manifest, difference
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import LOCK, Source, check_place
 
@@ -211,6 +212,22 @@ def test_a_large_file_that_was_changed_to_as_many_bytes_is_not_deleted(tmp_path:
     save_file({"weight": large + 1}, out / "model.safetensors")  # somebody trained it further
     with pytest.raises(InputError, match=r"model\.safetensors is not as hf_dense wrote it"):
         output_is_made(out, {"a": 2})
+
+
+def test_a_piece_of_a_large_file_that_was_changed_is_seen_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest, "_SMALL", 1_000)
+    monkeypatch.setattr(manifest, "_BLOCKS", 8)
+    monkeypatch.setattr(manifest, "_BLOCK", 16)
+    large, content, piece = tmp_path / "large", bytes(10_000), 10_000 // 7
+    large.write_bytes(content)
+    found = Manifest("retriever", COMPLETE).listing(tmp_path, {"large": len(content)})
+    for start in range(0, len(content) - piece + 1, 10):
+        large.write_bytes(content[:start] + b"x" * piece + content[start + piece :])
+        assert not found.is_unchanged(tmp_path, "large"), start
+    large.write_bytes(content)
+    assert found.is_unchanged(tmp_path, "large")
 
 
 @pytest.mark.parametrize("name", ["result", "old"])
