@@ -127,9 +127,7 @@ def test_what_is_no_ablation(variants: str, message: str, tmp_path: Path) -> Non
 def test_a_variant_without_a_model_is_named() -> None:
     """Nothing is pre-trained, and nothing said that is fine-tuned instead."""
     values = {"pretraining": {"config": "retromae", "corpus": "c"}, "finetuning": {"collection": "data"}}
-    with pytest.raises(
-        InputError, match=r"^The variant 'none' is not pre-trained and names no model"
-    ):
+    with pytest.raises(InputError, match=r"^The variant 'none' is not pre-trained and names no model"):
         plan_ablation(AblationOptions("out"), {**values, "variants": {"all": {}, "none": {"pretraining": None}}})
 
 
