@@ -209,10 +209,12 @@ def _trial(
     if finetuning.get("model") is None:
         raise InputError(f"{where[0]} is not pre-trained and names no model to fine-tune; give its finetuning one.")
     try:
-        training = pretraining and (
-            build_options(PretrainingOptions, pretraining, {}),
-            build_arguments(TrainingArguments, pretraining, argparse.Namespace(rest=()), ()),
-        )
+        training = None
+        if pretraining is not None:
+            training = (
+                build_options(PretrainingOptions, pretraining, {}),
+                build_arguments(TrainingArguments, pretraining, argparse.Namespace(rest=()), ()),
+            )
         return Trial(name, place, training, Pipeline.of(finetuning))
     except InputError as error:
         raise InputError(f"{where[0]} cannot be run: {error}") from error
