@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from hf_dense.errors import InputError, one_line
+from hf_dense.errors import InputError
 from hf_dense.evaluation.answers import Answers
 from hf_dense.evaluation.candidates import Candidates
 from hf_dense.evaluation.dimensions import cut_row, is_cut_of, plot_dimensions
@@ -260,16 +260,11 @@ class _Table:
         _write_tables(self.folder, self.failed | self.passed_over)
 
     def failure(self) -> str:
-        """What failed and why."""
-        return " ".join(_by_reason(self.failed))
-
-
-def _by_reason(failed: Mapping[str, str]) -> list[str]:
-    """A sentence for each reason, with all cells that failed by it."""
-    cells: dict[str, list[str]] = {}
-    for cell, reason in failed.items():
-        cells.setdefault(one_line(reason), []).append(cell)
-    return [f"{', '.join(names)}: {reason}" for reason, names in cells.items()]
+        """What failed and why, cells of one reason together."""
+        cells: dict[str, list[str]] = {}
+        for cell, reason in self.failed.items():
+            cells.setdefault(reason, []).append(cell)
+        return " ".join(f"{', '.join(failed)}: {reason}" for reason, failed in cells.items())
 
 
 def _measure_task(
@@ -324,7 +319,7 @@ def _first_passages(first_stage: Path, searched: Protocol, depth: int) -> FirstP
 def _write_tables(folder: Occupied, failed: Mapping[str, str]) -> None:
     """The results of all that was measured in a directory, in this call or before."""
     found, said, made_of = _collect(folder)
-    said += [f"Not measured in the last call: {sentence}" for sentence in _by_reason(failed)]
+    said += [f"Not measured in the last call ({FACTS_FILE} says why): {', '.join(failed)}"] if failed else []
     write_text(folder.path / FACTS_FILE, json.dumps(_facts(found, failed), indent=1))
     write_text(folder.path / TABLE_FILE, summarise(found, made_of) + "".join(f"- {line}\n" for line in said))
     values = {name: means(results) for name, results in found.items()}

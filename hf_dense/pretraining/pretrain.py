@@ -401,7 +401,7 @@ def _tokenizer(options: PretrainingOptions, corpus: Dataset | IterableDataset) -
 def _check_tokens(tokenizer: PreTrainedTokenizerBase, name: str, backbone: str) -> None:
     """Raise `InputError` where most tokens are others in the backbone: it would read other words than those of a text.
 
-    A few may be, such as unused ones that were given a meaning. A backbone may have no tokenizer of its own.
+    Fewer, such as unused ones that were given a meaning, are said. A backbone may have no tokenizer of its own.
     """
     try:
         own = load_tokenizer(backbone).get_vocab()
@@ -409,11 +409,11 @@ def _check_tokens(tokenizer: PreTrainedTokenizerBase, name: str, backbone: str) 
         return
     tokens = tokenizer.get_vocab()
     other = sum(own.get(token) != place for token, place in tokens.items())
+    said = f"{other:,} of the {len(tokens):,} tokens of {name} are others in {backbone}, whose weights know its own"
     if 2 * other > len(tokens):
-        raise InputError(
-            f"{other:,} of the {len(tokens):,} tokens of {name} are others in {backbone}, whose weights know its own "
-            "tokenizer's; leave --tokenizer out."
-        )
+        raise InputError(f"{said}; leave --tokenizer out.")
+    if other:
+        logger.warning(f"{said}.")
 
 
 def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTokenizerBase) -> BottleneckForPreTraining:

@@ -39,6 +39,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     T5Config,
 )
+from transformers.utils import logging
 
 from hf_dense.errors import InputError
 from hf_dense.hub import precision
@@ -256,7 +257,9 @@ def test_a_backbone_without_a_tokenizer_is_refused_where_none_is_named(tmp_path:
         pretrain(options, tiny_arguments(tmp_path / "out"))
 
 
-def test_a_tokenizer_of_other_tokens_than_the_backbones_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_of_other_tokens_than_the_backbones_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """It has as many: nothing would fail, and every word be read by the weights of another."""
     pretrain(tiny_options(tmp_path), tiny_arguments(tmp_path / "first", max_steps=1))
     tokens = VOCABULARY
@@ -267,7 +270,10 @@ def test_a_tokenizer_of_other_tokens_than_the_backbones_is_refused(tmp_path: Pat
         tiny_options(tmp_path, tokenizer=str(tmp_path / name), backbone=str(tmp_path / "first"), backbone_config=None)
         for name in ("few", "most")
     )
+    logging.enable_propagation()
     pretrain(few, tiny_arguments(tmp_path / "on", max_steps=1))
+    logging.disable_propagation()
+    assert f"2 of the {len(tokens)} tokens of {tmp_path}/few are others in {tmp_path}/first" in caplog.text
     with pytest.raises(InputError, match=r"tokens of .*most are others in .*first, whose .*; leave --tokenizer out"):
         pretrain(most, tiny_arguments(tmp_path / "never"))
     assert not (tmp_path / "never").exists()
