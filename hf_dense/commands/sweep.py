@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from hf_dense.experiments.ablation import Trial
 
 _PARTS: Final = ("pretraining", "finetuning")  # of what a variant changes
+_LONGEST: Final = 200  # bytes of a variant's name; a directory's, which has the seed too, has 255 at most
 _MEASURING: Final = {  # of hf-dense finetune
     "measure_on": "an ablation measures the split that its own option split names",
     "keep": "measure another collection with hf-dense evaluate afterwards",
@@ -128,6 +130,8 @@ def plan_ablation(options: AblationOptions, values: Mapping[str, Any]) -> list[T
     places = {name: re.sub(r"[^\w.-]+", "-", str(name)).strip("-.").lower() for name in variants}
     if len(set(places.values())) < len(places) or not all(places.values()):
         raise InputError(f"The names of the variants are too much alike for directories: {', '.join(places)}.")
+    if long := [name for name, place in places.items() if len(os.fsencode(place)) > _LONGEST]:
+        raise InputError(f"The variant {long[0]!r} has too long a name for a directory; give it a shorter one.")
     _check_models(shared, changed)
     found, pretrained = [], dict[str, str]()
     for seed in options.seeds:
@@ -189,22 +193,28 @@ def _trial(
     from hf_dense.pretraining.options import PretrainingOptions
 
     ours = {"seed": seed, "overwrite": options.overwrite}
-    training, where = None, [f"The variant {name!r}"]
+    where, pretraining = [f"The variant {name!r}"], sections["pretraining"]
     finetuning = {**(sections["finetuning"] or {}), **ours, "out": f"{options.out}/{place}/finetuned"}
-    if (pretraining := sections["pretraining"]) is not None:
+    if pretraining is not None:
         key = json.dumps([pretraining | ours], sort_keys=True, default=str)
         finetuning["model"] = pretrained.setdefault(key, f"{options.out}/{place}/pretrained")
         pretraining = {**pretraining, **ours, "out": finetuning["model"]}
         check_keys(pretraining, {"out", *option_names(PretrainingOptions, TrainingArguments)}, where)
-        arguments = argparse.Namespace(rest=())
-        training = (
-            build_options(PretrainingOptions, pretraining, {}),
-            build_arguments(TrainingArguments, pretraining, arguments, ()),
-        )
     if options.collection:
         finetuning["collection"] = options.collection
     for option, instead in _MEASURING.items():
         if option in finetuning:
             raise InputError(f"{where[0]} has {option} in finetuning; {instead}.")
     check_keys(finetuning, {*option_names(Pipeline)}, where)
-    return Trial(name, place, training, Pipeline.of(finetuning))
+    if finetuning.get("model") is None:
+        raise InputError(f"{where[0]} is not pre-trained and names no model to fine-tune; give its finetuning one.")
+    try:
+        training = None
+        if pretraining is not None:
+            training = (
+                build_options(PretrainingOptions, pretraining, {}),
+                build_arguments(TrainingArguments, pretraining, argparse.Namespace(rest=()), ()),
+            )
+        return Trial(name, place, training, Pipeline.of(finetuning))
+    except InputError as error:
+        raise InputError(f"{where[0]} cannot be run: {error}") from error

@@ -26,6 +26,8 @@ from hf_dense.storage.places import Source
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_UNKNOWN: Final = "\ua66e"  # the rarest of letters, found in one manuscript
+_HOLES: Final = 1_000_000  # ids of a tokenizer that no token has, at most
 MIN_WORDS: Final = 4  # a passage of fewer words says nothing that one could look for
 
 CountTokens = Callable[[list[str]], list[int]]
@@ -86,6 +88,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
             place, subfolder=_reader_of_passages(place), trust_remote_code=False
         )
         check_longest(tokenizer)
+        check_tokenizer(tokenizer, name)
     return tokenizer
 
 
@@ -116,6 +119,17 @@ def check_longest(tokenizer: PreTrainedTokenizerBase) -> None:
     """Raise `ValueError` where the length that a tokenizer declares is none: it would fail at the first text."""
     if not isinstance(tokenizer.model_max_length, int | float):
         raise ValueError(f"its model_max_length is {tokenizer.model_max_length!r}, which is no number")
+
+
+def check_tokenizer(tokenizer: PreTrainedTokenizerBase, origin: str | Path) -> None:
+    """Refuse the empty tokenizer that transformers makes where there is none, and those that stop at what they lack."""
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise InputError(f"There is no tokenizer in {origin}; save one there with tokenizer.save_pretrained.")
+    greatest = max(tokenizer.get_vocab().values())
+    if greatest > len(tokenizer) + _HOLES:  # each number up to it would be gone through
+        raise InputError(f"The tokenizer in {origin} has a token of the id {greatest}, but {len(tokenizer)} tokens.")
+    with as_sentence(f"The tokenizer in {origin} has no token for what it does not know"):
+        tokenizer(_UNKNOWN)
 
 
 def token_counter(name: str | None) -> CountTokens:

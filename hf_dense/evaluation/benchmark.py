@@ -46,6 +46,7 @@ PROTOCOLS: Final[dict[str, Callable[[Path, str], Protocol]]] = {
 FACTS_FILE, TABLE_FILE, PLOT_FILE = "results.json", "results.md", "results.png"
 DIMENSIONS_FILE: Final = "dimensions.png"
 _FILES: Final = (FACTS_FILE, TABLE_FILE, PLOT_FILE, DIMENSIONS_FILE)
+_LONGEST: Final = 120  # bytes of a name, of which a row may have two; a directory's has 255 at most
 
 T = TypeVar("T")
 Results = dict[str, dict[str, RetrievalResult]]  # by the names of model and task
@@ -158,6 +159,8 @@ def _check(
         raise InputError("Name at least one model and one task.")
     if strange := [name for name in (*models, *rerankers) if Path(name).name != name or not _can_be_shown(name)]:
         raise InputError(f"A model is called {strange[0]!r}, which is no name of a directory; name it: NAME=MODEL.")
+    if long := [name for name in (*models, *rerankers) if len(os.fsencode(name)) > _LONGEST]:
+        raise InputError(f"A model is called {long[0]!r}, too long a name for a directory; name it: NAME=MODEL.")
     if taken := [name for name in (*models, *rerankers) if name.lower() in (MANIFEST, *_FILES)]:
         raise InputError(f"A model is called {taken[0]!r}, as a file that is written is; name it: NAME=MODEL.")
     if models.get(BM25, BM25) != BM25:
@@ -316,6 +319,7 @@ def _first_passages(first_stage: Path, searched: Protocol, depth: int) -> FirstP
 def _write_tables(folder: Occupied, failed: Mapping[str, str]) -> None:
     """The results of all that was measured in a directory, in this call or before."""
     found, said, made_of = _collect(folder)
+    said += [f"Not measured in the last call ({FACTS_FILE} says why): {', '.join(failed)}"] if failed else []
     write_text(folder.path / FACTS_FILE, json.dumps(_facts(found, failed), indent=1))
     write_text(folder.path / TABLE_FILE, summarise(found, made_of) + "".join(f"- {line}\n" for line in said))
     values = {name: means(results) for name, results in found.items()}

@@ -116,7 +116,7 @@ def compare_models(
                 interval = f"{test.difference:+z.4f} ({test.low:+z.4f} to {test.high:+z.4f})"
                 what = f"{task} {title(metric)}, {name} - {before[name]}"
                 lines.append(f"- {what}: {interval}, p = {test.p_value:.4f}, {test.queries} queries")
-    return lines
+    return [*lines, "- The p-values are not corrected for the number of comparisons."] if len(lines) > 1 else lines
 
 
 def means(results: Mapping[str, RetrievalResult]) -> dict[tuple[str, str], float]:

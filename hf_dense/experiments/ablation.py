@@ -279,8 +279,8 @@ def _write(options: AblationOptions, trials: Sequence[Trial], rows: Sequence[Var
     save_figure(draw_metrics(shown), output.path / _PICTURE)
     about = (
         f"Split {options.split!r} of {collection}; seeds: {', '.join(map(str, options.seeds))}. Differences with 95 % "
-        "bootstrap intervals over the queries and p-values of the two-sided paired randomisation test; each query's "
-        "score is its mean over the seeds."
+        "bootstrap intervals over the queries and p-values of the two-sided paired randomisation test, not corrected "
+        "for their number; each query's score is its mean over the seeds."
     )
     if any(row.gaps for row in rows):
         about += (

@@ -94,7 +94,8 @@ def write_rows(options: SweepOptions, rows: Sequence[Row], output_dir: Path) -> 
     about = (
         f"{queries:,} queries of split {options.split!r} of {options.collection}; seeds: "
         f"{', '.join(map(str, options.seeds))}. Differences with 95 % bootstrap intervals over the queries and "
-        "p-values of the two-sided paired randomisation test; each query's score is its mean over the seeds."
+        "p-values of the two-sided paired randomisation test, not corrected for their number; each query's score is "
+        "its mean over the seeds."
     )
     write_text(output_dir / "sweep.md", f"{format_rows(rows, options)}\n\n{about}\n")
 

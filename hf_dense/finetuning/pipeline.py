@@ -154,7 +154,7 @@ class Pipeline:
             raise InputError(f"The pipeline has the key {unknown[0]!r}, which is no option of it.")
         missing = [name for name in ("collection", "model", "out") if not values.get(name)]
         if missing:
-            raise InputError(f"The pipeline does not say {missing[0]}.")
+            raise InputError(f"The pipeline does not say {missing[0]}; name it with --{missing[0]}, or in its file.")
         return cls(**values)
 
 

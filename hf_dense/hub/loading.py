@@ -29,7 +29,7 @@ from transformers import (
 )
 
 from hf_dense.data.hub_names import model_folder
-from hf_dense.data.passages import check_longest
+from hf_dense.data.passages import check_longest, check_tokenizer
 from hf_dense.data.tokenizers import rows_read
 from hf_dense.errors import InputError, as_sentence, first_line
 from hf_dense.hub.towers import check_one_encoder, parts_of
@@ -41,8 +41,6 @@ logger = logging.getLogger(__name__)
 _LAYERS: Final = 1_000  # of an encoder at most
 _LENGTHS: Final = ("max_seq_length", "query_length", "document_length")  # that a module of an encoder may say
 _DENSE: Final = "SentenceTransformer"  # what makers of dense vectors say that they are, or nothing
-_UNKNOWN: Final = "\ua66e"  # the rarest of letters, found in one manuscript
-_HOLES: Final = 1_000_000  # ids of a tokenizer that no token has, at most
 
 
 def load_encoder(checkpoint: str | Path) -> PreTrainedModel:
@@ -82,7 +80,7 @@ def load_tokenizer(checkpoint: str | Path) -> PreTrainedTokenizerBase:
             model_folder(checkpoint), trust_remote_code=False
         )
         check_longest(tokenizer)
-        _check_tokenizer(tokenizer, checkpoint)
+        check_tokenizer(tokenizer, checkpoint)
     return tokenizer
 
 
@@ -319,22 +317,11 @@ def _check_tokenizers(retriever: SentenceTransformer, origin: str) -> None:
         if not hasattr(part, "tokenizer"):
             continue
         if isinstance(part, Transformer) and isinstance(part.tokenizer, PreTrainedTokenizerBase):
-            _check_tokenizer(part.tokenizer, origin)
+            check_tokenizer(part.tokenizer, origin)
             check_vocabulary(part.tokenizer, part.config, origin)
         elif not isinstance(part.tokenizer, Tokenizer):
             name = type(part).__name__
             raise InputError(f"{origin} reads texts by {name}; a retriever does by Transformer or StaticEmbedding.")
-
-
-def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, origin: str | Path) -> None:
-    """Refuse the empty tokenizer that transformers makes where there is none, and those that stop at what they lack."""
-    if len(tokenizer) <= len(tokenizer.all_special_ids):
-        raise InputError(f"There is no tokenizer in {origin}; save one there with tokenizer.save_pretrained.")
-    greatest = max(tokenizer.get_vocab().values())
-    if greatest > len(tokenizer) + _HOLES:  # each number up to it would be gone through
-        raise InputError(f"The tokenizer in {origin} has a token of the id {greatest}, but {len(tokenizer)} tokens.")
-    with as_sentence(f"The tokenizer in {origin} has no token for what it does not know"):
-        tokenizer(_UNKNOWN)
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, origin: str | Path) -> None:

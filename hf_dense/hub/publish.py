@@ -140,7 +140,11 @@ def published_part(directory: str | Path) -> tuple[Path, Manifest]:
     if not place.is_dir():
         raise InputError(f"There is no directory {place}; name what hf_dense wrote, and then the repository.")
     if manifest is None:
-        raise InputError(f"{place} was not written by hf_dense; a model becomes publishable by hf-dense export.")
+        inner = [file.parent for below in ("*", "*/*") for file in sorted(place.glob(f"{below}/{MANIFEST}"))]
+        within = f", but {inner[0]} in it was, and can be published" if inner else ""  # of a pipeline's evaluations
+        raise InputError(
+            f"{place} was not written by hf_dense{within}; a model becomes publishable by hf-dense export."
+        )
     if manifest.state != COMPLETE:
         raise InputError(f"{place} is not complete; give the command that writes it again, and publish it then.")
     if (place / "model" / MANIFEST).is_file() and _form(place) is None:

@@ -176,6 +176,8 @@ def _start(
         check_one_encoder(options.backbone)
         check_kind(options.backbone)
     tokenizer = _tokenizer(options, corpus)
+    if options.backbone and options.tokenizer:
+        _check_tokens(tokenizer, options.tokenizer, options.backbone)
     vocabulary = Vocabulary.of(tokenizer)
     model = _model(method, options, tokenizer)
     _align_special_tokens(model.config, tokenizer)
@@ -394,6 +396,24 @@ def _tokenizer(options: PretrainingOptions, corpus: Dataset | IterableDataset) -
         texts = corpus["text"][:]
     size = _VOCABULARY if options.vocab_size is None else options.vocab_size
     return train_tokenizer([text or "" for text in texts], size, options.max_length)
+
+
+def _check_tokens(tokenizer: PreTrainedTokenizerBase, name: str, backbone: str) -> None:
+    """Raise `InputError` where most tokens are others in the backbone: it would read other words than those of a text.
+
+    Fewer, such as unused ones that were given a meaning, are said. A backbone may have no tokenizer of its own.
+    """
+    try:
+        own = load_tokenizer(backbone).get_vocab()
+    except InputError:
+        return
+    tokens = tokenizer.get_vocab()
+    other = sum(own.get(token) != place for token, place in tokens.items())
+    said = f"{other:,} of the {len(tokens):,} tokens of {name} are others in {backbone}, whose weights know its own"
+    if 2 * other > len(tokens):
+        raise InputError(f"{said}; leave --tokenizer out.")
+    if other:
+        logger.warning(f"{said}.")
 
 
 def _model(method: Method, options: PretrainingOptions, tokenizer: PreTrainedTokenizerBase) -> BottleneckForPreTraining:

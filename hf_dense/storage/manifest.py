@@ -27,6 +27,7 @@ RUNNING, COMPLETE = "running", "complete"
 _SMALL: Final = 2**24  # bytes; of larger files, which may take minutes to read, some blocks are hashed
 _BLOCKS, _BLOCK = 4096, 4096  # of them, and bytes of each
 _SAMPLED: Final = "blocks "  # before the hash of these
+_DEEPEST: Final = 100  # tables in one another: ours have a few, and what copies and writes them reaches no thousand
 UNSAID: Final = "other"  # the licence of what nobody gave one
 
 
@@ -79,6 +80,8 @@ class Manifest:
             found = cls(**{**values, "claims": tuple(values.get("claims", ()))})
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
+        if _depth(values) > _DEEPEST:
+            return None
         tables = (found.made_from, found.sources, found.files, found.hashes, found.run, found.facts)
         words = (found.kind, *found.claims)
         sound = all(isinstance(table, dict) for table in tables) and all(
@@ -100,6 +103,15 @@ class Manifest:
             return same
         found = _sampled if str(digest).startswith(_SAMPLED) else sha256_of
         return not file.is_symlink() and found(file) == digest
+
+
+def _depth(values: Any) -> int:
+    """How deep tables and lists of JSON lie in one another."""
+    depth, level = 0, [values]
+    while level:
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        depth, level = depth + 1, [value for values in inner for value in values]
+    return depth
 
 
 def seconds_of(made: str | os.PathLike[str]) -> float:

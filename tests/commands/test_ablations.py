@@ -97,8 +97,9 @@ def test_the_file_that_the_docs_show_is_one(tmp_path: Path) -> None:
         ("{one: {}, two: {pretraining: {learning_rat: 1}}}", "'two' has the key 'learning_rat', .* did you mean"),
         ("{one: {}, two: {finetuning: {retriever9: {}}}}", "The variant 'two' has the key 'retriever9'"),
         ("{a b: {}, a-b: {}}", "too much alike"),
+        ("{one: {}, %s: {}}" % ("x" * 201), "The variant 'x+' has too long a name for a directory"),
         ("{one: {}, two: {pretraining: {config: simlmm}}}", "no recipe or file simlmm; did you mean simlm"),
-        ("{one: {}, two: {pretraining: {max_steps: many}}}", "max_steps.*many"),
+        ("{one: {}, two: {pretraining: {max_steps: many}}}", "'two' cannot be run: .*max_steps.*many"),
         ("{one: {}, two: {finetuning: {max_length: 32, query_length: 64}}}", "query_length is 64; .* max_length, 32"),
         ("{one: {}, two: {finetuning: {model: x}}}", "The variant 'two' names a model to fine-tune, but what is"),
         ("{one: {}, two: {}}\nfinetuning: {model: x}", "The file names a model to fine-tune, but what is pre-trained"),
@@ -121,6 +122,13 @@ def test_what_is_no_ablation(variants: str, message: str, tmp_path: Path) -> Non
     (tmp_path / "mine.yaml").write_text(f"extends: simlm_rates\nvariants: {variants}\n")
     with pytest.raises(InputError, match=message):
         plan_ablation(AblationOptions("out"), read_configs([str(tmp_path / "mine.yaml")]))
+
+
+def test_a_variant_without_a_model_is_named() -> None:
+    """Nothing is pre-trained, and nothing said that is fine-tuned instead."""
+    values = {"pretraining": {"config": "retromae", "corpus": "c"}, "finetuning": {"collection": "data"}}
+    with pytest.raises(InputError, match=r"^The variant 'none' is not pre-trained and names no model"):
+        plan_ablation(AblationOptions("out"), {**values, "variants": {"all": {}, "none": {"pretraining": None}}})
 
 
 def test_a_ready_backbone_sets_aside_how_a_recipe_makes_one(tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ def test_a_task_that_fails_costs_no_other(models: dict[str, str | Path], tmp_pat
     assert set(facts["failed"]) == {"mine on bad-test", "bm25 on bad-test"}
     assert set(facts["models"]["mine"]["tasks"]) == {"good-test"}
     assert not (tmp_path / "out" / "mine" / "bad-test").exists()
+    table = (tmp_path / "out" / "results.md").read_text()
+    assert "- Not measured in the last call (results.json says why): mine on bad-test, bm25 on bad-test\n" in table
 
 
 def test_every_reason_is_said(tmp_path: Path) -> None:
@@ -117,7 +119,9 @@ def test_what_is_re_ranked_or_cut_is_held_against_its_own_model(models: dict[str
     evaluate_tasks(both, [data], tmp_path / "out", rerankers={"again": other}, dimensions=[16])
     moved = (tmp_path / "out").rename(tmp_path / "moved")
     evaluate_tasks({"third": models["mine"]}, [data], moved)
-    lines = [line for line in (moved / "results.md").read_text().splitlines() if "p = " in line]
+    *_, last = written = (moved / "results.md").read_text().splitlines()
+    assert last == "- The p-values are not corrected for the number of comparisons."
+    lines = [line for line in written if "p = " in line]
     assert [line.partition(", ")[2].partition(":")[0] for line in lines] == [
         "other - mine",
         "mine + again - mine",
@@ -345,7 +349,11 @@ def test_a_mistyped_model_is_said_before_bm25_is_measured(
     assert not (tmp_path / "out" / "bm25").exists()
     with pytest.raises(SystemExit):
         main(["evaluate", str(tmp_path / "nowhere"), str(models["mine"]), *words])
-    assert "| bm25 |" in (tmp_path / "out" / "results.md").read_text(), "beside what could be measured"
+    table = (tmp_path / "out" / "results.md").read_text()
+    assert "| bm25 |" in table, "beside what could be measured"
+    assert table.endswith("- Not measured in the last call (results.json says why): nowhere on data-test\n"), (
+        "without a row"
+    )
 
 
 def test_public_tasks_need_the_hub(models: dict[str, str | Path], tmp_path: Path) -> None:
@@ -516,6 +524,12 @@ def test_no_other_model_is_called_bm25(models: dict[str, str | Path], tmp_path: 
     data = write_dataset(tmp_path / "data")
     with pytest.raises(InputError, match="A model is called 'bm25', and is not BM25"):
         evaluate_tasks({"bm25": models["mine"]}, [str(data)], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_name_that_no_directory_can_have_is_refused_at_once(models: dict[str, str | Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"called 'ä+', too long a name for a directory; name it: NAME=MODEL"):
+        evaluate_tasks({"mine": models["mine"], "ä" * 130: models["mine"]}, ["nowhere"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -331,7 +331,7 @@ def test_a_foreign_directory_is_not_touched(given: dict[str, Any], tmp_path: Pat
         ({"validation": 1.0}, r"validation is 1.0"),
         ({"fraction": 0}, "fraction is 0"),
         ({"colection": "x"}, "The pipeline has the key 'colection'"),
-        ({"model": None}, "does not say model"),
+        ({"model": None}, "does not say model; name it with --model"),
         ({"bm25": [1]}, "The section bm25 must hold"),
     ],
 )

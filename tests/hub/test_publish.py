@@ -366,7 +366,9 @@ def test_what_is_not_ours_or_not_whole(hub_here: HfApi, tmp_path: Path) -> None:
     running = Output(tmp_path / "run").occupy("pre-training", {}, claims=["*"])
     several = write_retriever(tmp_path / "several" / "distilled" / "model").parents[1]
     Manifest("pipeline", "complete").save(several)
+    Manifest("evaluation", "complete").save(write_retriever(tmp_path / "evaluation" / "dev" / "bm25"))
     for directory, message in (
+        (tmp_path / "evaluation", "was not written by hf_dense, but .*/dev/bm25 in it was, and can be published"),
         (write_embedder(tmp_path / "foreign"), "was not written by hf_dense; a model becomes publishable by hf-dense"),
         (tmp_path / "nowhere", "There is no directory .*nowhere; name what hf_dense wrote, and then the repository"),
         (running.path, "is not complete; give the command that writes it again"),

@@ -28,16 +28,18 @@ from tiny_pretraining import (
     weights,
     write_corpus,
 )
-from tiny_retriever import spaced_tokenizer, tiny_config, tiny_tokenizer, write_static, write_two_encoders
+from tiny_retriever import VOCABULARY, spaced_tokenizer, tiny_config, tiny_tokenizer, write_static, write_two_encoders
 from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
     AutoModelForPreTraining,
     AutoTokenizer,
     BertForMaskedLM,
+    BertTokenizer,
     PreTrainedTokenizerBase,
     T5Config,
 )
+from transformers.utils import logging
 
 from hf_dense.errors import InputError
 from hf_dense.hub import precision
@@ -245,6 +247,36 @@ def test_a_run_continues_from_a_checkpoint_of_its_own_and_of_another_method(tmp_
         first, last = weights(tmp_path / "first"), weights(tmp_path / method)
         shared = [name for name in first if method == "cotmae" or not name.startswith("decoders.")]
         assert all(torch.equal(first[name], last[name]) for name in shared)
+
+
+def test_a_backbone_without_a_tokenizer_is_refused_where_none_is_named(tmp_path: Path) -> None:
+    """transformers makes one without tokens there, by which every word of every text is the same."""
+    BertForMaskedLM(tiny_config()).save_pretrained(tmp_path / "bare")
+    options = tiny_options(tmp_path, tokenizer=None, backbone=str(tmp_path / "bare"), backbone_config=None)
+    with pytest.raises(InputError, match=r"There is no tokenizer in .*bare; save one there"):
+        pretrain(options, tiny_arguments(tmp_path / "out"))
+
+
+def test_a_tokenizer_of_other_tokens_than_the_backbones_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has as many: nothing would fail, and every word be read by the weights of another."""
+    pretrain(tiny_options(tmp_path), tiny_arguments(tmp_path / "first", max_steps=1))
+    tokens = VOCABULARY
+    for name, moved in (("few", 2), ("most", len(tokens) - 5)):  # behind the special ones
+        order = [*tokens[:5], *reversed(tokens[5 : 5 + moved]), *tokens[5 + moved :]]
+        BertTokenizer(vocab={token: at for at, token in enumerate(order)}).save_pretrained(tmp_path / name)
+    few, most = (
+        tiny_options(tmp_path, tokenizer=str(tmp_path / name), backbone=str(tmp_path / "first"), backbone_config=None)
+        for name in ("few", "most")
+    )
+    logging.enable_propagation()
+    pretrain(few, tiny_arguments(tmp_path / "on", max_steps=1))
+    logging.disable_propagation()
+    assert f"2 of the {len(tokens)} tokens of {tmp_path}/few are others in {tmp_path}/first" in caplog.text
+    with pytest.raises(InputError, match=r"tokens of .*most are others in .*first, whose .*; leave --tokenizer out"):
+        pretrain(most, tiny_arguments(tmp_path / "never"))
+    assert not (tmp_path / "never").exists()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -295,6 +295,16 @@ def test_a_manifest_that_is_none_is_foreign(tmp_path: Path, claims: object) -> N
         make(tmp_path / "out", overwrite=True)
 
 
+def test_a_manifest_nested_without_end_is_foreign(tmp_path: Path) -> None:
+    """JSON reads tables in one another that are too deep to be copied and written again."""
+    make(tmp_path / "out")
+    file, deep = tmp_path / "out" / MANIFEST, "[" * 800 + "]" * 800
+    file.write_text(file.read_text().replace('"facts": {}', f'"facts": {{"a": {deep}}}'))
+    assert deep in file.read_text()
+    with pytest.raises(InputError, match="was not written by hf_dense"):
+        make(tmp_path / "out", text="b", overwrite=True)
+
+
 def test_another_kind_is_not_replaced(tmp_path: Path) -> None:
     make(tmp_path / "out", kind="retriever")
     with pytest.raises(InputError, match=r"another kind of output \(retriever, not corpus\)"):
