@@ -29,7 +29,6 @@ from hf_dense.data.rows import (
     TABLES,
     BrokenTableError,
     Row,
-    SemicolonsError,
     plain_text,
     read_rows,
     with_plain_names,
@@ -46,10 +45,7 @@ _KNOWN: Final = ", ".join((*KINDS, *TABLES))  # in folders
 # Kinds whose files hold more than their text.
 _PACKED: Final = (".pdf", ".docx", ".ipynb", ".odt", ".epub", ".pptx", ".rtf")
 _OF_SITES: Final = (".html", ".htm")
-_SKIPPED: Final[Mapping[type[InputError], str]] = {
-    SemicolonsError: "skipped tables with semicolons for commas",
-    BrokenTableError: "tables that are broken, read to there",
-}
+_NO_TABLE: Final = "skipped tables that hold no documents"
 _EMPTY: Final[tuple[object, ...]] = (None, "", [])
 _NAMED: Final = 3  # documents that were left out, of a reason
 _FIRST: Final = 1000  # rows by which all columns have been seen
@@ -238,7 +234,9 @@ class DocumentReader:
                 except InputError as error:
                     if not pages or self.columns or _kind(file) in KINDS:
                         raise
-                    self._leave_out(_SKIPPED.get(type(error), "skipped tables that hold no documents"), name)
+                    is_broken = isinstance(error, BrokenTableError)
+                    reason = "tables that are broken, read to there" if is_broken else _NO_TABLE
+                    self._leave_out(reason, name)
             if boilerplate.number:
                 self.counts["left-out paragraphs that most pages have"] += boilerplate.number
 

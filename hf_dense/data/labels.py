@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from hf_dense.data.passage_texts import passage_text
-from hf_dense.data.rows import SURROGATE, check_head, listed_values, plain_text, with_plain_names
+from hf_dense.data.rows import SURROGATE, check_head, divider_of, listed_values, plain_text, with_plain_names
 from hf_dense.errors import InputError, first_line
 
 _POSITIVES: Final = ("positive", "positives", "pos", "passage", "answer")
 _NEGATIVES: Final = ("negative", "negatives", "neg", "hard_negatives")
-_TABLES: Final = {".csv": ",", ".tsv": "\t"}  # what stands between their cells
 _GRADES: Final = ("label", "score", "relevance", "grade")
 _WHOLE: Final = re.compile(r"([-+]?[0-9]{1,4})(?:\.0+)?")
 UNANSWERED: Final = "queries without a positive passage"
@@ -270,9 +270,12 @@ def existing(folder: Path, *names: str) -> Path:
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    if path.suffix in _TABLES:
+    if path.suffix in (".csv", ".tsv"):
         csv.field_size_limit(sys.maxsize)
-        rows = csv.DictReader(_lines(path), delimiter=_TABLES[path.suffix], strict=True)
+        lines = _lines(path)
+        first = next(lines, "")
+        divider = divider_of(first) if path.suffix == ".csv" else "\t"
+        rows = csv.DictReader(chain([first], lines), delimiter=divider, strict=True)
         try:
             check_head(rows.fieldnames or (), path)
             for row in rows:

@@ -34,13 +34,10 @@ _START: Final = 1024  # bytes of a file by which it is a list of JSON
 _CHUNK: Final = 1 << 20  # characters of it read at once
 _BETWEEN: Final = re.compile(r"[, \r\n\t]*")  # its values
 _LINES: Final = 1024  # rows of a Parquet file read at once
+_QUOTED: Final = re.compile(r'"[^"]*"')
 _DIVIDER: Final = re.compile(rb'"?sep=')  # above the header, by which Excel knows what stands between columns
 
 Row = Mapping[str, Any]
-
-
-class SemicolonsError(InputError):
-    """A table with semicolons for commas."""
 
 
 class BrokenTableError(InputError):
@@ -92,14 +89,22 @@ def check_lines(file: Path) -> int:
     return longest
 
 
+def divider_of(head: str) -> str:
+    """What stands between the columns of a .csv file, by its first line: Excel writes semicolons in much of Europe.
+
+    >>> divider_of('id;"name, title";text'), divider_of("id,a;b"), divider_of("text")
+    (';', ',', ',')
+    """
+    bare = _QUOTED.sub("", head)
+    return next((sign for sign in ",\t;" if sign in bare), ",")
+
+
 def check_head(names: Sequence[str], path: Path) -> None:
     """Pass when the columns of a table can be told apart.
 
     Raises:
-        InputError: two have one name, or commas are lacking between them.
+        InputError: two have one name.
     """
-    if len(names) == 1 and ";" in names[0]:
-        raise SemicolonsError(f"{path} has semicolons between its columns; write commas.")
     for at, name in enumerate(names):
         if name and name in names[:at]:
             raise InputError(f"{path} has two columns called {name!r}; call one of them something else.")
@@ -204,7 +209,9 @@ def _csv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
                 taken.append(line)
                 yield line
 
-        rows = csv.DictReader(lines(), strict=True)
+        again.append(first := next(written, ""))
+        divider = divider_of(first)
+        rows = csv.DictReader(lines(), delimiter=divider, strict=True)
         while True:
             taken.clear()
             try:
@@ -215,7 +222,7 @@ def _csv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
                 is_long = "limit" in str(error)
                 counts["too long" if is_long else "unreadable"] += 1
                 again.extendleft([] if is_long else reversed(taken[1:]))
-                rows = csv.DictReader(lines(), head, strict=True)
+                rows = csv.DictReader(lines(), head, delimiter=divider, strict=True)
                 continue
             if head is None:
                 check_head(head := rows.fieldnames or (), path)

@@ -430,12 +430,18 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         read(tmp_path / "a.csv")
 
 
-def test_a_table_with_semicolons_is_told_from_one_without_documents(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("id;text\n1;a\n")
-    with pytest.raises(InputError, match="has semicolons between its columns; write commas"):
-        read(tmp_path / "a.csv")
-    (tmp_path / "b.txt").write_text("A text.")
-    assert read(tmp_path)[1] == {"documents read": 1, "skipped tables with semicolons for commas": 1}
+@pytest.mark.parametrize("divider", [",", ";", "\t"])
+@pytest.mark.parametrize("above", ["", "sep={}\r\n"])
+def test_a_csv_as_excel_writes_it_in_other_countries(tmp_path: Path, divider: str, above: str) -> None:
+    rows = [["ID", '"Title; of, it"', "Text"], ["1", '"a"', '"x; y, z\t\n1,5;2"'], ["2", "", "b"]]
+    lines = [divider.join(row) for row in rows]
+    (tmp_path / "a.csv").write_text(above.format(divider) + "\r\n".join(lines), newline="")
+    assert read(tmp_path / "a.csv")[0] == [("1", "", "x; y, z\t\n1,5;2"), ("2", "", "b")]
+
+
+def test_semicolons_in_a_csv_with_commas_are_text(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text,more;or;less\n1,a; b; c,d\n")
+    assert read(tmp_path / "a.csv")[0] == [("1", "", "a; b; c")]
 
 
 def test_no_number_is_no_title(tmp_path: Path) -> None:

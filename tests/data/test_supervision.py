@@ -412,7 +412,6 @@ def test_of_equal_texts_the_one_with_the_id_is_meant(tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         ("query,positive\nq,first, with comma\n", "Line 2 of .* has more cells than the head has columns"),
-        ("query;positive\nq;p\n", "has semicolons between its columns; write commas"),
         ("query,positive,positive\nq,p,r\n", "has two columns called 'positive'"),
         ("query,positive\nq,['first' 'second']\n", "Line 2 of .* has a list that"),
         ('query,positive\nq,"first\n', "Line 1 of .* is no CSV .*correct its quotes"),
@@ -422,6 +421,14 @@ def test_a_table_of_pairs_that_is_none(tmp_path: Path, content: str, sentence: s
     (tmp_path / "pairs.csv").write_text(content)
     with pytest.raises(InputError, match=sentence):
         build_collection(tmp_path / "pairs.csv", tmp_path / "out")
+
+
+@pytest.mark.parametrize("divider", [";", "\t"])
+def test_a_table_of_pairs_may_have_semicolons_or_tabs_for_commas(tmp_path: Path, divider: str) -> None:
+    lines = [["query", "positive"], ["which, then", '"first; second, third"']]
+    (tmp_path / "pairs.csv").write_text("\n".join(map(divider.join, lines)))
+    out = build_collection(tmp_path / "pairs.csv", tmp_path / "out")
+    assert [*texts(out).values()] == ["first; second, third"]
 
 
 def test_a_table_of_pairs_may_begin_with_a_mark_and_have_long_cells(tmp_path: Path) -> None:
