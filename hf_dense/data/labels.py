@@ -7,16 +7,28 @@ import csv
 import json
 import re
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from gzip import BadGzipFile
 from hashlib import blake2b
+from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from hf_dense.data.passage_texts import passage_text
-from hf_dense.data.rows import SURROGATE, check_head, divider_of, listed_values, plain_text, with_plain_names
+from hf_dense.data.rows import (
+    SURROGATE,
+    check_head,
+    divider_of,
+    listed_values,
+    open_table,
+    plain_text,
+    table_kind,
+    with_plain_names,
+)
 from hf_dense.errors import InputError, first_line
 
 _POSITIVES: Final = ("positive", "positives", "pos", "passage", "answer")
@@ -147,7 +159,7 @@ def read_dpr(path: Path) -> Labels:
     A labelled question without positive passage is left out, as DPR leaves it out.
     """
     labels = Labels()
-    if path.suffix == ".csv":
+    if table_kind(path) == ".csv":
         for number, fields in enumerate(_tab_separated(path), start=1):
             if len(fields) != 2:
                 raise InputError(f"Line {number} of {path} has {len(fields)} fields; question and answers are two.")
@@ -270,11 +282,12 @@ def existing(folder: Path, *names: str) -> Path:
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    if path.suffix in (".csv", ".tsv"):
+    kind = table_kind(path)
+    if kind in (".csv", ".tsv"):
         csv.field_size_limit(sys.maxsize)
         lines = _lines(path)
         first = next(lines, "")
-        divider = divider_of(first) if path.suffix == ".csv" else "\t"
+        divider = divider_of(first) if kind == ".csv" else "\t"
         rows = csv.DictReader(chain([first], lines), delimiter=divider, strict=True)
         try:
             check_head(rows.fieldnames or (), path)
@@ -288,9 +301,10 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
                 row = with_plain_names(row)
                 yield row | {name: _listed(row[name], origin) for name in (*_POSITIVES, *_NEGATIVES) if row.get(name)}
         except csv.Error as error:
-            kind = path.suffix[1:].upper()
-            raise InputError(f"Line {rows.line_num} of {path} is no {kind} ({error}); correct its quotes.") from error
-    elif path.suffix == ".jsonl":
+            raise InputError(
+                f"Line {rows.line_num} of {path} is no {kind[1:].upper()} ({error}); correct its quotes."
+            ) from error
+    elif kind == ".jsonl":
         for number, line in enumerate(_lines(path), start=1):
             if line.strip():
                 try:
@@ -300,7 +314,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
                 if not isinstance(row, dict):
                     raise InputError(f"Line {number} of {path} is not an object with query and positive.")
                 yield row
-    elif path.suffix == ".json":
+    elif kind == ".json":
         for number, row in enumerate(listed_values(path), start=1):
             if not isinstance(row, dict):
                 raise InputError(f"Entry {number} of {path} is not an object with query and positive.")
@@ -385,11 +399,13 @@ def _keep_contexts(labels: Labels, contexts: Iterable[object], origin: str) -> l
 
 def _lines(path: Path) -> Iterator[str]:
     """Lines with their ends, as `csv` wants them."""
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        try:
-            yield from stream
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path} is not UTF-8.") from error
+    try:
+        with open_table(path) as stream, TextIOWrapper(stream, encoding="utf-8-sig", newline="") as letters:
+            yield from letters
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8; save it as that.") from error
+    except (EOFError, zlib.error, BadGzipFile) as error:
+        raise InputError(f"{path} is packed, and cannot be unpacked: {first_line(error)}") from error
 
 
 def _tab_separated(path: Path) -> Iterator[list[str]]:

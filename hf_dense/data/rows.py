@@ -6,14 +6,15 @@ import codecs
 import csv
 import gzip
 import json
+import logging
 import re
 import sys
 import zlib
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
-from io import TextIOWrapper
+from io import BufferedIOBase, TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Final
@@ -21,7 +22,10 @@ from typing import IO, Any, Final
 from pyarrow import ArrowException
 from pyarrow.parquet import ParquetFile
 
+from hf_dense.data.encodings import WINDOWS, windows_text
 from hf_dense.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 TABLES: Final = (".jsonl", ".parquet", ".csv", ".tsv")
 NAMED: Final = (".json",)  # tables where a file is named; in folders they are settings, and what programs say
@@ -61,6 +65,13 @@ def read_rows(path: Path, kind: str, counts: Counter[str]) -> Iterator[Row]:
     except (ArrowException, OSError, EOFError, zlib.error, UnicodeError) as error:
         what = "a Parquet file" if kind == ".parquet" else "a file"
         raise BrokenTableError(f"{path} is not {what} that can be read: {str(error).splitlines()[0]}") from error
+
+
+def table_kind(path: Path) -> str:
+    """The suffix by which a file is read; a table may be packed."""
+    suffix = path.suffix.lower()
+    inner = path.with_suffix("").suffix.lower() if suffix == ".gz" else ""
+    return inner if inner in (*TABLES, *NAMED) else suffix
 
 
 def check_lines(file: Path) -> int:
@@ -151,7 +162,7 @@ def _json_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
 
 def _listed_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
     """The objects of a list, or of lines, which some write into files of this name, too."""
-    with _open(path) as stream:
+    with open_table(path) as stream:
         is_list = stream.read(_START).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
     if not is_list:
         yield from _json_rows(path, counts)
@@ -170,7 +181,7 @@ def listed_values(path: Path) -> Iterator[Any]:
         InputError: it holds no list, or was cut off.
     """
     decoder = json.JSONDecoder()
-    with _open(path) as stream, TextIOWrapper(stream, encoding="utf-8-sig") as letters:
+    with open_table(path) as stream, TextIOWrapper(stream, encoding="utf-8-sig") as letters:
         try:
             text, ended = letters.read(_CHUNK).lstrip(), False
             if not text.startswith("["):
@@ -201,7 +212,7 @@ def _csv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
     csv.field_size_limit(min(MAX_BYTES, sys.maxsize))
     head: Sequence[str] | None = None
     taken, again = list[str](), deque[str]()  # lines of the row that is read, and those to be read anew
-    with _open(path) as stream:
+    with open_table(path) as stream:
         written = _csv_lines(stream)
 
         def lines() -> Iterator[str]:
@@ -274,7 +285,7 @@ def _unquoted(cell: str) -> str:
 
 def _lines(path: Path, counts: Counter[str]) -> Iterator[str]:
     """Lines of a UTF-8 file; none longer than `MAX_BYTES` is ever held."""
-    with _open(path) as stream:
+    with open_table(path) as stream:
         mark = codecs.BOM_UTF8  # of the file, which is no part of its first line
         while line := stream.readline(MAX_BYTES + 1).removeprefix(mark):
             mark = b""
@@ -293,15 +304,43 @@ def _lines(path: Path, counts: Counter[str]) -> Iterator[str]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a file, unpacked; as UTF-8 where it begins with the mark of UTF-16, as Excel's Unicode text does."""
+def open_table(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file, unpacked, as UTF-8.
+
+    What begins with the mark of UTF-16 is in that, as Excel's Unicode text is; what is no UTF-8 may be Windows-1252, as
+    Excel's CSV is, which is said.
+    """
     packed = path.suffix.lower() == ".gz"
     with gzip.open(path, "rb") if packed else path.open("rb") as stream:
-        if not stream.peek(2).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = _encoding(_head(stream))
+        stream.seek(0)
+        if encoding == "utf-8":
             yield stream  # type: ignore[misc]
             return
-        with TemporaryFile() as copy, TextIOWrapper(stream, encoding="utf-16", newline="") as letters:
+        if encoding == WINDOWS:
+            logger.warning("%s is no UTF-8, and is read as Windows-1252, which its words are right in.", path)
+        with TemporaryFile() as copy, TextIOWrapper(stream, encoding=encoding, newline="") as letters:
             while part := letters.read(_CHUNK):
                 copy.write(part.encode())
             copy.seek(0)
             yield copy
+
+
+def _head(stream: BufferedIOBase) -> bytes:
+    """The beginning of a file, also of one that is damaged behind it."""
+    head = b""
+    with suppress(OSError, EOFError, zlib.error):
+        while len(head) < MAX_BYTES and (part := stream.read(_CHUNK)):
+            head += part
+    return head
+
+
+def _encoding(head: bytes) -> str:
+    """Of a table, by its beginning: UTF-8 where it is no other."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)  # the last letter may be cut
+    except UnicodeDecodeError:
+        return WINDOWS if windows_text(head) is not None else "utf-8"
+    return "utf-8"

@@ -60,10 +60,17 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """What a file holds."""
+    """What a file holds.
+
+    Args:
+        title: "" if there is none.
+        sections: in their order.
+        is_windows: whether its bytes are no UTF-8, and were taken for Windows-1252.
+    """
 
     title: str
     sections: tuple[Section, ...]
+    is_windows: bool = False
 
 
 def build_page(blocks: Iterable[Block], title: str = "", code: CodeOption = "keep") -> Page:
