@@ -9,7 +9,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from gzip import BadGzipFile
 from hashlib import blake2b
@@ -31,8 +31,11 @@ from hf_dense.data.rows import (
 )
 from hf_dense.errors import InputError, first_line
 
+_QUERIES: Final = ("query", "question", "anchor")
 _POSITIVES: Final = ("positive", "positives", "pos", "passage", "answer")
 _NEGATIVES: Final = ("negative", "negatives", "neg", "hard_negatives")
+_NUMBERED: Final = re.compile(r"(\w+)_[0-9]+")  # columns of which each holds one of several
+_OF_TEVATRON: Final = ("positive_passages", "negative_passages")
 _GRADES: Final = ("label", "score", "relevance", "grade")
 _WHOLE: Final = re.compile(r"([-+]?[0-9]{1,4})(?:\.0+)?")
 UNANSWERED: Final = "queries without a positive passage"
@@ -41,7 +44,7 @@ _REPEATED: Final = "negatives that are positives or repeated"
 _REGRADED: Final = "grades left out, as a later row has another of the same passage"
 _SEPARATOR: Final = " [SEP] "  # between the titles of a history
 _HISTORY: Final = 50  # titles; more do not fit 512 tokens
-_CONTEXT_COLUMNS: Final = (("passage_id", "psg_id"), ("title", "title"))
+_CONTEXT_COLUMNS: Final = (("passage_id", "psg_id", "docid"), ("title",))
 
 
 @dataclass
@@ -130,7 +133,10 @@ def read_pairs(path: Path) -> Labels:
 
 
 def read_judgements(path: Path) -> Labels:
-    """What a .jsonl, .json, .csv or .tsv file says of queries; rows of the same query belong together.
+    """What a .jsonl, .json, .csv or .tsv file (also .gz) says of queries; rows of the same query belong together.
+
+    The query may be called `question` or `anchor`, several passages `negative_1`, `negative_2` and so on; Tevatron's
+    `positive_passages` and `negative_passages` are read, too.
 
     A row with negatives alone takes back what rows before it said of these passages; a positive always counts, with the
     grade of a column `label`, `score`, `relevance` or `grade` where there is one: 0 is not relevant.
@@ -141,15 +147,22 @@ def read_judgements(path: Path) -> Labels:
     labels = Labels()
     for number, written in enumerate(_rows(path), start=1):
         origin, row = f"Row {number} of {path}", with_plain_names(written)
-        query = _text(row.get("query"), origin).strip()
-        positives, negatives = (_texts(row, names, origin, labels.dropped) for names in (_POSITIVES, _NEGATIVES))
-        if not query or not (positives or negatives):
+        query = _text(next((row[name] for name in _QUERIES if name in row), None), origin).strip()
+        is_of_tevatron = _OF_TEVATRON[0] in row
+        if is_of_tevatron:
+            positives, negatives = (_keep_contexts(labels, row.get(name) or (), origin) for name in _OF_TEVATRON)
+        else:
+            found = (_texts(row, names, origin, labels.dropped) for names in (_POSITIVES, _NEGATIVES))
+            positives, negatives = ([*map(labels.keep, texts)] for texts in found)
+        if "positive_ctxs" in row:
+            raise InputError(f"{path} is a file of DPR; name its form: --form dpr.")
+        if not query or not (positives or negatives or is_of_tevatron):
             lacking = "query" if not query else "positive passage"
             raise InputError(f"Row {number} of {path} has no {lacking}; every row needs columns query and positive.")
         if positives:
-            labels.add(query, map(labels.keep, positives), map(labels.keep, negatives), _grade(row, origin))
+            labels.add(query, positives, negatives, _grade(row, origin))
         else:
-            labels.reject(query, map(labels.keep, negatives))
+            labels.reject(query, negatives)
     return labels
 
 
@@ -290,7 +303,13 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
         divider = divider_of(first) if kind == ".csv" else "\t"
         rows = csv.DictReader(chain([first], lines), delimiter=divider, strict=True)
         try:
-            check_head(rows.fieldnames or (), path)
+            names = rows.fieldnames or ()
+            if names and {name.strip().lower() for name in names}.isdisjoint(_QUERIES):
+                raise InputError(
+                    f"The first line of {path} names no column query; write a header above the rows that names query, "
+                    "positive and, if there are any, negative."
+                )
+            check_head(names, path)
             for row in rows:
                 if any(row.pop(None, ())):
                     raise InputError(
@@ -323,10 +342,12 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
         raise InputError(f"{path} is of no known kind; pairs come as .jsonl, .json, .csv or .tsv.")
 
 
-def _texts(row: Mapping[str, Any], names: Iterable[str], origin: str, dropped: Counter[str]) -> list[str]:
+def _texts(row: Mapping[str, Any], names: Collection[str], origin: str, dropped: Counter[str]) -> list[str]:
     # An id may be 0.
     found: Any = next((row[name] for name in names if row.get(name) or type(row.get(name)) in (int, float)), [])
-    texts = [_text(text, origin).strip() for text in (found if isinstance(found, list) else [found])]
+    found = found if isinstance(found, list) else [found]
+    more = [row[name] for name in row if (several := _NUMBERED.fullmatch(name)) and several[1] in names]
+    texts = [_text(text, origin).strip() for text in (*found, *more)]
     dropped[_EMPTY] += texts.count("")
     return [text for text in texts if text]
 
@@ -383,12 +404,12 @@ def _text(value: object, origin: str) -> str:
 
 
 def _keep_contexts(labels: Labels, contexts: Iterable[object], origin: str) -> list[str]:
-    """The ids of DPR's passages; those without words, and an id to find some by, are left out."""
+    """The ids of DPR's or Tevatron's passages; those without words, and an id to find some by, are left out."""
     names = []
     for context in contexts:
         if not isinstance(context, dict) or "text" not in context:
             raise InputError(f"{origin} has a passage without text.")
-        name, title = (_text(context.get(one) or context.get(other), origin) for one, other in _CONTEXT_COLUMNS)
+        name, title = (_text(next(filter(None, map(context.get, names)), None), origin) for names in _CONTEXT_COLUMNS)
         text = _text(context["text"], origin)
         if name or passage_text(title, text):
             names.append(labels.keep(text, title, name))
