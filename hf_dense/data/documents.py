@@ -46,6 +46,7 @@ _KNOWN: Final = ", ".join((*KINDS, *TABLES))  # in folders
 # Kinds whose files hold more than their text.
 _PACKED: Final = (".pdf", ".docx", ".ipynb", ".odt", ".epub", ".pptx", ".rtf")
 _OF_SITES: Final = (".html", ".htm")
+_ASKED: Final = re.compile(r"(?:queries|qrels)\.")  # beside BEIR's and MS MARCO's passages
 _NO_TABLE: Final = "skipped tables that hold no documents"
 _WINDOWS: Final = "read as Windows-1252, being no UTF-8"
 _EMPTY: Final[tuple[object, ...]] = (None, "", [])
@@ -375,7 +376,7 @@ def _reason(path: Path) -> str:
     """Why a file of a folder is not read; "" where it is."""
     kind = table_kind(path)
     if kind in TABLES:
-        return ""
+        return "queries and judgements" if _ASKED.match(path.name) or path.parent.name == "qrels" else ""
     if kind not in KINDS:
         return kind if _ORDINARY.fullmatch(kind) else "files of no known kind"
     lacking = KINDS[kind].lacks()

@@ -439,6 +439,19 @@ def test_a_csv_as_excel_writes_it_in_other_countries(tmp_path: Path, divider: st
     assert read(tmp_path / "a.csv")[0] == [("1", "", "x; y, z\t\n1,5;2"), ("2", "", "b")]
 
 
+def test_queries_beside_passages_are_no_documents(tmp_path: Path) -> None:
+    (tmp_path / "qrels").mkdir()
+    for name, text in (
+        ("collection.tsv", "1\ta passage\n"),
+        ("queries.dev.tsv", "1\ta query\n"),
+        ("qrels.dev.tsv", "1\t0\t1\t1\n"),
+        ("queries.jsonl", '{"_id": "1", "text": "a query"}\n'),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n1\t1\t1\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    assert read(tmp_path) == ([("1", "", "a passage")], {"documents read": 1, "skipped queries and judgements": 4})
+
+
 def test_semicolons_in_a_csv_with_commas_are_text(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,text,more;or;less\n1,a; b; c,d\n")
     assert read(tmp_path / "a.csv")[0] == [("1", "", "a; b; c")]
