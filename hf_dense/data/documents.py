@@ -44,8 +44,8 @@ _TITLES: Final = ("title", "name")
 _TEXTS: Final = ("text", "contents", "content", "body", "passage", "paragraphs")
 _KNOWN: Final = ", ".join((*KINDS, *TABLES))  # in folders
 # Kinds whose files hold more than their text.
-_PACKED: Final = (".pdf", ".docx", ".ipynb", ".odt", ".epub", ".pptx", ".rtf")
-_OF_SITES: Final = (".html", ".htm")
+_PACKED: Final = (".pdf", ".docx", ".ipynb", ".odt", ".epub", ".pptx", ".rtf", ".eml")
+_OF_SITES: Final = (".html", ".htm", ".xhtml")
 _ASKED: Final = re.compile(r"(?:queries|qrels)\.")  # beside BEIR's and MS MARCO's passages
 _NO_TABLE: Final = "skipped tables that hold no documents"
 _WINDOWS: Final = "read as Windows-1252, being no UTF-8"

@@ -14,18 +14,21 @@ from typing import Final
 
 from hf_dense.data.encodings import windows_text
 from hf_dense.data.readers.docx import read_docx
+from hf_dense.data.readers.epub import read_epub
 from hf_dense.data.readers.html import read_html
+from hf_dense.data.readers.mail import read_mail
 from hf_dense.data.readers.markdown import read_markdown
 from hf_dense.data.readers.notebook import read_notebook
 from hf_dense.data.readers.page import CodeOption, Page, Section, UnreadableError
 from hf_dense.data.readers.pandoc import pandoc_formats, read_packed, read_text
 from hf_dense.data.readers.pdf import read_pdf
 from hf_dense.data.readers.rst import read_rst
+from hf_dense.data.readers.slides import read_slides
 
 _EXTRA: Final = "pip install 'hf_dense[documents]'"
-_PAGES: Final = (".html", ".htm")
+_PAGES: Final = (".html", ".htm", ".xhtml")
 _HEAD: Final = 1024  # bytes of a page in which it may declare its encoding
-_CHARSET: Final = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
+_CHARSET: Final = re.compile(rb"<(?:meta[^>]+charset|\?xml[^>]+encoding)\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
 _AS_BROWSERS: Final = {
     "iso-8859-1": "cp1252",
     "shift_jis": "cp932",
@@ -60,25 +63,25 @@ class Kind:
 _SOUP: Final = (("bs4", "beautifulsoup4"), ("lxml", "lxml"))
 _MARKDOWN: Final = (("markdown_it", "markdown-it-py"), *_SOUP)
 
+_WRITTEN: Final = {".adoc": "asciidoc", ".asciidoc": "asciidoc", ".tex": "latex", ".org": "org", ".rtf": "rtf"}
+
 KINDS: Final = {
-    ".txt": Kind(lambda content, code: Page("", (Section("", content),))),
+    **dict.fromkeys((".txt", ".text"), Kind(lambda content, code: Page("", (Section("", content),)))),
     ".md": Kind(read_markdown, modules=_MARKDOWN),
     ".markdown": Kind(read_markdown, modules=_MARKDOWN),
     ".mdx": Kind(partial(read_markdown, mdx=True), modules=_MARKDOWN),
     ".html": Kind(read_html, modules=_SOUP),
     ".htm": Kind(read_html, modules=_SOUP),
+    ".xhtml": Kind(read_html, modules=_SOUP),
     ".rst": Kind(read_rst, modules=(("docutils", "docutils"),)),
     ".ipynb": Kind(read_notebook, modules=(*_MARKDOWN, ("nbformat", "nbformat"))),
     ".docx": Kind(read_file=read_docx, modules=(("docx", "python-docx"),)),
+    ".pptx": Kind(read_file=lambda path, code: read_slides(path), modules=(("lxml", "lxml"),)),
+    ".epub": Kind(read_file=read_epub, modules=_SOUP),
+    ".eml": Kind(read_file=read_mail, modules=_SOUP),
     ".pdf": Kind(read_file=lambda path, code: read_pdf(path), modules=(("pypdfium2", "pypdfium2"),)),
-    **{
-        suffix: Kind(partial(read_text, name=name), modules=_SOUP, pandoc=name)
-        for suffix, name in {".adoc": "asciidoc", ".tex": "latex", ".org": "org", ".rtf": "rtf"}.items()
-    },
-    **{
-        suffix: Kind(read_file=partial(read_packed, name=name), modules=_SOUP, pandoc=name)
-        for suffix, name in {".odt": "odt", ".epub": "epub", ".pptx": "pptx"}.items()
-    },
+    **{suffix: Kind(partial(read_text, name=name), modules=_SOUP, pandoc=name) for suffix, name in _WRITTEN.items()},
+    ".odt": Kind(read_file=partial(read_packed, name="odt"), modules=_SOUP, pandoc="odt"),
 }
 
 

@@ -118,6 +118,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
         f"import A from './a'\n\nexport const b = 1\n\n{MARKDOWN}\n\n{{/* no */}}\n"
     ),
     "guide.html": lambda path: path.write_text(HTML),
+    "guide.xhtml": lambda path: path.write_text('<?xml version="1.0" encoding="utf-8"?>' + HTML),
     "guide.rst": lambda path: path.write_text(RST),
     "guide.ipynb": lambda path: path.write_text(notebook()),
     "guide.docx": write_docx,
@@ -309,7 +310,7 @@ def test_deep_nesting_ends(tmp_path: Path, kind: str) -> None:
     assert "words" in str(read_page(tmp_path / f"a{kind}"))
 
 
-@pytest.mark.parametrize("kind", [".docx", ".ipynb", ".pdf", ".html"])
+@pytest.mark.parametrize("kind", [".docx", ".pptx", ".epub", ".eml", ".ipynb", ".pdf", ".html"])
 def test_a_file_that_is_not_what_its_name_says(tmp_path: Path, kind: str) -> None:
     for number, content in enumerate((b"PK\x03\x04 cut off", b"{}", b"[1, 2", b"%PDF-1.4 no")):
         path = tmp_path / f"{number}{kind}"
@@ -327,13 +328,13 @@ def test_a_document_that_grows_when_it_is_unpacked_is_not_read(tmp_path: Path, m
 
 @pytest.fixture
 def pandoc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One that reads AsciiDoc and books, and finds the same in all of them, but for what includes a file."""
+    """One that reads AsciiDoc and OpenDocument, and finds the same in all of them, but for what includes a file."""
     page = "<title>Guide</title><p>Words.</p><h1>Install</h1><p>Run it.</p>"
     program = tmp_path / "bin" / "pandoc"
     program.parent.mkdir()
     program.write_text(
         "#!/bin/sh\n"
-        'if [ "$1" = --list-input-formats ]; then printf "asciidoc\\nepub\\n"; exit; fi\n'
+        'if [ "$1" = --list-input-formats ]; then printf "asciidoc\\nodt\\n"; exit; fi\n'
         f"if grep -qa include; then exit 99; else printf '{page}'; fi\n"
     )
     program.chmod(0o755)
@@ -345,28 +346,28 @@ def pandoc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_some_kinds_go_through_pandoc(tmp_path: Path, pandoc: None) -> None:
     (tmp_path / "a.adoc").write_text("= Guide\n\ninclude::/etc/passwd[]\n")
-    with ZipFile(tmp_path / "a.epub", "w") as parts:
+    with ZipFile(tmp_path / "a.odt", "w") as parts:
         parts.writestr("chapter.xhtml", "<p>Words.</p>")
-    for name in ("a.adoc", "a.epub"):
+    for name in ("a.adoc", "a.odt"):
         assert KINDS[Path(name).suffix].lacks() == ""
         found = read_page(tmp_path / name)
         assert (found.title, [section.path for section in found.sections]) == ("Guide", ["", "Install"])
-    assert KINDS[".pptx"].lacks() == "a pandoc that reads pptx"
+    assert KINDS[".org"].lacks() == "a pandoc that reads org"
 
 
-def test_a_book_that_pandoc_cannot_read(tmp_path: Path, pandoc: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.epub").write_text("include")
+def test_a_document_that_pandoc_cannot_read(tmp_path: Path, pandoc: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.odt").write_text("include")
     with pytest.raises(UnreadableError):
-        read_page(tmp_path / "a.epub")
-    with ZipFile(tmp_path / "b.epub", "w") as parts:
+        read_page(tmp_path / "a.odt")
+    with ZipFile(tmp_path / "b.odt", "w") as parts:
         parts.writestr("chapter.xhtml", "include")
     with pytest.raises(UnreadableError):
-        read_page(tmp_path / "b.epub")
-    with ZipFile(tmp_path / "bomb.epub", "w") as parts:
+        read_page(tmp_path / "b.odt")
+    with ZipFile(tmp_path / "bomb.odt", "w") as parts:
         parts.writestr("chapter.xhtml", "words " * 2_000)
     monkeypatch.setattr("hf_dense.data.readers.packed._MOST", 10_000)
     with pytest.raises(UnreadableError):
-        read_page(tmp_path / "bomb.epub")
+        read_page(tmp_path / "bomb.odt")
 
 
 def test_without_pandoc_its_kinds_lack_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -688,6 +689,12 @@ def test_pages_in_the_encoding_that_they_declare(tmp_path: Path, declared: str, 
     content = f'<html><head><meta http-equiv="a" content="text/html; charset={declared}"></head><p>{text}</p>'
     (tmp_path / "page.html").write_bytes(content.encode(encoding))
     assert read_page(tmp_path / "page.html").sections[0].text == text
+
+
+def test_xhtml_declares_its_encoding_in_its_first_line(tmp_path: Path) -> None:
+    content = '<?xml version="1.0" encoding="iso-8859-1"?><html><p>Größe</p></html>'
+    (tmp_path / "page.xhtml").write_bytes(content.encode("latin-1"))
+    assert read_page(tmp_path / "page.xhtml").sections[0].text == "Größe"
 
 
 @pytest.mark.parametrize("declared", ["utf-8", "zlib", "no-such", "undefined", "ascii"])
