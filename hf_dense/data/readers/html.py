@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import takewhile, zip_longest
 from typing import TYPE_CHECKING, Final
 
 from hf_dense.data.readers.page import (
@@ -19,6 +20,7 @@ from hf_dense.data.readers.page import (
     build_page,
     row_sentence,
     spell_raised,
+    table_sentences,
 )
 
 if TYPE_CHECKING:
@@ -241,12 +243,29 @@ def _is_entitling(part: Tag) -> bool:
 
 
 def _spell_out(table: Tag) -> None:
-    """Put sentences in the place of the rows of a table that has a row of headings; others are for the layout."""
-    rows = [row.find_all(["th", "td"]) for row in table.find_all("tr")]
-    if len(rows) < 2 or not all(cell.name == "th" for cell in rows[0]):
+    """Put sentences in the place of the rows of a table that has headings, above or before them; others are for the
+    layout.
+    """
+    found = table.find_all("tr")
+    rows = [row.find_all(["th", "td"]) for row in found]
+    heads = [*takewhile(_is_head, found)]
+    if len(rows) > 1 and heads:
+        grid = [*_grid(rows)]
+        above = grid[: len(heads)] if len(heads) < len(rows) else grid[:1]
+        header = [" ".join(dict.fromkeys(filter(None, names))) for names in zip_longest(*above, fillvalue="")]
+        sentences = [row_sentence(header, row) for row in grid[len(above) :]]
+    elif rows and all([cell.name for cell in row] == ["th", "td"] for row in rows):
+        sentences = [*table_sentences([*_grid(rows)], is_headed=False)]
+    else:
         return
-    header, *values = _grid(rows)
-    table.replace_with(_BREAK.join(["", *(row_sentence(header, row) for row in values), ""]))
+    table.replace_with(_BREAK.join(["", *sentences, ""]))
+
+
+def _is_head(row: Tag) -> bool:
+    """Whether a row of a table is one of headings."""
+    cells = row.find_all(["th", "td"])
+    is_above = row.parent is not None and row.parent.name == "thead"
+    return is_above or all(cell.name == "th" for cell in cells)
 
 
 def _grid(rows: Sequence[Sequence[Tag]]) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from zipfile import ZipFile
 
 from hf_dense.data.readers.packed import check_size, parsed
-from hf_dense.data.readers.page import Block, Heading, Page, as_item, build_page, row_sentence
+from hf_dense.data.readers.page import Block, Heading, Page, as_item, build_page, table_sentences
 
 _RELATION: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _TITLES: Final = {"ctrTitle": 0, "title": 1}  # levels: the former is that of all slides
@@ -36,7 +36,8 @@ def _blocks(slide: Any) -> Iterator[Block]:
     for shape in slide.iter("{*}sp", "{*}tbl"):
         if shape.tag.endswith("}tbl"):
             rows = [[_text(cell) for cell in row.iterfind("{*}tc")] for row in shape.iterfind("{*}tr")]
-            yield from (row_sentence(rows[0], row) for row in rows[1:] or rows)
+            settings = shape.find("{*}tblPr")
+            yield from table_sentences(rows, settings is not None and settings.get("firstRow") in ("1", "true"))
             continue
         place = shape.find("{*}nvSpPr/{*}nvPr/{*}ph")
         kind = "" if place is None else place.get("type", "")

@@ -108,6 +108,8 @@ def write_docx(path: Path) -> None:
     values = ["Option", "Default", "--code", "keep all", "other", ""]
     for cell, value in zip((cell for row in table.rows for cell in row.cells), values, strict=True):
         cell.text = value
+    for cell in table.rows[0].cells:
+        cell.paragraphs[0].runs[0].bold = True
     document.save(str(path))
 
 
@@ -190,6 +192,23 @@ def test_what_sites_write_in_markdown(content: str, text: str) -> None:
 def test_cells_of_html_over_several_rows_or_columns_are_in_each(rows: str, text: list[str]) -> None:
     table = f"<table><tr><th>a</th><th>b</th><th>c</th></tr><tr>{rows}</tr></table>"
     assert read_html(table, "keep").sections[0].text.split("\n\n") == text
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        (
+            "<tr><th rowspan=2>City<th colspan=2>People<tr><th>2010<th>2020<tr><td>Bern<td>12<td>13",
+            ["City: Bern; People 2010: 12; People 2020: 13."],
+        ),
+        ("<thead><tr><td>a<td>b</thead><tr><td>1<td>2", ["a: 1; b: 2."]),
+        ("<tr><th>Voltage<td>230 V<tr><th>Weight<td>12 kg", ["Voltage: 230 V.", "Weight: 12 kg."]),
+        ("<tr><th>a<th>b<tr><th>1<th>2", ["a: 1; b: 2."]),
+        ("<tr><td>left<td>right<tr><td>below<td>there", ["left", "right", "below", "there"]),
+    ],
+)
+def test_headings_of_html_tables_in_several_rows_and_before_them(table: str, text: list[str]) -> None:
+    assert read_html(f"<table>{table}</table>", "keep").sections[0].text.split("\n\n") == text
 
 
 def test_heads_of_html_tables_over_several_columns() -> None:
@@ -515,6 +534,20 @@ def test_tables_of_word_have_a_text_in_each_place_of_a_cell(tmp_path: Path) -> N
     ]
     table = "<w:tbl>" + "".join(f"<w:tr>{row}</w:tr>" for row in rows) + "</w:tbl>"
     assert word_document(tmp_path / "a.docx", table) == ["A: high; B: wide; C: wide.", "A: high; B: b; C: Key; k."]
+
+
+@pytest.mark.parametrize("head", ["bold", "header", "style", ""])
+def test_a_table_of_word_with_two_columns_has_its_headings_above_or_before(tmp_path: Path, head: str) -> None:
+    document = docx.Document()
+    table = document.add_table(3, 2, style="Light Grid" if head == "style" else "Table Grid")
+    cells = [place for row in table.rows for place in row.cells]
+    for place, value in zip(cells, ["V", "230", "W", "12", "C", ""], strict=True):
+        place.paragraphs[0].add_run(value).bold = head == "bold" and value in ("V", "230")
+    if head == "header":
+        table.rows[0]._tr.get_or_add_trPr().append(docx.oxml.OxmlElement("w:tblHeader"))
+    document.save(str(tmp_path / "a.docx"))
+    text = read_page(tmp_path / "a.docx").sections[0].text.split("\n\n")
+    assert text == (["V: W; 230: 12.", "V: C."] if head else ["V: 230.", "W: 12.", "C."])
 
 
 def test_a_damaged_word_document_is_unreadable(tmp_path: Path) -> None:

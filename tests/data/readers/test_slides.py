@@ -43,7 +43,7 @@ def write_slides(path: Path, slides: list[str], hidden: int) -> None:
 def test_slides(tmp_path: Path) -> None:
     rows = (("Part", "Weight"), ("Pump", "12 kg"))
     cells = ["".join(f"<a:tc><a:txBody>{text(cell)}</a:txBody></a:tc>" for cell in row) for row in rows]
-    table = "<a:tbl>" + "".join(f"<a:tr>{row}</a:tr>" for row in cells) + "</a:tbl>"
+    table = '<a:tbl><a:tblPr firstRow="1"/>' + "".join(f"<a:tr>{row}</a:tr>" for row in cells) + "</a:tbl>"
     slides = [
         shape("ctrTitle", "Training") + shape("subTitle", "For new people"),
         shape("title", "Safety") + shape("body", "Wear gloves", "Wait!") + shape("sldNum", "2"),
