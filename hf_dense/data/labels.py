@@ -26,6 +26,7 @@ from hf_dense.data.rows import (
     listed_values,
     open_table,
     plain_text,
+    read_rows,
     table_kind,
     with_plain_names,
 )
@@ -120,7 +121,7 @@ class Labels:
 
 
 def read_pairs(path: Path) -> Labels:
-    """One's own pairs, triples or lists: a .jsonl, .json, .csv or .tsv file, as `read_judgements` reads it.
+    """One's own pairs, triples or lists: a .jsonl, .json, .csv, .tsv or .parquet file, as `read_judgements` reads it.
 
     Queries that never got a positive passage are left out and counted.
     """
@@ -133,7 +134,7 @@ def read_pairs(path: Path) -> Labels:
 
 
 def read_judgements(path: Path) -> Labels:
-    """What a .jsonl, .json, .csv or .tsv file (also .gz) says of queries; rows of the same query belong together.
+    """What a .jsonl, .json, .csv, .tsv (also .gz) or .parquet file says of queries; rows of a query belong together.
 
     The query may be called `question` or `anchor`, several passages `negative_1`, `negative_2` and so on; Tevatron's
     `positive_passages` and `negative_passages` are read, too.
@@ -338,8 +339,10 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             if not isinstance(row, dict):
                 raise InputError(f"Entry {number} of {path} is not an object with query and positive.")
             yield row
+    elif kind == ".parquet":
+        yield from read_rows(path, kind, Counter())
     else:
-        raise InputError(f"{path} is of no known kind; pairs come as .jsonl, .json, .csv or .tsv.")
+        raise InputError(f"{path} is of no known kind; pairs come as .jsonl, .json, .csv, .tsv or .parquet.")
 
 
 def _texts(row: Mapping[str, Any], names: Collection[str], origin: str, dropped: Counter[str]) -> list[str]:

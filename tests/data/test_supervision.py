@@ -139,7 +139,7 @@ def test_judgements_that_do_not_fit(tmp_path: Path, qrels: str, sentence: str) -
         ),
         ("a.jsonl", '{"positive": "b"}\n', "pairs", r"Row 1 of .* has no query"),
         ("a.jsonl", '{"query": \n', "pairs", r"Line 1 of .* is not JSON"),
-        ("a.txt", "x", "pairs", "pairs come as .jsonl, .json, .csv or .tsv"),
+        ("a.txt", "x", "pairs", "pairs come as .jsonl, .json, .csv, .tsv or .parquet"),
         ("a.json", "[1]", "pairs", r"Entry 1 of .* is not an object with query and positive"),
         ("a.json", '{"query": "a", "positive": "b"}', "pairs", "is not a list of JSON"),
         ("a.json", "[{}]", "dpr", r"Entry 1 of .* lacks question or positive_ctxs"),
@@ -462,6 +462,15 @@ def test_pairs_as_sentence_transformers_has_them(tmp_path: Path) -> None:
     row = {"anchor": "which", "positive": "first", "negative_1": "second", "negative_2": "third"}
     out = build_collection(write_lines(tmp_path / "a.jsonl", [row]), tmp_path / "out")
     assert [texts(out)[name] for name in lists(out)[0]["negatives"]] == ["second", "third"]
+
+
+def test_pairs_in_parquet(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"query": ["which"], "positive": [["first", "second"]]}), tmp_path / "a.parquet")
+    out = build_collection(tmp_path / "a.parquet", tmp_path / "out")
+    assert sorted(texts(out).values()) == ["first", "second"]
+    (tmp_path / "b.parquet").write_text("no")
+    with pytest.raises(InputError, match=r"b.parquet is not a Parquet file that can be read"):
+        build_collection(tmp_path / "b.parquet", tmp_path / "out 2")
 
 
 def test_a_file_of_dpr_is_told_from_pairs(tmp_path: Path) -> None:
