@@ -22,6 +22,8 @@ IN_WINDOWS = [
     "Perché non è così che si fa, e il caffè che ho preso con un amico è più buono di quello della città.",
     "Det är så att vi inte har någon ström på ön, och det var inte för att de som bor där är för få.",
     "The café that he is at is not for them, and it’s “good” to be there – as a protégé of his.",
+    "Schlüsselübergabe in Köln",
+    "It’s “good” – in a café.",
 ]
 ELSEWHERE = [
     *((GERMAN.replace("–", "-").replace("„", "").replace("“", ""), name) for name in ("cp850", "cp437", "mac_roman")),
@@ -36,6 +38,12 @@ ELSEWHERE = [
     ("The name that he has is Janáček and not Dvořák, as it is said in the book of Erdős to them.", "cp1250"),
     ("Bu şey için çok değil, ama o da bir gün olur ve ben de onu görürüm, ne de olsa İstanbul.", "cp1254"),
     ("Το σπίτι είναι μεγάλο και η πόρτα του είναι μικρή, αλλά δεν πειράζει για εμάς.", "cp1253"),
+    ("היה", "cp1255"),
+    ("čaj, kůň", "cp1250"),
+    ("był żal", "cp1250"),
+    ("są", "iso8859_2"),
+    ("chuť", "iso8859_2"),
+    ("Straße und Fluß sind ganz naß", "mac_roman"),
     ("これは日本語の文章です。とても長い文章ではありませんが、十分です。", "cp932"),
 ]
 
@@ -52,6 +60,8 @@ def test_no_other_encoding_is_taken_for_it(text: str, encoding: str) -> None:
 
 def test_a_text_in_two_encodings_is_not_read() -> None:
     assert windows_text(GERMAN.encode("cp1252") + b"\n" + GERMAN.encode()) is None
+    assert windows_text("“It’s” in UTF-8, and then".encode() + " – it’s not.".encode("cp1252")) is None
+    assert windows_text("A text that was cut off within a quote: “".encode()[:-1]) is None
 
 
 def test_documents_and_tables_in_it_are_read_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
