@@ -23,7 +23,8 @@ IN_WINDOWS = [
     "Det är så att vi inte har någon ström på ön, och det var inte för att de som bor där är för få.",
     "The café that he is at is not for them, and it’s “good” to be there – as a protégé of his.",
     "Schlüsselübergabe in Köln",
-    "It’s “good” – in a café.",
+    "Es hat 20 °C in der Höhle, café.",
+    "Das ist für die Gäste à la carte, und nicht nur für André und Zoë, die es so mit der Küche haben will…",
 ]
 ELSEWHERE = [
     *((GERMAN.replace("–", "-").replace("„", "").replace("“", ""), name) for name in ("cp850", "cp437", "mac_roman")),
@@ -41,6 +42,11 @@ ELSEWHERE = [
     ("היה", "cp1255"),
     ("čaj, kůň", "cp1250"),
     ("był żal", "cp1250"),
+    ("Le colis est devant la porte, et il n'a pas été renvoyé au magasin par ceux qui sont dans la maison.", "cp850"),
+    ("El paquete está en la puerta, y no fue enviado de vuelta a la tienda por los que viven en esta casa.", "cp850"),
+    ("señor", "mac_roman"),
+    ("là", "cp850"),
+    ("The end of it is not to be, as it was for them and that is it…", "mac_roman"),
     ("są", "iso8859_2"),
     ("chuť", "iso8859_2"),
     ("Straße und Fluß sind ganz naß", "mac_roman"),
