@@ -151,7 +151,10 @@ def read_judgements(path: Path) -> Labels:
         query = _text(next((row[name] for name in _QUERIES if name in row), None), origin).strip()
         is_of_tevatron = _OF_TEVATRON[0] in row
         if is_of_tevatron:
-            positives, negatives = (_keep_contexts(labels, row.get(name) or (), origin) for name in _OF_TEVATRON)
+            several = [row.get(name) or [] for name in _OF_TEVATRON]
+            if not all(isinstance(passages, list) for passages in several):
+                raise InputError(f"{origin} has passages that are no list; {' and '.join(_OF_TEVATRON)} are lists.")
+            positives, negatives = (_keep_contexts(labels, passages, origin) for passages in several)
         else:
             found = (_texts(row, names, origin, labels.dropped) for names in (_POSITIVES, _NEGATIVES))
             positives, negatives = ([*map(labels.keep, texts)] for texts in found)

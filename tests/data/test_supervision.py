@@ -458,6 +458,12 @@ def test_lists_of_tevatron(tmp_path: Path) -> None:
     assert Manifest.load(out).facts["counts"]["queries without a positive passage"] == 1
 
 
+def test_lists_of_tevatron_that_are_none(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "a.jsonl", [{"query": "which", "positive_passages": 5}])
+    with pytest.raises(InputError, match=r"Row 1 of .* has passages that are no list"):
+        build_collection(source, tmp_path / "out")
+
+
 def test_pairs_as_sentence_transformers_has_them(tmp_path: Path) -> None:
     row = {"anchor": "which", "positive": "first", "negative_1": "second", "negative_2": "third"}
     out = build_collection(write_lines(tmp_path / "a.jsonl", [row]), tmp_path / "out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from email import policy
+from email.message import MIMEPart
 from email.parser import BytesParser
 from pathlib import Path
 
@@ -22,12 +23,15 @@ def read_mail(path: Path, code: CodeOption) -> Page:
     if not message.keys():
         raise UnreadableError
     title = " ".join(str(message.get("subject", "")).split())
-    body = message.get_body(("plain", "html"))
-    if body is None:
-        return Page(title, ())
+    for form in ("plain", "html"):
+        body = message.get_body((form,))
+        content = "" if body is None else _text(body)
+        if content.strip():
+            return Page(title, read_html(content, code).sections if form == "html" else (Section("", content),))
+    return Page(title, ())
+
+
+def _text(body: MIMEPart) -> str:
     payload = body.get_payload(decode=True)
     assert isinstance(payload, bytes)
-    content = payload.decode(body.get_content_charset("utf-8")).replace("\r\n", "\n")
-    is_html = body.get_content_type() == "text/html"
-    sections = read_html(content, code).sections if is_html else (Section("", content),)
-    return Page(title, sections)
+    return payload.decode(body.get_content_charset("utf-8")).replace("\r\n", "\n")

@@ -33,6 +33,8 @@ def read_slides(path: Path) -> Page:
 
 
 def _blocks(slide: Any) -> Iterator[Block]:
+    for part in slide.iterfind(".//{*}Fallback"):  # the same again, for programs that are older
+        part.clear()
     for shape in slide.iter("{*}sp", "{*}tbl"):
         if shape.tag.endswith("}tbl"):
             rows = [[_text(cell) for cell in row.iterfind("{*}tc")] for row in shape.iterfind("{*}tr")]

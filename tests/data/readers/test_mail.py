@@ -12,7 +12,7 @@ from hf_dense.data.readers.kinds import read_page
 from hf_dense.data.readers.page import UnreadableError
 
 
-@pytest.mark.parametrize("forms", [("plain",), ("html",), ("plain", "html")])
+@pytest.mark.parametrize("forms", [("plain",), ("html",), ("plain", "html"), ("empty", "html")])
 def test_a_mail(tmp_path: Path, forms: tuple[str, ...]) -> None:
     mail = EmailMessage()
     mail["Subject"], mail["From"] = (
@@ -20,9 +20,13 @@ def test_a_mail(tmp_path: Path, forms: tuple[str, ...]) -> None:
         "a@b.de",
     )
     said = {"plain": "Sie läuft nicht.\n", "html": "<p>Sie <b>läuft</b> nicht.</p>"}
-    mail.set_content(said[forms[0]], subtype=forms[0], charset="iso-8859-1")
-    for form in forms[1:]:
-        mail.add_alternative("<p>other</p>", subtype=form)
+    if forms[0] == "empty":
+        mail.set_content(" \n")
+        mail.add_alternative(said["html"], subtype="html")
+    else:
+        mail.set_content(said[forms[0]], subtype=forms[0], charset="iso-8859-1")
+        for form in forms[1:]:
+            mail.add_alternative("<p>other</p>", subtype=form)
     mail.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename="a.pdf")
     (tmp_path / "a.eml").write_bytes(mail.as_bytes())
     page = read_page(tmp_path / "a.eml")

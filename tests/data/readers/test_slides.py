@@ -48,7 +48,7 @@ def test_slides(tmp_path: Path) -> None:
         shape("ctrTitle", "Training") + shape("subTitle", "For new people"),
         shape("title", "Safety") + shape("body", "Wear gloves", "Wait!") + shape("sldNum", "2"),
         shape("title", "Old") + shape("body", "No longer true"),
-        shape("title", "Data") + table,
+        shape("title", "Data") + table + "<p:Choice/><p:Fallback>" + shape("body", "Again") + "</p:Fallback>",
     ]
     write_slides(tmp_path / "a.pptx", slides, hidden=2)
     page = read_page(tmp_path / "a.pptx")
