@@ -249,15 +249,19 @@ def _spell_out(table: Tag) -> None:
     found = table.find_all("tr")
     rows = [row.find_all(["th", "td"]) for row in found]
     heads = [*takewhile(_is_head, found)]
-    if len(rows) > 1 and heads:
-        grid = [*_grid(rows)]
-        above = grid[: len(heads)] if len(heads) < len(rows) else grid[:1]
+    body = rows[len(heads) :]
+    is_sheet = bool(body) and all([cell.name for cell in row] == ["th", "td"] for row in body)
+    is_sheet &= all(len(row) == 1 for row in rows[: len(heads)])  # below its name, or none
+    if not is_sheet and (len(rows) < 2 or not heads):
+        return
+    grid = [*_grid(rows)]
+    if is_sheet:
+        names, values = grid[: len(heads)], grid[len(heads) :]
+        sentences = [*(row_sentence([], row) for row in names), *table_sentences(values, is_headed=False)]
+    else:
+        above = grid[: len(heads)] if body else grid[:1]
         header = [" ".join(dict.fromkeys(filter(None, names))) for names in zip_longest(*above, fillvalue="")]
         sentences = [row_sentence(header, row) for row in grid[len(above) :]]
-    elif rows and all([cell.name for cell in row] == ["th", "td"] for row in rows):
-        sentences = [*table_sentences([*_grid(rows)], is_headed=False)]
-    else:
-        return
     table.replace_with(_BREAK.join(["", *sentences, ""]))
 
 

@@ -203,6 +203,7 @@ def test_cells_of_html_over_several_rows_or_columns_are_in_each(rows: str, text:
         ),
         ("<thead><tr><td>a<td>b</thead><tr><td>1<td>2", ["a: 1; b: 2."]),
         ("<tr><th>Voltage<td>230 V<tr><th>Weight<td>12 kg", ["Voltage: 230 V.", "Weight: 12 kg."]),
+        ("<tr><th colspan=2>Pump<tr><th>V<td>230<tr><th>Weight<td>12 kg", ["Pump.", "V: 230.", "Weight: 12 kg."]),
         ("<tr><th>a<th>b<tr><th>1<th>2", ["a: 1; b: 2."]),
         ("<tr><td>left<td>right<tr><td>below<td>there", ["left", "right", "below", "there"]),
     ],
