@@ -162,7 +162,7 @@ class DocumentReader:
         for reason, named in () if self._told else self._left_out.items():
             names = [repr(name) + (f" ({number:,})" if number > 1 else "") for name, number in named.items()]
             more = self.counts[reason] - named.total()
-            said = reason if reason == _WINDOWS else f"Left out, {reason}"
+            said = f"Documents {reason}" if reason == _WINDOWS else f"Left out, {reason}"
             logger.warning("%s: %s%s", said, ", ".join(names), f" and {more:,} more" if more else "")
         self._told = True
 

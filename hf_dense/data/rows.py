@@ -318,7 +318,7 @@ def open_table(path: Path) -> Iterator[IO[bytes]]:
             yield stream  # type: ignore[misc]
             return
         if encoding == WINDOWS:
-            logger.warning("%s is no UTF-8, and is read as Windows-1252, which its words are right in.", path)
+            logger.warning("%s is no UTF-8; it is read as Windows-1252, for which its letters and words speak.", path)
         with TemporaryFile() as copy, TextIOWrapper(stream, encoding=encoding, newline="") as letters:
             while part := letters.read(_CHUNK):
                 copy.write(part.encode())

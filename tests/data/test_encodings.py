@@ -79,10 +79,10 @@ def test_documents_and_tables_in_it_are_read_and_named(tmp_path: Path, caplog: p
     assert reader.counts["read as Windows-1252, being no UTF-8"] == 2
     assert (
         caplog.messages[0]
-        == f"{tmp_path / 'c.csv'} is no UTF-8, and is read as Windows-1252, which its words are right in."
+        == f"{tmp_path / 'c.csv'} is no UTF-8; it is read as Windows-1252, for which its letters and words speak."
     )
     assert caplog.messages[1:] == [
-        "read as Windows-1252, being no UTF-8: 'a.txt', 'b.md'",
+        "Documents read as Windows-1252, being no UTF-8: 'a.txt', 'b.md'",
         "Left out, broken UTF-8: 'd.txt'",
     ]
 
