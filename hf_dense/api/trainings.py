@@ -42,7 +42,7 @@ def adapt(
         docs: folder of documents, table of passages, or a collection with judgements.
         out: receives report, retriever and index; an adaptation that was stopped goes on there.
         base: ready embedder or encoder; None starts from scratch.
-        queries: .jsonl, .json, .csv or .tsv with query and positive; None makes queries.
+        queries: .jsonl, .json, .csv, .tsv or .parquet with query and positive; None makes queries.
         budget: time for all of it, such as `10m`; None is the flag's default here and everywhere.
         method: of pre-training, `auto`, or `none`.
         teacher: that the better model is distilled from: a cross-encoder, or `bm25`.

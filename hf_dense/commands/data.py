@@ -360,8 +360,8 @@ def _add_labels(parser: argparse.ArgumentParser) -> None:
         "--form",
         choices=("pairs", "dpr", "msmarco", "mind"),
         default="pairs",
-        help="query, positive[, negatives] in .jsonl, .json, .csv or .tsv; a file of DPR; a folder of MS MARCO or MIND "
-        "(default: pairs)",
+        help="query, positive[, negatives] in .jsonl, .json, .csv, .tsv or .parquet; a file of DPR; a folder of MS "
+        "MARCO or MIND (default: pairs)",
     )
     parser.add_argument(
         "--split",

@@ -25,7 +25,7 @@ from pyarrow.dataset import ParquetFragmentScanOptions
 
 from hf_dense.data.hub_names import divided
 from hf_dense.data.readers.kinds import KINDS
-from hf_dense.data.rows import check_lines
+from hf_dense.data.rows import check_lines, divider_of
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_values
 
@@ -159,11 +159,13 @@ def _as_written(file: Path) -> dict[str, Any]:
     Raises:
         InputError: a row has more cells than the header; pandas would move all of them by a column.
     """
-    head = pandas.read_csv(file, nrows=1)
+    with file.open(encoding="utf-8", errors="replace") as stream:
+        divider = divider_of(stream.readline())
+    head = pandas.read_csv(file, nrows=1, sep=divider)
     if not isinstance(head.index, pandas.RangeIndex):
         raise InputError(f"Rows of {file} have more cells than its header names; quote texts that hold commas.")
     features = Features({name: Value("string") for name in head.columns})
-    return {"features": features, "keep_default_na": False, "na_values": [""]}
+    return {"sep": divider, "features": features, "keep_default_na": False, "na_values": [""]}
 
 
 def corpus_files(path: Path) -> list[Path]:

@@ -29,9 +29,9 @@ from hf_dense.data.rows import (
     TABLES,
     BrokenTableError,
     Row,
-    SemicolonsError,
     plain_text,
     read_rows,
+    table_kind,
     with_plain_names,
 )
 from hf_dense.errors import InputError
@@ -44,12 +44,11 @@ _TITLES: Final = ("title", "name")
 _TEXTS: Final = ("text", "contents", "content", "body", "passage", "paragraphs")
 _KNOWN: Final = ", ".join((*KINDS, *TABLES))  # in folders
 # Kinds whose files hold more than their text.
-_PACKED: Final = (".pdf", ".docx", ".ipynb", ".odt", ".epub", ".pptx", ".rtf")
-_OF_SITES: Final = (".html", ".htm")
-_SKIPPED: Final[Mapping[type[InputError], str]] = {
-    SemicolonsError: "skipped tables with semicolons for commas",
-    BrokenTableError: "tables that are broken, read to there",
-}
+_PACKED: Final = (".pdf", ".docx", ".ipynb", ".odt", ".epub", ".pptx", ".rtf", ".eml")
+_OF_SITES: Final = (".html", ".htm", ".xhtml")
+_ASKED: Final = re.compile(r"(?:queries|qrels)\.")  # beside BEIR's and MS MARCO's passages
+_NO_TABLE: Final = "skipped tables that hold no documents"
+_WINDOWS: Final = "read as Windows-1252, being no UTF-8"
 _EMPTY: Final[tuple[object, ...]] = (None, "", [])
 _NAMED: Final = 3  # documents that were left out, of a reason
 _FIRST: Final = 1000  # rows by which all columns have been seen
@@ -163,11 +162,12 @@ class DocumentReader:
         for reason, named in () if self._told else self._left_out.items():
             names = [repr(name) + (f" ({number:,})" if number > 1 else "") for name, number in named.items()]
             more = self.counts[reason] - named.total()
-            logger.warning("Left out, %s: %s%s", reason, ", ".join(names), f" and {more:,} more" if more else "")
+            said = f"Documents {reason}" if reason == _WINDOWS else f"Left out, {reason}"
+            logger.warning("%s: %s%s", said, ", ".join(names), f" and {more:,} more" if more else "")
         self._told = True
 
     def _leave_out(self, reason: str, name: str, number: int = 1) -> None:
-        """Count documents, or rows of a file, and keep the names of the first ones."""
+        """Count documents, or rows of a file, left out or guessed at, and keep the names of the first ones."""
         self.counts[reason] += number
         named = self._left_out.setdefault(reason, Counter())
         if name in named or len(named) < _NAMED:
@@ -222,23 +222,25 @@ class DocumentReader:
             files, folder = [file.absolute() for file in files], above
             names = _names(files, folder)
         self._names |= names
-        pages = any(_kind(file) in KINDS for file in files)
+        pages = any(table_kind(file) in KINDS for file in files)
         self.pages |= pages
-        self.rows |= any(_kind(file) in (*TABLES, *NAMED) for file in files)
+        self.rows |= any(table_kind(file) in (*TABLES, *NAMED) for file in files)
 
         def read() -> Iterator[tuple[str, TextDocument]]:
-            boilerplate = self._boilerplate([file for file in files if _kind(file) in _OF_SITES])
+            boilerplate = self._boilerplate([file for file in files if table_kind(file) in _OF_SITES])
             for file in files:
                 name = file.relative_to(folder).as_posix()
                 try:
                     for document in self._file(file, name):
-                        if _kind(file) in _OF_SITES:
+                        if table_kind(file) in _OF_SITES:
                             document = replace(document, sections=boilerplate.removed_from(document.sections))
                         yield collection or name, document
                 except InputError as error:
-                    if not pages or self.columns or _kind(file) in KINDS:
+                    if not pages or self.columns or table_kind(file) in KINDS:
                         raise
-                    self._leave_out(_SKIPPED.get(type(error), "skipped tables that hold no documents"), name)
+                    is_broken = isinstance(error, BrokenTableError)
+                    reason = "tables that are broken, read to there" if is_broken else _NO_TABLE
+                    self._leave_out(reason, name)
             if boilerplate.number:
                 self.counts["left-out paragraphs that most pages have"] += boilerplate.number
 
@@ -266,12 +268,12 @@ class DocumentReader:
         )
 
     def _file(self, path: Path, name: str) -> Iterator[TextDocument]:
-        if _kind(path) in KINDS:
+        if table_kind(path) in KINDS:
             yield from self._page(path, name)
             return
         left_out = Counter[str]()  # rows
         try:
-            yield from self._documents(read_rows(path, _kind(path), left_out), name)
+            yield from self._documents(read_rows(path, table_kind(path), left_out), name)
         finally:
             for reason, number in left_out.items():
                 self._leave_out(reason, name, number)
@@ -287,7 +289,7 @@ class DocumentReader:
 
     def _page(self, path: Path, name: str) -> Iterator[TextDocument]:
         try:
-            if path.stat().st_size > MAX_BYTES and _kind(path) not in _PACKED:
+            if path.stat().st_size > MAX_BYTES and table_kind(path) not in _PACKED:
                 self._leave_out("too long", name)
                 return
             page = read_page(path, self.code)
@@ -296,6 +298,8 @@ class DocumentReader:
         except (UnreadableError, OSError):
             self._leave_out("unreadable", name)
         else:
+            if page.is_windows:
+                self._leave_out(_WINDOWS, name)
             yield TextDocument(name, page.title or path.stem, page.sections)
 
     def _documents(self, rows: Iterator[Row], name: str) -> Iterator[TextDocument]:
@@ -359,16 +363,9 @@ def _paragraphs(value: object) -> str | None:
     return None if None in parts else "\n\n".join(part for part in parts if part)
 
 
-def _kind(path: Path) -> str:
-    """The suffix by which a file is read; a table may be packed."""
-    suffix = path.suffix.lower()
-    inner = path.with_suffix("").suffix.lower() if suffix == ".gz" else ""
-    return inner if inner in (*TABLES, *NAMED) else suffix
-
-
 def _check_file(path: Path) -> None:
     """Raise `InputError` where a file cannot be read."""
-    kind = _kind(path)
+    kind = table_kind(path)
     if kind not in (*KINDS, *TABLES, *NAMED):
         raise InputError(f"{path} is of no known kind; give one of: {', '.join((_KNOWN, *NAMED))}.")
     if kind in KINDS and (lacking := KINDS[kind].lacks()):
@@ -377,9 +374,9 @@ def _check_file(path: Path) -> None:
 
 def _reason(path: Path) -> str:
     """Why a file of a folder is not read; "" where it is."""
-    kind = _kind(path)
+    kind = table_kind(path)
     if kind in TABLES:
-        return ""
+        return "queries and judgements" if _ASKED.match(path.name) or path.parent.name == "qrels" else ""
     if kind not in KINDS:
         return kind if _ORDINARY.fullmatch(kind) else "files of no known kind"
     lacking = KINDS[kind].lacks()

@@ -7,20 +7,36 @@ import csv
 import json
 import re
 import sys
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from gzip import BadGzipFile
 from hashlib import blake2b
+from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from hf_dense.data.passage_texts import passage_text
-from hf_dense.data.rows import SURROGATE, check_head, listed_values, plain_text, with_plain_names
+from hf_dense.data.rows import (
+    SURROGATE,
+    check_head,
+    divider_of,
+    listed_values,
+    open_table,
+    plain_text,
+    read_rows,
+    table_kind,
+    with_plain_names,
+)
 from hf_dense.errors import InputError, first_line
 
+_QUERIES: Final = ("query", "question", "anchor")
 _POSITIVES: Final = ("positive", "positives", "pos", "passage", "answer")
 _NEGATIVES: Final = ("negative", "negatives", "neg", "hard_negatives")
-_TABLES: Final = {".csv": ",", ".tsv": "\t"}  # what stands between their cells
+_NUMBERED: Final = re.compile(r"(\w+)_[0-9]+")  # columns of which each holds one of several
+_OF_TEVATRON: Final = ("positive_passages", "negative_passages")
 _GRADES: Final = ("label", "score", "relevance", "grade")
 _WHOLE: Final = re.compile(r"([-+]?[0-9]{1,4})(?:\.0+)?")
 UNANSWERED: Final = "queries without a positive passage"
@@ -29,7 +45,7 @@ _REPEATED: Final = "negatives that are positives or repeated"
 _REGRADED: Final = "grades left out, as a later row has another of the same passage"
 _SEPARATOR: Final = " [SEP] "  # between the titles of a history
 _HISTORY: Final = 50  # titles; more do not fit 512 tokens
-_CONTEXT_COLUMNS: Final = (("passage_id", "psg_id"), ("title", "title"))
+_CONTEXT_COLUMNS: Final = (("passage_id", "psg_id", "docid"), ("title",))
 
 
 @dataclass
@@ -105,7 +121,7 @@ class Labels:
 
 
 def read_pairs(path: Path) -> Labels:
-    """One's own pairs, triples or lists: a .jsonl, .json, .csv or .tsv file, as `read_judgements` reads it.
+    """One's own pairs, triples or lists: a .jsonl, .json, .csv, .tsv or .parquet file, as `read_judgements` reads it.
 
     Queries that never got a positive passage are left out and counted.
     """
@@ -118,7 +134,10 @@ def read_pairs(path: Path) -> Labels:
 
 
 def read_judgements(path: Path) -> Labels:
-    """What a .jsonl, .json, .csv or .tsv file says of queries; rows of the same query belong together.
+    """What a .jsonl, .json, .csv, .tsv (also .gz) or .parquet file says of queries; rows of a query belong together.
+
+    The query may be called `question` or `anchor`, several passages `negative_1`, `negative_2` and so on; Tevatron's
+    `positive_passages` and `negative_passages` are read, too.
 
     A row with negatives alone takes back what rows before it said of these passages; a positive always counts, with the
     grade of a column `label`, `score`, `relevance` or `grade` where there is one: 0 is not relevant.
@@ -129,15 +148,25 @@ def read_judgements(path: Path) -> Labels:
     labels = Labels()
     for number, written in enumerate(_rows(path), start=1):
         origin, row = f"Row {number} of {path}", with_plain_names(written)
-        query = _text(row.get("query"), origin).strip()
-        positives, negatives = (_texts(row, names, origin, labels.dropped) for names in (_POSITIVES, _NEGATIVES))
-        if not query or not (positives or negatives):
+        query = _text(next((row[name] for name in _QUERIES if name in row), None), origin).strip()
+        is_of_tevatron = _OF_TEVATRON[0] in row
+        if is_of_tevatron:
+            several = [row.get(name) or [] for name in _OF_TEVATRON]
+            if not all(isinstance(passages, list) for passages in several):
+                raise InputError(f"{origin} has passages that are no list; {' and '.join(_OF_TEVATRON)} are lists.")
+            positives, negatives = (_keep_contexts(labels, passages, origin) for passages in several)
+        else:
+            found = (_texts(row, names, origin, labels.dropped) for names in (_POSITIVES, _NEGATIVES))
+            positives, negatives = ([*map(labels.keep, texts)] for texts in found)
+        if "positive_ctxs" in row:
+            raise InputError(f"{path} is a file of DPR; name its form: --form dpr.")
+        if not query or not (positives or negatives or is_of_tevatron):
             lacking = "query" if not query else "positive passage"
             raise InputError(f"Row {number} of {path} has no {lacking}; every row needs columns query and positive.")
         if positives:
-            labels.add(query, map(labels.keep, positives), map(labels.keep, negatives), _grade(row, origin))
+            labels.add(query, positives, negatives, _grade(row, origin))
         else:
-            labels.reject(query, map(labels.keep, negatives))
+            labels.reject(query, negatives)
     return labels
 
 
@@ -147,7 +176,7 @@ def read_dpr(path: Path) -> Labels:
     A labelled question without positive passage is left out, as DPR leaves it out.
     """
     labels = Labels()
-    if path.suffix == ".csv":
+    if table_kind(path) == ".csv":
         for number, fields in enumerate(_tab_separated(path), start=1):
             if len(fields) != 2:
                 raise InputError(f"Line {number} of {path} has {len(fields)} fields; question and answers are two.")
@@ -270,11 +299,21 @@ def existing(folder: Path, *names: str) -> Path:
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    if path.suffix in _TABLES:
+    kind = table_kind(path)
+    if kind in (".csv", ".tsv"):
         csv.field_size_limit(sys.maxsize)
-        rows = csv.DictReader(_lines(path), delimiter=_TABLES[path.suffix], strict=True)
+        lines = _lines(path)
+        first = next(lines, "")
+        divider = divider_of(first) if kind == ".csv" else "\t"
+        rows = csv.DictReader(chain([first], lines), delimiter=divider, strict=True)
         try:
-            check_head(rows.fieldnames or (), path)
+            names = rows.fieldnames or ()
+            if names and {name.strip().lower() for name in names}.isdisjoint(_QUERIES):
+                raise InputError(
+                    f"The first line of {path} names no column query; write a header above the rows that names query, "
+                    "positive and, if there are any, negative."
+                )
+            check_head(names, path)
             for row in rows:
                 if any(row.pop(None, ())):
                     raise InputError(
@@ -285,9 +324,10 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
                 row = with_plain_names(row)
                 yield row | {name: _listed(row[name], origin) for name in (*_POSITIVES, *_NEGATIVES) if row.get(name)}
         except csv.Error as error:
-            kind = path.suffix[1:].upper()
-            raise InputError(f"Line {rows.line_num} of {path} is no {kind} ({error}); correct its quotes.") from error
-    elif path.suffix == ".jsonl":
+            raise InputError(
+                f"Line {rows.line_num} of {path} is no {kind[1:].upper()} ({error}); correct its quotes."
+            ) from error
+    elif kind == ".jsonl":
         for number, line in enumerate(_lines(path), start=1):
             if line.strip():
                 try:
@@ -297,19 +337,23 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
                 if not isinstance(row, dict):
                     raise InputError(f"Line {number} of {path} is not an object with query and positive.")
                 yield row
-    elif path.suffix == ".json":
+    elif kind == ".json":
         for number, row in enumerate(listed_values(path), start=1):
             if not isinstance(row, dict):
                 raise InputError(f"Entry {number} of {path} is not an object with query and positive.")
             yield row
+    elif kind == ".parquet":
+        yield from read_rows(path, kind, Counter())
     else:
-        raise InputError(f"{path} is of no known kind; pairs come as .jsonl, .json, .csv or .tsv.")
+        raise InputError(f"{path} is of no known kind; pairs come as .jsonl, .json, .csv, .tsv or .parquet.")
 
 
-def _texts(row: Mapping[str, Any], names: Iterable[str], origin: str, dropped: Counter[str]) -> list[str]:
+def _texts(row: Mapping[str, Any], names: Collection[str], origin: str, dropped: Counter[str]) -> list[str]:
     # An id may be 0.
     found: Any = next((row[name] for name in names if row.get(name) or type(row.get(name)) in (int, float)), [])
-    texts = [_text(text, origin).strip() for text in (found if isinstance(found, list) else [found])]
+    found = found if isinstance(found, list) else [found]
+    more = [row[name] for name in row if (several := _NUMBERED.fullmatch(name)) and several[1] in names]
+    texts = [_text(text, origin).strip() for text in (*found, *more)]
     dropped[_EMPTY] += texts.count("")
     return [text for text in texts if text]
 
@@ -366,12 +410,12 @@ def _text(value: object, origin: str) -> str:
 
 
 def _keep_contexts(labels: Labels, contexts: Iterable[object], origin: str) -> list[str]:
-    """The ids of DPR's passages; those without words, and an id to find some by, are left out."""
+    """The ids of DPR's or Tevatron's passages; those without words, and an id to find some by, are left out."""
     names = []
     for context in contexts:
         if not isinstance(context, dict) or "text" not in context:
             raise InputError(f"{origin} has a passage without text.")
-        name, title = (_text(context.get(one) or context.get(other), origin) for one, other in _CONTEXT_COLUMNS)
+        name, title = (_text(next(filter(None, map(context.get, names)), None), origin) for names in _CONTEXT_COLUMNS)
         text = _text(context["text"], origin)
         if name or passage_text(title, text):
             names.append(labels.keep(text, title, name))
@@ -382,11 +426,13 @@ def _keep_contexts(labels: Labels, contexts: Iterable[object], origin: str) -> l
 
 def _lines(path: Path) -> Iterator[str]:
     """Lines with their ends, as `csv` wants them."""
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        try:
-            yield from stream
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path} is not UTF-8.") from error
+    try:
+        with open_table(path) as stream, TextIOWrapper(stream, encoding="utf-8-sig", newline="") as letters:
+            yield from letters
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8; save it as that.") from error
+    except (EOFError, zlib.error, BadGzipFile) as error:
+        raise InputError(f"{path} is packed, and cannot be unpacked: {first_line(error)}") from error
 
 
 def _tab_separated(path: Path) -> Iterator[list[str]]:

@@ -68,5 +68,5 @@ def language_of(texts: Sequence[str], otherwise: Language = ENGLISH) -> Language
             kinds[number] += 1
             found[number] += times
     best = max(range(len(found)), key=found.__getitem__)
-    least = max(_SHARE * words.total(), _MARGIN * found[0])
+    least = max(_SHARE * words.total(), _MARGIN * found[0] if best else 0)
     return _NUMBERED[best] if kinds[best] >= _KINDS and found[best] >= least else otherwise

@@ -6,14 +6,15 @@ import codecs
 import csv
 import gzip
 import json
+import logging
 import re
 import sys
 import zlib
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
-from io import TextIOWrapper
+from io import BufferedIOBase, TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Final
@@ -21,7 +22,10 @@ from typing import IO, Any, Final
 from pyarrow import ArrowException
 from pyarrow.parquet import ParquetFile
 
+from hf_dense.data.encodings import WINDOWS, windows_text
 from hf_dense.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 TABLES: Final = (".jsonl", ".parquet", ".csv", ".tsv")
 NAMED: Final = (".json",)  # tables where a file is named; in folders they are settings, and what programs say
@@ -34,13 +38,10 @@ _START: Final = 1024  # bytes of a file by which it is a list of JSON
 _CHUNK: Final = 1 << 20  # characters of it read at once
 _BETWEEN: Final = re.compile(r"[, \r\n\t]*")  # its values
 _LINES: Final = 1024  # rows of a Parquet file read at once
+_QUOTED: Final = re.compile(r'"[^"]*"')
 _DIVIDER: Final = re.compile(rb'"?sep=')  # above the header, by which Excel knows what stands between columns
 
 Row = Mapping[str, Any]
-
-
-class SemicolonsError(InputError):
-    """A table with semicolons for commas."""
 
 
 class BrokenTableError(InputError):
@@ -64,6 +65,13 @@ def read_rows(path: Path, kind: str, counts: Counter[str]) -> Iterator[Row]:
     except (ArrowException, OSError, EOFError, zlib.error, UnicodeError) as error:
         what = "a Parquet file" if kind == ".parquet" else "a file"
         raise BrokenTableError(f"{path} is not {what} that can be read: {str(error).splitlines()[0]}") from error
+
+
+def table_kind(path: Path) -> str:
+    """The suffix by which a file is read; a table may be packed."""
+    suffix = path.suffix.lower()
+    inner = path.with_suffix("").suffix.lower() if suffix == ".gz" else ""
+    return inner if inner in (*TABLES, *NAMED) else suffix
 
 
 def check_lines(file: Path) -> int:
@@ -92,14 +100,22 @@ def check_lines(file: Path) -> int:
     return longest
 
 
+def divider_of(head: str) -> str:
+    """What stands between the columns of a .csv file, by its first line: Excel writes semicolons in much of Europe.
+
+    >>> divider_of('id;"name, title";text'), divider_of("id,a;b"), divider_of("text")
+    (';', ',', ',')
+    """
+    bare = _QUOTED.sub("", head)
+    return next((sign for sign in ",\t;" if sign in bare), ",")
+
+
 def check_head(names: Sequence[str], path: Path) -> None:
     """Pass when the columns of a table can be told apart.
 
     Raises:
-        InputError: two have one name, or commas are lacking between them.
+        InputError: two have one name.
     """
-    if len(names) == 1 and ";" in names[0]:
-        raise SemicolonsError(f"{path} has semicolons between its columns; write commas.")
     for at, name in enumerate(names):
         if name and name in names[:at]:
             raise InputError(f"{path} has two columns called {name!r}; call one of them something else.")
@@ -146,7 +162,7 @@ def _json_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
 
 def _listed_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
     """The objects of a list, or of lines, which some write into files of this name, too."""
-    with _open(path) as stream:
+    with open_table(path) as stream:
         is_list = stream.read(_START).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
     if not is_list:
         yield from _json_rows(path, counts)
@@ -165,7 +181,7 @@ def listed_values(path: Path) -> Iterator[Any]:
         InputError: it holds no list, or was cut off.
     """
     decoder = json.JSONDecoder()
-    with _open(path) as stream, TextIOWrapper(stream, encoding="utf-8-sig") as letters:
+    with open_table(path) as stream, TextIOWrapper(stream, encoding="utf-8-sig") as letters:
         try:
             text, ended = letters.read(_CHUNK).lstrip(), False
             if not text.startswith("["):
@@ -196,7 +212,7 @@ def _csv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
     csv.field_size_limit(min(MAX_BYTES, sys.maxsize))
     head: Sequence[str] | None = None
     taken, again = list[str](), deque[str]()  # lines of the row that is read, and those to be read anew
-    with _open(path) as stream:
+    with open_table(path) as stream:
         written = _csv_lines(stream)
 
         def lines() -> Iterator[str]:
@@ -204,7 +220,9 @@ def _csv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
                 taken.append(line)
                 yield line
 
-        rows = csv.DictReader(lines(), strict=True)
+        again.append(first := next(written, ""))
+        divider = divider_of(first)
+        rows = csv.DictReader(lines(), delimiter=divider, strict=True)
         while True:
             taken.clear()
             try:
@@ -215,7 +233,7 @@ def _csv_rows(path: Path, counts: Counter[str]) -> Iterator[Row]:
                 is_long = "limit" in str(error)
                 counts["too long" if is_long else "unreadable"] += 1
                 again.extendleft([] if is_long else reversed(taken[1:]))
-                rows = csv.DictReader(lines(), head, strict=True)
+                rows = csv.DictReader(lines(), head, delimiter=divider, strict=True)
                 continue
             if head is None:
                 check_head(head := rows.fieldnames or (), path)
@@ -267,7 +285,7 @@ def _unquoted(cell: str) -> str:
 
 def _lines(path: Path, counts: Counter[str]) -> Iterator[str]:
     """Lines of a UTF-8 file; none longer than `MAX_BYTES` is ever held."""
-    with _open(path) as stream:
+    with open_table(path) as stream:
         mark = codecs.BOM_UTF8  # of the file, which is no part of its first line
         while line := stream.readline(MAX_BYTES + 1).removeprefix(mark):
             mark = b""
@@ -286,15 +304,43 @@ def _lines(path: Path, counts: Counter[str]) -> Iterator[str]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a file, unpacked; as UTF-8 where it begins with the mark of UTF-16, as Excel's Unicode text does."""
+def open_table(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file, unpacked, as UTF-8.
+
+    What begins with the mark of UTF-16 is in that, as Excel's Unicode text is; what is no UTF-8 may be Windows-1252, as
+    Excel's CSV is, which is said.
+    """
     packed = path.suffix.lower() == ".gz"
     with gzip.open(path, "rb") if packed else path.open("rb") as stream:
-        if not stream.peek(2).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = _encoding(_head(stream))
+        stream.seek(0)
+        if encoding == "utf-8":
             yield stream  # type: ignore[misc]
             return
-        with TemporaryFile() as copy, TextIOWrapper(stream, encoding="utf-16", newline="") as letters:
+        if encoding == WINDOWS:
+            logger.warning("%s is no UTF-8; it is read as Windows-1252, for which its letters and words speak.", path)
+        with TemporaryFile() as copy, TextIOWrapper(stream, encoding=encoding, newline="") as letters:
             while part := letters.read(_CHUNK):
                 copy.write(part.encode())
             copy.seek(0)
             yield copy
+
+
+def _head(stream: BufferedIOBase) -> bytes:
+    """The beginning of a file, also of one that is damaged behind it."""
+    head = b""
+    with suppress(OSError, EOFError, zlib.error):
+        while len(head) < MAX_BYTES and (part := stream.read(_CHUNK)):
+            head += part
+    return head
+
+
+def _encoding(head: bytes) -> str:
+    """Of a table, by its beginning: UTF-8 where it is no other."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)  # the last letter may be cut
+    except UnicodeDecodeError:
+        return WINDOWS if windows_text(head) is not None else "utf-8"
+    return "utf-8"

@@ -44,13 +44,13 @@ def build_collection(
     """Write labelled queries as a collection.
 
     Args:
-        source: `pairs`: a .jsonl, .json, .csv or .tsv file with the columns `query`, `positive` (a text or a list) and,
-            if there are any, `negatives` and the grade of the positive (`label`, `score`, `relevance` or `grade`; 0 is
-            not relevant); `dpr`: a .json file of DPR (`question`, `positive_ctxs`, `hard_negative_ctxs`, `answers`) or
-            a .csv of it (question, answers); `msmarco`: a folder of MS MARCO or TREC DL with `collection.tsv` or
-            `msmarco-docs.tsv`, and for every split `queries.<split>.tsv` and `qrels.<split>.tsv` (of documents also
-            `msmarco-doc<split>-queries.tsv`, `-qrels.tsv`); `mind`: a folder of MIND, whose impressions become queries
-            (`read_mind`).
+        source: `pairs`: a .jsonl, .json, .csv, .tsv or .parquet file with the columns `query`, `positive` (a text or a
+            list) and, if there are any, `negatives` and the grade of the positive (`label`, `score`, `relevance` or
+            `grade`; 0 is not relevant); `dpr`: a .json file of DPR (`question`, `positive_ctxs`, `hard_negative_ctxs`,
+            `answers`) or a .csv of it (question, answers); `msmarco`: a folder of MS MARCO or TREC DL with
+            `collection.tsv` or `msmarco-docs.tsv`, and for every split `queries.<split>.tsv` and `qrels.<split>.tsv`
+            (of documents also `msmarco-doc<split>-queries.tsv`, `-qrels.tsv`); `mind`: a folder of MIND, whose
+            impressions become queries (`read_mind`).
         out: holds `corpus/`, `queries/`, `qrels/<split>.parquet`, `negatives/<split>.parquet` (columns of `TRAINING`)
             and a card.
         split: what the labels are for: train, dev or test; `msmarco` takes several. Or shares of the documents, such as

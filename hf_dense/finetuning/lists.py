@@ -18,7 +18,8 @@ import numpy as np
 from datasets import Dataset
 from pyarrow import ArrowException, parquet
 
-from hf_dense.data.collections import content_hash, folder_of, holds_corpus, load_corpus, training_pairs
+from hf_dense.data.collections import content_hash, folder_of, holds_corpus, load_corpus, query_texts, training_pairs
+from hf_dense.data.corpus import table_files
 from hf_dense.data.duplicates import exact_hashes
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.schemas import TRAINING
@@ -400,6 +401,7 @@ def load_lists(
     for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
         _check_origin(path, collection)
         entries = load_entries(path, split)
+        _check_queries(entries, path, collection)
         parts[str(path)] = [entry for entry in entries if queries is None or entry.id in queries]
     return lists_of(parts, load_corpus(collection), str(collection), passages, seed, depth, scored)
 
@@ -424,6 +426,23 @@ def lists_of(
     if scored and not any(map(_is_scored_by_words, parts)):
         _check_direction(lists.entries)
     return lists
+
+
+def _check_queries(entries: Sequence[Entry], path: str | os.PathLike[str], collection: str | os.PathLike[str]) -> None:
+    """Warn where lists are of other queries than those of the collection, as ids of another one may stand for."""
+    if not table_files(folder_of(collection), "queries"):
+        return
+    texts = query_texts(collection)
+    if strange := [entry for entry in entries if texts.get(entry.id) != entry.query]:
+        logger.warning(
+            "%s of the %s lists in %s are of queries that %s does not have, or has in other words; the first is %r. "
+            "They are trained on as they are: make sure that their passages are those of this collection.",
+            f"{len(strange):,}",
+            f"{len(entries):,}",
+            path,
+            collection,
+            strange[0].id,
+        )
 
 
 def _is_scored_by_words(path: str) -> bool:

@@ -139,6 +139,11 @@ def test_cells_of_a_csv_file_are_what_is_written(tmp_path: Path) -> None:
     assert next(iter(stream_passages(str(tmp_path / "corpus.csv"))))["id"] == "007"
 
 
+def test_a_csv_file_may_have_semicolons_for_commas(tmp_path: Path) -> None:
+    (tmp_path / "corpus.csv").write_text("id;text\n007;a, b\n")
+    assert load_passages(str(tmp_path / "corpus.csv"))[:] == {"id": ["007"], "text": ["a, b"]}
+
+
 def test_a_csv_file_with_more_cells_than_its_header_is_refused(tmp_path: Path) -> None:
     """Else the first cell of each row is none, and all others stand under the heading before their own."""
     (tmp_path / "corpus.csv").write_text("id,text\n1,words, and more words\n2,others, too\n")

@@ -65,7 +65,7 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
 
 
 def test_broken_files_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
-    (tmp_path / "broken.txt").write_bytes(b"caf\xe9 latin-1")
+    (tmp_path / "broken.txt").write_bytes(b"caf\xff latin-1")
     (tmp_path / "empty.txt").write_text(" \n ")
     (tmp_path / "binary.txt").write_bytes(b"a\0b")
     (tmp_path / "half.pdf").write_bytes(write_pdf([["Words"]], "T")[:60])
@@ -121,7 +121,7 @@ def test_tables_of_other_kinds_say_the_same(tmp_path: Path) -> None:
 
 def test_a_csv_with_bad_rows(tmp_path: Path) -> None:
     path = tmp_path / "docs.csv"
-    path.write_bytes(b"id,text\n1,one\n2,caf\xe9\n3," + b"a" * (MAX_BYTES + 1) + b"\n4,four\n")
+    path.write_bytes(b"id,text\n1,one\n2,caf\xff\n3," + b"a" * (MAX_BYTES + 1) + b"\n4,four\n")
     found, counts = read(path)
     assert [row[0] for row in found] == ["1", "4"]
     assert counts == {"documents read": 2, "broken UTF-8": 1, "too long": 1}
@@ -295,7 +295,7 @@ def test_columns_of_other_names_can_be_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("a.doc", b"x", "is of no known kind; give one of: .txt, .md"),
+        ("a.doc", b"x", "is of no known kind; give one of: .txt, .text, .md"),
         ("a.parquet", b"no table", "is not a Parquet file that can be read"),
         ("a.tsv", b"a\tb\tc\n", "has 3 columns; a .tsv file is MS MARCO's documents"),
     ],
@@ -430,12 +430,31 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         read(tmp_path / "a.csv")
 
 
-def test_a_table_with_semicolons_is_told_from_one_without_documents(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("id;text\n1;a\n")
-    with pytest.raises(InputError, match="has semicolons between its columns; write commas"):
-        read(tmp_path / "a.csv")
-    (tmp_path / "b.txt").write_text("A text.")
-    assert read(tmp_path)[1] == {"documents read": 1, "skipped tables with semicolons for commas": 1}
+@pytest.mark.parametrize("divider", [",", ";", "\t"])
+@pytest.mark.parametrize("above", ["", "sep={}\r\n"])
+def test_a_csv_as_excel_writes_it_in_other_countries(tmp_path: Path, divider: str, above: str) -> None:
+    rows = [["ID", '"Title; of, it"', "Text"], ["1", '"a"', '"x; y, z\t\n1,5;2"'], ["2", "", "b"]]
+    lines = [divider.join(row) for row in rows]
+    (tmp_path / "a.csv").write_text(above.format(divider) + "\r\n".join(lines), newline="")
+    assert read(tmp_path / "a.csv")[0] == [("1", "", "x; y, z\t\n1,5;2"), ("2", "", "b")]
+
+
+def test_queries_beside_passages_are_no_documents(tmp_path: Path) -> None:
+    (tmp_path / "qrels").mkdir()
+    for name, text in (
+        ("collection.tsv", "1\ta passage\n"),
+        ("queries.dev.tsv", "1\ta query\n"),
+        ("qrels.dev.tsv", "1\t0\t1\t1\n"),
+        ("queries.jsonl", '{"_id": "1", "text": "a query"}\n'),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n1\t1\t1\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    assert read(tmp_path) == ([("1", "", "a passage")], {"documents read": 1, "skipped queries and judgements": 4})
+
+
+def test_semicolons_in_a_csv_with_commas_are_text(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text,more;or;less\n1,a; b; c,d\n")
+    assert read(tmp_path / "a.csv")[0] == [("1", "", "a; b; c")]
 
 
 def test_no_number_is_no_title(tmp_path: Path) -> None:

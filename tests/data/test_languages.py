@@ -42,6 +42,12 @@ def test_what_cannot_be_told_is_read_as_english(texts: list[str]) -> None:
     assert language_of(texts).name == "english"
 
 
+def test_english_is_told_from_what_is_not_told() -> None:
+    german = language_of([SENTENCES["german"]] * 12)
+    assert language_of([SENTENCES["english"]] * 12, german).name == "english"
+    assert language_of(["0 17 42 1000"] * 50, german) == german
+
+
 def test_commands_in_between_do_not_matter() -> None:
     commands = ["$ apt-get install the-package && systemctl restart the-service"]
     assert language_of([*[SENTENCES["german"]] * 3, *commands] * 30).name == "german"

@@ -23,7 +23,7 @@ def test_a_list_of_json_is_read_value_by_value(tmp_path: Path, monkeypatch: pyte
         assert list(rows.listed_values(path)) == values
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[", b'[{"a": 1}, {"b', b'["caf\xe9"]', b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"", b"{}", b"[", b'[{"a": 1}, {"b', b'["caf\xff"]', b"[" * 100_000])
 def test_what_is_no_list_of_json(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "list.json").write_bytes(content)
     with pytest.raises(InputError, match="is not a list of JSON"):

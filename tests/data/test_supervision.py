@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections.abc import Callable
 from datetime import date, datetime
@@ -23,7 +24,7 @@ from hf_dense.data.schemas import TRAINING
 from hf_dense.data.supervision import build_collection
 from hf_dense.errors import InputError
 from hf_dense.finetuning.negatives import build_lexical_negatives
-from hf_dense.storage.manifest import MANIFEST
+from hf_dense.storage.manifest import MANIFEST, Manifest
 
 
 def lists(out: Path, split: str = "train") -> list[dict[str, Any]]:
@@ -138,7 +139,7 @@ def test_judgements_that_do_not_fit(tmp_path: Path, qrels: str, sentence: str) -
         ),
         ("a.jsonl", '{"positive": "b"}\n', "pairs", r"Row 1 of .* has no query"),
         ("a.jsonl", '{"query": \n', "pairs", r"Line 1 of .* is not JSON"),
-        ("a.txt", "x", "pairs", "pairs come as .jsonl, .json, .csv or .tsv"),
+        ("a.txt", "x", "pairs", "pairs come as .jsonl, .json, .csv, .tsv or .parquet"),
         ("a.json", "[1]", "pairs", r"Entry 1 of .* is not an object with query and positive"),
         ("a.json", '{"query": "a", "positive": "b"}', "pairs", "is not a list of JSON"),
         ("a.json", "[{}]", "dpr", r"Entry 1 of .* lacks question or positive_ctxs"),
@@ -412,7 +413,6 @@ def test_of_equal_texts_the_one_with_the_id_is_meant(tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         ("query,positive\nq,first, with comma\n", "Line 2 of .* has more cells than the head has columns"),
-        ("query;positive\nq;p\n", "has semicolons between its columns; write commas"),
         ("query,positive,positive\nq,p,r\n", "has two columns called 'positive'"),
         ("query,positive\nq,['first' 'second']\n", "Line 2 of .* has a list that"),
         ('query,positive\nq,"first\n', "Line 1 of .* is no CSV .*correct its quotes"),
@@ -424,11 +424,74 @@ def test_a_table_of_pairs_that_is_none(tmp_path: Path, content: str, sentence: s
         build_collection(tmp_path / "pairs.csv", tmp_path / "out")
 
 
+@pytest.mark.parametrize("divider", [";", "\t"])
+def test_a_table_of_pairs_may_have_semicolons_or_tabs_for_commas(tmp_path: Path, divider: str) -> None:
+    lines = [["query", "positive"], ["which, then", '"first; second, third"']]
+    (tmp_path / "pairs.csv").write_text("\n".join(map(divider.join, lines)))
+    out = build_collection(tmp_path / "pairs.csv", tmp_path / "out")
+    assert [*texts(out).values()] == ["first; second, third"]
+
+
 def test_a_table_of_pairs_may_begin_with_a_mark_and_have_long_cells(tmp_path: Path) -> None:
     long = "word " * 50_000
     (tmp_path / "pairs.csv").write_text(f"query,positive\nq,{long}\n", encoding="utf-8-sig")
     out = build_collection(tmp_path / "pairs.csv", tmp_path / "out")
     assert [*texts(out).values()] == [long.strip()]
+
+
+def test_a_table_of_pairs_without_a_header_is_told(tmp_path: Path) -> None:
+    for line in ("which\tfirst\tsecond\n", "1\t1\t2\n"):
+        (tmp_path / "triples.tsv").write_text(line)
+        with pytest.raises(InputError, match=r"The first line of .* names no column query; write a header"):
+            build_collection(tmp_path / "triples.tsv", tmp_path / "out")
+
+
+def test_lists_of_tevatron(tmp_path: Path) -> None:
+    passages = [{"docid": str(at), "title": "T", "text": f"text {at}"} for at in range(3)]
+    row = {"query_id": "7", "query": "which", "answers": [], "positive_passages": passages[:1]}
+    without = {"query_id": "8", "query": "whose", "positive_passages": [], "negative_passages": []}
+    source = write_lines(tmp_path / "train.jsonl", [{**row, "negative_passages": passages[1:]}, without])
+    out = build_collection(source, tmp_path / "out")
+    assert [*load_qrels(out, "train").values()] == [{"0": 1}]
+    assert lists(out)[0]["negatives"] == ["1", "2"]
+    assert load_corpus(out)[:]["title"] == ["T"] * 3
+    assert Manifest.load(out).facts["counts"]["queries without a positive passage"] == 1
+
+
+def test_lists_of_tevatron_that_are_none(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "a.jsonl", [{"query": "which", "positive_passages": 5}])
+    with pytest.raises(InputError, match=r"Row 1 of .* has passages that are no list"):
+        build_collection(source, tmp_path / "out")
+
+
+def test_pairs_as_sentence_transformers_has_them(tmp_path: Path) -> None:
+    row = {"anchor": "which", "positive": "first", "negative_1": "second", "negative_2": "third"}
+    out = build_collection(write_lines(tmp_path / "a.jsonl", [row]), tmp_path / "out")
+    assert [texts(out)[name] for name in lists(out)[0]["negatives"]] == ["second", "third"]
+
+
+def test_pairs_in_parquet(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"query": ["which"], "positive": [["first", "second"]]}), tmp_path / "a.parquet")
+    out = build_collection(tmp_path / "a.parquet", tmp_path / "out")
+    assert sorted(texts(out).values()) == ["first", "second"]
+    (tmp_path / "b.parquet").write_text("no")
+    with pytest.raises(InputError, match=r"b.parquet is not a Parquet file that can be read"):
+        build_collection(tmp_path / "b.parquet", tmp_path / "out 2")
+
+
+def test_a_file_of_dpr_is_told_from_pairs(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"question": "which", "positive_ctxs": []}]')
+    with pytest.raises(InputError, match="is a file of DPR; name its form: --form dpr"):
+        build_collection(tmp_path / "a.json", tmp_path / "out")
+
+
+def test_a_packed_table_of_pairs(tmp_path: Path) -> None:
+    packed = gzip.compress(b"Question,Answer\nwhich,first\n")
+    (tmp_path / "faq.CSV.gz").write_bytes(packed)
+    assert [*texts(build_collection(tmp_path / "faq.CSV.gz", tmp_path / "out")).values()] == ["first"]
+    (tmp_path / "faq.csv.gz").write_bytes(packed[:20])
+    with pytest.raises(InputError, match="is packed, and cannot be unpacked"):
+        build_collection(tmp_path / "faq.csv.gz", tmp_path / "out 2")
 
 
 def test_a_text_that_says_nothing_is_found_by_its_id(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from datasets import Dataset
+from json_lines import write_lines
 from pyarrow import parquet
 
 from hf_dense.data.schemas import TRAINING
 from hf_dense.errors import InputError
 from hf_dense.finetuning.batches import ListSampler
-from hf_dense.finetuning.lists import GIVEN, Entry, PassageLists, join_lists, lists_of, load_entries, share
+from hf_dense.finetuning.lists import GIVEN, Entry, PassageLists, join_lists, lists_of, load_entries, load_lists, share
 from hf_dense.storage.output import Output
 from hf_dense.storage.places import Source
 
@@ -237,6 +238,19 @@ def test_columns_that_hold_something_else(tmp_path: Path, scores: list[str] | No
     parquet.write_table(pa.Table.from_pylist([row]), tmp_path / "negatives" / "train.parquet")
     with pytest.raises(InputError, match=f"is not a file of training lists: .*{sentence}"):
         load_entries(tmp_path)
+
+
+def test_lists_of_queries_that_the_collection_lacks_are_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "c").mkdir()
+    write_lines(tmp_path / "c" / "corpus.jsonl", [{"_id": f"p{at}", "text": f"text {at}"} for at in range(3)])
+    for query, text, told in (("q", "what", 0), ("q", "another", 1), ("other", "what", 1)):
+        caplog.clear()
+        write_lines(tmp_path / "c" / "queries.jsonl", [{"_id": query, "text": text}])
+        lists = write(tmp_path / f"{query} {text}")
+        assert len(load_lists(lists, tmp_path / "c", 2, seed=0)) == 1
+        assert len([said for said in caplog.messages if "1 of the 1 lists in" in said]) == told
 
 
 def test_lists_of_another_split(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_rows_of_tables_are_questions(name: str, content: str, tmp_path: Path) -
         ("asked.json", b'[{"id": "1"', "is not a list of JSON, or was cut off"),
         ("asked.csv", b"id,text\n", "no question in"),
         ("asked.csv", b"q1,what is it\nq2,who was it\n", "Row 1 of .* has no id and text"),
-        ("asked.csv", b"id,text\nq1,caf\xe9\n", r"cannot be read \(1 broken UTF-8\)"),
+        ("asked.csv", b"id,text\nq1,caf\xff\n", r"cannot be read \(1 broken UTF-8\)"),
         ("asked.csv", b"id,text\nq1,who, then\n", r"cannot be read \(1 unreadable\)"),
         ("asked.tsv", b"q1\twhat is it\nq2\t \n", "Row 2 of .* has no id and text"),
         ("asked.tsv", b"what is it\n", "has 1 columns"),

@@ -7,7 +7,7 @@ tables, so texts are read from the XML (ECMA-376, part 1, chapter 17): what a re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile
@@ -23,8 +23,8 @@ from hf_dense.data.readers.page import (
     UnreadableError,
     as_item,
     build_page,
-    row_sentence,
     spell_raised,
+    table_sentences,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ _OUTLINE: Final = f"{_WORD}pPr/{_WORD}outlineLvl"
 _LOWEST: Final = 9  # level of a heading; Word has one more, for text
 _BASES: Final = 20  # styles that each is based on the next; in a damaged document they may go in a circle
 _HIDDEN: Final = f"{_WORD}rPr/{_WORD}vanish"
+_FIRST_ROW: Final = f"{_WORD}tblStylePr[@{_WORD}type='firstRow']"
 _MATH: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _LINK: Final = _WORD + "hyperlink"
 _NOTES: Final = (_WORD + "footnoteReference", _WORD + "endnoteReference")  # before a mark of the writer's own
@@ -75,9 +76,10 @@ def read_docx(path: Path, code: CodeOption) -> Page:
 def _blocks(document: Document) -> Iterator[Block]:
     from docx.text.paragraph import Paragraph
 
+    headed = {style.style_id for style in document.styles if style.element.find(_FIRST_ROW) is not None}
     for part in _inside(document.element.body, _PARAGRAPH, _TABLE):
         if part.tag == _TABLE:
-            yield from _rows(part)
+            yield from _rows(part, headed)
             continue
         text = _text(part)
         found = Paragraph(part, document).style
@@ -136,7 +138,10 @@ def _pieces(element: Any) -> Iterator[str]:
 
 def _is_hidden(part: Any) -> bool:
     """Whether a part is a run of text that is not shown."""
-    switch = part.find(_HIDDEN)
+    return _is_on(part.find(_HIDDEN))
+
+
+def _is_on(switch: Any) -> bool:
     return switch is not None and switch.get(_WORD + "val") not in ("0", "false", "off")
 
 
@@ -165,30 +170,39 @@ def _boxes(paragraph: Any) -> Iterator[Any]:
             yield box
 
 
-def _rows(table: Any) -> Iterator[str]:
-    """The rows of a table as sentences."""
+def _rows(table: Any, headed: Collection[str]) -> Iterator[str]:
+    """The rows of a table as sentences; `headed` are the styles of tables whose first row looks like no other."""
     rows: list[list[str]] = []
     for row in _inside(table, _ROW):
-        rows.append([*_cells(row, rows[-1] if rows else [])])
-    for values in rows[1:]:
-        yield row_sentence(rows[0], values)
-    if len(rows) == 1:
-        yield row_sentence([], rows[0])
+        rows.append([*_cells(row, rows[-1] if rows else [], headed)])
+    yield from table_sentences(rows, _is_headed(table, headed))
 
 
-def _cells(row: Any, above: list[str]) -> Iterator[str]:
+def _is_headed(table: Any, headed: Collection[str]) -> bool:
+    """Whether the first row looks like headings: by what is said of it, by the table's style, or in bold."""
+    row = next(_inside(table, _ROW), None)
+    if row is None or row.find(f"{_WORD}trPr/{_WORD}tblHeader") is not None:
+        return True
+    style, look = (table.find(f"{_WORD}tblPr/{_WORD}{name}") for name in ("tblStyle", "tblLook"))
+    if style is not None and style.get(_WORD + "val") in headed:
+        return look is None or look.get(_WORD + "firstRow") != "0"
+    runs = [run for run in row.iter(_WORD + "r") if run.find(_WORD + "t") is not None]
+    return bool(runs) and all(_is_on(run.find(f"{_WORD}rPr/{_WORD}b")) for run in runs)
+
+
+def _cells(row: Any, above: list[str], headed: Collection[str]) -> Iterator[str]:
     """The texts of a row's cells, one for each column: a cell that is several wide or high is in all of its places."""
     column = 0
     for cell in _inside(row, _CELL):
         wide = cell.find(f"{_WORD}tcPr/{_WORD}gridSpan")
         high = cell.find(f"{_WORD}tcPr/{_WORD}vMerge")
         goes_on = high is not None and high.get(_WORD + "val") != "restart" and column < len(above)
-        text = above[column] if goes_on else _cell_text(cell)
+        text = above[column] if goes_on else _cell_text(cell, headed)
         for _ in range(1 if wide is None else int(wide.get(_WORD + "val", 1))):
             yield text
             column += 1
 
 
-def _cell_text(cell: Any) -> str:
+def _cell_text(cell: Any, headed: Collection[str]) -> str:
     parts = _inside(cell, _PARAGRAPH, _TABLE)
-    return "\n".join(" ".join(_rows(part)) if part.tag == _TABLE else _text(part) for part in parts)
+    return "\n".join(" ".join(_rows(part, headed)) if part.tag == _TABLE else _text(part) for part in parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import takewhile, zip_longest
 from typing import TYPE_CHECKING, Final
 
 from hf_dense.data.readers.page import (
@@ -19,6 +20,7 @@ from hf_dense.data.readers.page import (
     build_page,
     row_sentence,
     spell_raised,
+    table_sentences,
 )
 
 if TYPE_CHECKING:
@@ -241,12 +243,33 @@ def _is_entitling(part: Tag) -> bool:
 
 
 def _spell_out(table: Tag) -> None:
-    """Put sentences in the place of the rows of a table that has a row of headings; others are for the layout."""
-    rows = [row.find_all(["th", "td"]) for row in table.find_all("tr")]
-    if len(rows) < 2 or not all(cell.name == "th" for cell in rows[0]):
+    """Put sentences in the place of the rows of a table that has headings, above or before them; others are for the
+    layout.
+    """
+    found = table.find_all("tr")
+    rows = [row.find_all(["th", "td"]) for row in found]
+    heads = [*takewhile(_is_head, found)]
+    body = rows[len(heads) :]
+    is_sheet = bool(body) and all([cell.name for cell in row] == ["th", "td"] for row in body)
+    is_sheet &= all(len(row) == 1 for row in rows[: len(heads)])  # below its name, or none
+    if not is_sheet and (len(rows) < 2 or not heads):
         return
-    header, *values = _grid(rows)
-    table.replace_with(_BREAK.join(["", *(row_sentence(header, row) for row in values), ""]))
+    grid = [*_grid(rows)]
+    if is_sheet:
+        names, values = grid[: len(heads)], grid[len(heads) :]
+        sentences = [*(row_sentence([], row) for row in names), *table_sentences(values, is_headed=False)]
+    else:
+        above = grid[: len(heads)] if body else grid[:1]
+        header = [" ".join(dict.fromkeys(filter(None, names))) for names in zip_longest(*above, fillvalue="")]
+        sentences = [row_sentence(header, row) for row in grid[len(above) :]]
+    table.replace_with(_BREAK.join(["", *sentences, ""]))
+
+
+def _is_head(row: Tag) -> bool:
+    """Whether a row of a table is one of headings."""
+    cells = row.find_all(["th", "td"])
+    is_above = row.parent is not None and row.parent.name == "thead"
+    return is_above or all(cell.name == "th" for cell in cells)
 
 
 def _grid(rows: Sequence[Sequence[Tag]]) -> Iterator[list[str]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import regex  # type: ignore[import-untyped]
@@ -60,10 +60,17 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """What a file holds."""
+    """What a file holds.
+
+    Args:
+        title: "" if there is none.
+        sections: in their order.
+        is_windows: whether its bytes are no UTF-8, and were taken for Windows-1252.
+    """
 
     title: str
     sections: tuple[Section, ...]
+    is_windows: bool = field(default=False, repr=False)
 
 
 def build_page(blocks: Iterable[Block], title: str = "", code: CodeOption = "keep") -> Page:
@@ -136,6 +143,19 @@ def row_sentence(header: Sequence[str], row: Sequence[str]) -> str:
     cells = [(" ".join(name.split()), " ".join(value.split())) for name, value in zip(names, row, strict=False)]
     found = [f"{name.rstrip(':')}: {value}" if name else value for name, value in cells if value]
     return as_sentence("; ".join(found)) if found else ""
+
+
+def table_sentences(rows: Sequence[Sequence[str]], is_headed: bool = True) -> Iterator[str]:
+    """The rows of a table as sentences; a table of two columns without a row of headings has them in the first one.
+
+    >>> list(table_sentences([["Voltage", "230 V"], ["Weight", "12 kg"]], is_headed=False))
+    ['Voltage: 230 V.', 'Weight: 12 kg.']
+    """
+    if not is_headed and len(rows) > 1 and all(len(row) == 2 for row in rows):
+        yield from (row_sentence([name], [value]) or row_sentence([], [name]) for name, value in rows)
+    else:
+        head, values = (rows[0], rows[1:]) if len(rows) > 1 else ([], rows)
+        yield from (row_sentence(head, row) for row in values)
 
 
 def _clean(block: Block) -> Block:

@@ -1,4 +1,4 @@
-"""Kinds of document that pandoc reads, where a version is installed that does: AsciiDoc, books, slides, ..."""
+"""Kinds of document that pandoc reads, where a version is installed that does: AsciiDoc, LaTeX, OpenDocument, ..."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class AdaptOptions:
     )
     queries: str | None = field(
         default=None,
-        metadata={"help": ".jsonl, .json, .csv or .tsv with query and positive; without it queries are made"},
+        metadata={"help": ".jsonl, .json, .csv, .tsv or .parquet with query and positive; without it queries are made"},
     )
     budget: str = field(default="30m", metadata={"help": "time for all of it, such as 10m, 2h or 1h30m"})
     method: str = field(

@@ -108,6 +108,8 @@ def write_docx(path: Path) -> None:
     values = ["Option", "Default", "--code", "keep all", "other", ""]
     for cell, value in zip((cell for row in table.rows for cell in row.cells), values, strict=True):
         cell.text = value
+    for cell in table.rows[0].cells:
+        cell.paragraphs[0].runs[0].bold = True
     document.save(str(path))
 
 
@@ -118,6 +120,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
         f"import A from './a'\n\nexport const b = 1\n\n{MARKDOWN}\n\n{{/* no */}}\n"
     ),
     "guide.html": lambda path: path.write_text(HTML),
+    "guide.xhtml": lambda path: path.write_text('<?xml version="1.0" encoding="utf-8"?>' + HTML),
     "guide.rst": lambda path: path.write_text(RST),
     "guide.ipynb": lambda path: path.write_text(notebook()),
     "guide.docx": write_docx,
@@ -189,6 +192,24 @@ def test_what_sites_write_in_markdown(content: str, text: str) -> None:
 def test_cells_of_html_over_several_rows_or_columns_are_in_each(rows: str, text: list[str]) -> None:
     table = f"<table><tr><th>a</th><th>b</th><th>c</th></tr><tr>{rows}</tr></table>"
     assert read_html(table, "keep").sections[0].text.split("\n\n") == text
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        (
+            "<tr><th rowspan=2>City<th colspan=2>People<tr><th>2010<th>2020<tr><td>Bern<td>12<td>13",
+            ["City: Bern; People 2010: 12; People 2020: 13."],
+        ),
+        ("<thead><tr><td>a<td>b</thead><tr><td>1<td>2", ["a: 1; b: 2."]),
+        ("<tr><th>Voltage<td>230 V<tr><th>Weight<td>12 kg", ["Voltage: 230 V.", "Weight: 12 kg."]),
+        ("<tr><th colspan=2>Pump<tr><th>V<td>230<tr><th>Weight<td>12 kg", ["Pump.", "V: 230.", "Weight: 12 kg."]),
+        ("<tr><th>a<th>b<tr><th>1<th>2", ["a: 1; b: 2."]),
+        ("<tr><td>left<td>right<tr><td>below<td>there", ["left", "right", "below", "there"]),
+    ],
+)
+def test_headings_of_html_tables_in_several_rows_and_before_them(table: str, text: list[str]) -> None:
+    assert read_html(f"<table>{table}</table>", "keep").sections[0].text.split("\n\n") == text
 
 
 def test_heads_of_html_tables_over_several_columns() -> None:
@@ -309,7 +330,7 @@ def test_deep_nesting_ends(tmp_path: Path, kind: str) -> None:
     assert "words" in str(read_page(tmp_path / f"a{kind}"))
 
 
-@pytest.mark.parametrize("kind", [".docx", ".ipynb", ".pdf", ".html"])
+@pytest.mark.parametrize("kind", [".docx", ".pptx", ".epub", ".eml", ".ipynb", ".pdf", ".html"])
 def test_a_file_that_is_not_what_its_name_says(tmp_path: Path, kind: str) -> None:
     for number, content in enumerate((b"PK\x03\x04 cut off", b"{}", b"[1, 2", b"%PDF-1.4 no")):
         path = tmp_path / f"{number}{kind}"
@@ -327,13 +348,13 @@ def test_a_document_that_grows_when_it_is_unpacked_is_not_read(tmp_path: Path, m
 
 @pytest.fixture
 def pandoc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One that reads AsciiDoc and books, and finds the same in all of them, but for what includes a file."""
+    """One that reads AsciiDoc and OpenDocument, and finds the same in all of them, but for what includes a file."""
     page = "<title>Guide</title><p>Words.</p><h1>Install</h1><p>Run it.</p>"
     program = tmp_path / "bin" / "pandoc"
     program.parent.mkdir()
     program.write_text(
         "#!/bin/sh\n"
-        'if [ "$1" = --list-input-formats ]; then printf "asciidoc\\nepub\\n"; exit; fi\n'
+        'if [ "$1" = --list-input-formats ]; then printf "asciidoc\\nodt\\n"; exit; fi\n'
         f"if grep -qa include; then exit 99; else printf '{page}'; fi\n"
     )
     program.chmod(0o755)
@@ -345,28 +366,28 @@ def pandoc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_some_kinds_go_through_pandoc(tmp_path: Path, pandoc: None) -> None:
     (tmp_path / "a.adoc").write_text("= Guide\n\ninclude::/etc/passwd[]\n")
-    with ZipFile(tmp_path / "a.epub", "w") as parts:
+    with ZipFile(tmp_path / "a.odt", "w") as parts:
         parts.writestr("chapter.xhtml", "<p>Words.</p>")
-    for name in ("a.adoc", "a.epub"):
+    for name in ("a.adoc", "a.odt"):
         assert KINDS[Path(name).suffix].lacks() == ""
         found = read_page(tmp_path / name)
         assert (found.title, [section.path for section in found.sections]) == ("Guide", ["", "Install"])
-    assert KINDS[".pptx"].lacks() == "a pandoc that reads pptx"
+    assert KINDS[".org"].lacks() == "a pandoc that reads org"
 
 
-def test_a_book_that_pandoc_cannot_read(tmp_path: Path, pandoc: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.epub").write_text("include")
+def test_a_document_that_pandoc_cannot_read(tmp_path: Path, pandoc: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.odt").write_text("include")
     with pytest.raises(UnreadableError):
-        read_page(tmp_path / "a.epub")
-    with ZipFile(tmp_path / "b.epub", "w") as parts:
+        read_page(tmp_path / "a.odt")
+    with ZipFile(tmp_path / "b.odt", "w") as parts:
         parts.writestr("chapter.xhtml", "include")
     with pytest.raises(UnreadableError):
-        read_page(tmp_path / "b.epub")
-    with ZipFile(tmp_path / "bomb.epub", "w") as parts:
+        read_page(tmp_path / "b.odt")
+    with ZipFile(tmp_path / "bomb.odt", "w") as parts:
         parts.writestr("chapter.xhtml", "words " * 2_000)
     monkeypatch.setattr("hf_dense.data.readers.packed._MOST", 10_000)
     with pytest.raises(UnreadableError):
-        read_page(tmp_path / "bomb.epub")
+        read_page(tmp_path / "bomb.odt")
 
 
 def test_without_pandoc_its_kinds_lack_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -514,6 +535,20 @@ def test_tables_of_word_have_a_text_in_each_place_of_a_cell(tmp_path: Path) -> N
     ]
     table = "<w:tbl>" + "".join(f"<w:tr>{row}</w:tr>" for row in rows) + "</w:tbl>"
     assert word_document(tmp_path / "a.docx", table) == ["A: high; B: wide; C: wide.", "A: high; B: b; C: Key; k."]
+
+
+@pytest.mark.parametrize("head", ["bold", "header", "style", ""])
+def test_a_table_of_word_with_two_columns_has_its_headings_above_or_before(tmp_path: Path, head: str) -> None:
+    document = docx.Document()
+    table = document.add_table(3, 2, style="Light Grid" if head == "style" else "Table Grid")
+    cells = [place for row in table.rows for place in row.cells]
+    for place, value in zip(cells, ["V", "230", "W", "12", "C", ""], strict=True):
+        place.paragraphs[0].add_run(value).bold = head == "bold" and value in ("V", "230")
+    if head == "header":
+        table.rows[0]._tr.get_or_add_trPr().append(docx.oxml.OxmlElement("w:tblHeader"))
+    document.save(str(tmp_path / "a.docx"))
+    text = read_page(tmp_path / "a.docx").sections[0].text.split("\n\n")
+    assert text == (["V: W; 230: 12.", "V: C."] if head else ["V: 230.", "W: 12.", "C."])
 
 
 def test_a_damaged_word_document_is_unreadable(tmp_path: Path) -> None:
@@ -688,6 +723,12 @@ def test_pages_in_the_encoding_that_they_declare(tmp_path: Path, declared: str, 
     content = f'<html><head><meta http-equiv="a" content="text/html; charset={declared}"></head><p>{text}</p>'
     (tmp_path / "page.html").write_bytes(content.encode(encoding))
     assert read_page(tmp_path / "page.html").sections[0].text == text
+
+
+def test_xhtml_declares_its_encoding_in_its_first_line(tmp_path: Path) -> None:
+    content = '<?xml version="1.0" encoding="iso-8859-1"?><html><p>Größe</p></html>'
+    (tmp_path / "page.xhtml").write_bytes(content.encode("latin-1"))
+    assert read_page(tmp_path / "page.xhtml").sections[0].text == "Größe"
 
 
 @pytest.mark.parametrize("declared", ["utf-8", "zlib", "no-such", "undefined", "ascii"])
