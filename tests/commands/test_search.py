@@ -367,7 +367,7 @@ def test_what_is_left_out_of_documents_is_said(model: Path, tmp_path: Path, caps
     run(model, "abc", "--corpus", folder)
     said = f"{folder}: 4 documents read, 1 passages below 4 words, 3 passages\n"
     assert capsys.readouterr().out.startswith(said)
-    (folder / "b.md").write_bytes("Words that stand in the file b of caf\u00e9s.".encode("latin-1"))
+    (folder / "b.md").write_bytes("Words that stand in the file b of caf\u00e9s.".encode("cp850"))
     run(model, "abc", "--corpus", folder, "--update")
     said = f"{folder}: 3 documents read, 1 broken UTF-8, 1 passages below 4 words, 2 passages\n2 passages kept, "
     assert capsys.readouterr().out.startswith(said)

@@ -282,7 +282,7 @@ def test_the_script_reports_a_missing_package_in_one_line(
 def test_the_script_counts_the_tokens_of_a_tokenizer(
     packages: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    words = Tokenizer(models.WordLevel({"[UNK]": 0, "of": 1}, unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]").save_pretrained(tmp_path / "words")
     options = ["--out", str(tmp_path / "out"), "--packages", packages[0], "--length", "9", "--processes", "1"]
