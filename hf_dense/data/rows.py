@@ -307,8 +307,8 @@ def _lines(path: Path, counts: Counter[str]) -> Iterator[str]:
 def open_table(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked, as UTF-8.
 
-    What begins with the mark of UTF-16 is in that, as Excel's Unicode text is; what is no UTF-8 may be Windows-1252, as
-    Excel's CSV is, which is said.
+    What begins with the mark of UTF-16 is in that, as Excel's Unicode text is; what is no UTF-8, and no longer than
+    `MAX_BYTES`, may be Windows-1252, as Excel's CSV is, which is said.
     """
     packed = path.suffix.lower() == ".gz"
     with gzip.open(path, "rb") if packed else path.open("rb") as stream:
@@ -342,5 +342,6 @@ def _encoding(head: bytes) -> str:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)  # the last letter may be cut
     except UnicodeDecodeError:
-        return WINDOWS if windows_text(head) is not None else "utf-8"
+        is_whole = len(head) < MAX_BYTES  # what comes behind may be UTF-8
+        return WINDOWS if is_whole and windows_text(head) is not None else "utf-8"
     return "utf-8"

@@ -87,6 +87,15 @@ def test_documents_and_tables_in_it_are_read_and_named(tmp_path: Path, caplog: p
     ]
 
 
+def test_of_a_long_table_broken_rows_alone_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hf_dense.data.rows.MAX_BYTES", 200)
+    rows = [b"text", b"A caf\xe9 that was there.", *[b"Words of the year."] * 9, f'"{GERMAN}"'.encode()]
+    (tmp_path / "long.csv").write_bytes(b"\n".join(rows))
+    reader = DocumentReader(str(tmp_path / "long.csv"))
+    assert [document.text for document in reader][-1] == GERMAN
+    assert reader.counts["broken UTF-8"] == 1
+
+
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
 def test_pairs_as_excel_writes_them(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "pairs.csv").write_bytes(f'query;positive\r\nWas ist mit der Tür?;"{GERMAN}"\r\n'.encode(encoding))
