@@ -82,6 +82,7 @@ def test_checkpoints_load_without_remote_code(first: str, checkpoint: Path) -> N
     assert run(f"{first}\n{LOAD}", checkpoint) == ["RetroMAEConfig", "RetroMAEModel"]
 
 
+@pytest.mark.slow
 def test_the_import_hook_removes_itself() -> None:
     hooks = "[hook for hook in sys.meta_path if type(hook).__module__ == 'hf_dense.methods']"
     before = f"import hf_dense\nassert len({hooks}) == 1\nimport transformers\nassert len({hooks}) == 1\n"

@@ -381,6 +381,7 @@ print(json.dumps({"found": found}))
 """
 
 
+@pytest.mark.slow
 def test_a_dataset_of_the_hub_is_the_content_of_its_files(hub_client: Callable[..., dict[str, list[str]]]) -> None:
     first, remarked, other, again, more = hub_client(PUBLISHED)["found"]
     assert first == remarked == again

@@ -53,6 +53,7 @@ def test_published_results_are_mtebs(root: Path, hub_here: HfApi, tmp_path: Path
     assert meta["reference"] == "https://huggingface.co/someone/leading"
 
 
+@pytest.mark.slow
 def test_a_model_is_published_with_its_results_again(root: Path, hub_here: HfApi, tmp_path: Path) -> None:
     words = ["publish", str(root / "model"), "someone/again", "--results", str(root / "measured"), "--mteb"]
     for data in ("MSMARCO", "MSMARCO", "NQ"):

@@ -199,6 +199,7 @@ def test_the_best_checkpoint_on_held_out_queries_is_kept(given: dict[str, Any], 
         assert state["best_metric"] == max(measured)
 
 
+@pytest.mark.slow
 def test_negatives_are_mined_again_while_training(given: dict[str, Any], tmp_path: Path) -> None:
     given = {**given, "reranker": None, "distilled": None}
     given["retriever2"] = {**given["retriever2"], "max_steps": 16, "refresh": 1, "start": "retriever1"}
@@ -218,6 +219,7 @@ def test_negatives_are_mined_again_while_training(given: dict[str, Any], tmp_pat
             run_pipeline(Pipeline.of({**again, "retriever2": {**again["retriever2"], **changes}}))
 
 
+@pytest.mark.slow
 def test_a_stage_reads_texts_of_its_own_lengths(given: dict[str, Any], tmp_path: Path) -> None:
     given["retriever2"] = {**given["retriever2"], "start": "retriever1", "max_length": 64, "query_length": 8}
     models = run_pipeline(Pipeline.of(given))

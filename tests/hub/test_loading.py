@@ -303,6 +303,7 @@ sys.exit(os.waitpid(child, 0)[1])
 """
 
 
+@pytest.mark.slow
 def test_a_process_may_be_forked_once_models_are_loaded(tmp_path: Path) -> None:
     """As servers do that load before they fork; a child has no threads of torch, and waited for them forever."""
     models = [str(write(tmp_path / write.__name__)) for write in (write_retriever, write_cross_encoder)]

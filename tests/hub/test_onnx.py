@@ -43,7 +43,7 @@ TEXTS = ["a b c", "some longer words here", "zz", "x y z " * 30]
     ("backbone", "pooling", "normalize"),
     [
         ("bert", "cls", True),
-        ("distilbert", "mean", False),
+        pytest.param("distilbert", "mean", False, marks=pytest.mark.slow),
         pytest.param("mpnet", "cls", False, marks=pytest.mark.slow),
         pytest.param("modernbert", "mean", True, marks=pytest.mark.slow),
     ],
@@ -83,6 +83,7 @@ def test_the_file_gives_the_models_vectors(backbone: str, pooling: str, normaliz
         np.testing.assert_allclose(vectors, model.encode(texts), atol=1e-5)
 
 
+@pytest.mark.slow
 @needs_onnx
 def test_the_card_says_how_a_published_file_is_used(
     hub_here: HfApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -102,6 +103,7 @@ def test_the_card_says_how_a_published_file_is_used(
         assert capsys.readouterr().out.endswith("cosine\n")
 
 
+@pytest.mark.slow
 @needs_onnx
 @pytest.mark.parametrize("one_file", [2**20, 0])
 def test_no_path_of_this_machine_is_in_the_file(one_file: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,6 +130,7 @@ def test_a_file_with_other_vectors_never_appears(tmp_path: Path, monkeypatch: py
     assert sorted(path.name for path in tmp_path.iterdir()) == ["retriever", "retriever-encoder"]
 
 
+@pytest.mark.slow
 @needs_onnx
 def test_a_file_whose_tokenizer_reads_other_tokens_never_appears(tmp_path: Path) -> None:
     embedder = write_embedder(tmp_path / "embedder")

@@ -432,7 +432,14 @@ def test_a_readme_alone_is_kept_where_somebody_wrote_it(hub_here: HfApi, tmp_pat
     assert card_of(hub_here, "someone/written").text.strip() == "# My plans"
 
 
-@pytest.mark.parametrize("name", ["README.md", "config_sentence_transformers.json", "model.safetensors"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "README.md",
+        pytest.param("config_sentence_transformers.json", marks=pytest.mark.slow),
+        pytest.param("model.safetensors", marks=pytest.mark.slow),
+    ],
+)
 def test_what_was_edited_on_the_hub_to_as_many_bytes_is_not_replaced(
     name: str, hub_here: HfApi, tmp_path: Path
 ) -> None:

@@ -86,6 +86,7 @@ def test_the_same_batch_gets_the_same_tokens() -> None:
     assert torch.equal(read_ids(model, views), read_ids(model, views))
 
 
+@pytest.mark.slow
 def test_tokens_are_drawn_with_the_generators_probabilities() -> None:
     model = make_model().eval()
     scores = torch.log(torch.tensor([0.5, 0.3, 0.2] + [1e-12] * (VOCABULARY.size - 3)))

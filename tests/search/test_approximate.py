@@ -32,18 +32,18 @@ def clustered(rows: int, dimensions: int, seed: int) -> Floats:
     return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
 
 
-@pytest.mark.parametrize("wanted", [10, 100])
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_a_kind_finds_most_of_the_nearest_with_their_own_scores(kind: str, wanted: int, tmp_path: Path) -> None:
+def test_a_kind_finds_most_of_the_nearest_with_their_own_scores(kind: str, tmp_path: Path) -> None:
     passages, queries = clustered(4000, 128, seed=1), clustered(20, 128, seed=2)
     vectors = write_vectors(tmp_path, passages)
     CandidateIndex.build(vectors, kind).save(tmp_path)
-    scores, rows = CandidateIndex.load(tmp_path, kind).search(queries, wanted, vectors)
-    _, nearest = search(queries, vectors, wanted, "cpu")
-    found = np.mean([np.isin(some, other).mean() for some, other in zip(nearest, rows, strict=True)])
-    assert found >= LEAST[kind]
-    np.testing.assert_allclose(scores, np.take_along_axis(queries @ passages.T, rows, axis=1), rtol=1e-4, atol=1e-4)
-    assert (np.diff(scores, axis=1) <= 0).all()
+    for wanted in (10, 100):
+        scores, rows = CandidateIndex.load(tmp_path, kind).search(queries, wanted, vectors)
+        _, nearest = search(queries, vectors, wanted, "cpu")
+        found = np.mean([np.isin(some, other).mean() for some, other in zip(nearest, rows, strict=True)])
+        assert found >= LEAST[kind]
+        np.testing.assert_allclose(scores, np.take_along_axis(queries @ passages.T, rows, axis=1), rtol=1e-4, atol=1e-4)
+        assert (np.diff(scores, axis=1) <= 0).all()
 
 
 @pytest.mark.parametrize(("kind", "dimensions", "least"), [("int8", 20, 20), ("binary", 20, 3), ("hnsw", 16, 64 + 256)])

@@ -82,6 +82,7 @@ def test_a_difference_that_does_not_show_names_the_queries_that_would() -> None:
     assert f"{found.needed:,} judged queries; here were 400." in found.sentences[1]
 
 
+@pytest.mark.slow
 def test_where_a_part_of_the_queries_was_measured_a_longer_budget_is_asked_for() -> None:
     needed = verdict(0.5, 0.513).needed
     assert needed is not None
