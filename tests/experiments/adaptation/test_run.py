@@ -304,7 +304,10 @@ def test_what_cannot_work_is_said_before_anything_is_written(collection: Path, t
         ({"docs": "nowhere"}, "nowhere"),
         ({"teacher": str(base)}, "has no head that scores pairs|cross-encoder"),
         ({"queries": "nowhere.jsonl"}, "There is no file nowhere.jsonl of queries"),
-        ({"queries": str(tmp_path / "wrong.csv")}, "Row 1 of .*wrong.csv has no positive passage; every row needs columns"),
+        (
+            {"queries": str(tmp_path / "wrong.csv")},
+            "Row 1 of .*wrong.csv has no positive passage; every row needs columns",
+        ),
         ({"queries": str(tmp_path / "empty.csv")}, "empty.csv holds no labelled query"),
         ({"queries": str(tmp_path / "down.jsonl")}, "holds no labelled query: .*1"),
         ({"base": "nowhere/at/all"}, "nowhere/at/all"),
