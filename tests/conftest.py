@@ -115,6 +115,9 @@ def _what_is_loaded_is_no_garbage() -> None:
     gc.freeze()
 
 
+_ENDED: list[Any] = []
+
+
 @pytest.fixture
 def alone() -> Iterator[None]:
     """No two workers are here at once: they would see each other's clusters."""
@@ -125,7 +128,11 @@ def alone() -> Iterator[None]:
 
 @pytest.fixture
 def cluster(alone: None) -> Iterator[Any]:
-    """Two nodes of one core each on this machine."""
+    """Two nodes of one core each on this machine.
+
+    What stood for them is kept: from Python 3.13 on a forked process clears what `atexit` holds, and Ray's connection, if
+    nothing else held it, would be closed there, which ends the process by a segmentation fault.
+    """
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
@@ -135,6 +142,7 @@ def cluster(alone: None) -> Iterator[Any]:
         head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": memory},
     )
     nodes.second = nodes.add_node(num_cpus=1, object_store_memory=memory)
+    _ENDED.extend((nodes.head_node, nodes.second))
     yield nodes
     import ray
 
