@@ -91,8 +91,9 @@ def _held_against(directory: Path, against: Path) -> list[ServedArm]:
     """The arms of a directory, with that of another one in the second place."""
     first, *others = served_arms(directory)
     other = served_arms(against)[0]
-    named = ServedArm(f"{against}: {other.name}", other.index, other.model, other.weight)
-    return [first, named, *others]
+    of_its_directory = other.name.startswith(str(against)) and against != directory  # as a retriever's are
+    name = other.name if of_its_directory else f"{against}: {other.name}"
+    return [first, ServedArm(name, other.index, other.model, other.weight), *others]
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,12 @@ def test_what_is_shown_first(adapted: Path, retriever: Path) -> None:
     assert choices(build_page(adapted)) == [(names, names[0]), (names, names[1])]
     mine = str(retriever)
     assert choices(build_page(str(retriever))) == [([mine, "BM25"], mine), ([mine, "BM25"], "BM25")]
-    names.insert(1, f"{mine}: {mine}")
+    names.insert(1, mine)
     assert choices(build_page(adapted, against=retriever)) == [(names, names[0]), (names, names[1])]
+    names[1] = f"{adapted}: fine-tuned + BM25"
+    assert choices(build_page(adapted, against=adapted)) == [(names, names[0]), (names, names[1])]
+    twice = [mine, f"{mine}: {mine}", "BM25"]
+    assert choices(build_page(retriever, against=retriever)) == [(twice, twice[0]), (twice, twice[1])]
 
 
 def test_what_is_shown_first_with_a_reranker(adapted: Path, retriever: Path, tmp_path: Path) -> None:
@@ -104,7 +108,7 @@ def test_what_is_shown_first_with_a_reranker(adapted: Path, retriever: Path, tmp
     names = [f"{mine}, re-ranked", mine, "BM25", "BM25, re-ranked"]
     assert choices(build_page(retriever, reranker=reranker)) == [(names, names[0]), (names, names[1])]
     shown = [value for _, value in choices(build_page(adapted, retriever, reranker=str(reranker)))]
-    assert shown == ["fine-tuned + BM25, re-ranked", f"{mine}: {mine}, re-ranked"]
+    assert shown == ["fine-tuned + BM25, re-ranked", f"{mine}, re-ranked"]
     with pytest.raises(InputError, match="The depth is 0"):
         build_page(retriever, reranker=reranker, rerank_depth=0)
     with pytest.raises(InputError, match="has no head that scores pairs"):
