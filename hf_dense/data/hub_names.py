@@ -79,7 +79,8 @@ def _fetch_settings(name: str) -> None:
     """Put all that a model says of itself into the cache.
 
     Its loaders ask for one file after the other, and take one that a busy Hub does not give for one that is not there:
-    prompts would be lost in silence. What a Hub that is not reached, or has no such model, comes to is theirs to say.
+    prompts would be lost in silence. What a Hub that is not reached, or has no such model, or a cache that cannot be
+    written comes to is theirs to say.
 
     Raises:
         InputError: a file is there, and is not given.
@@ -91,6 +92,8 @@ def _fetch_settings(name: str) -> None:
     try:
         snapshot_download(name, allow_patterns=_SETTINGS, ignore_patterns=_OF_OTHERS)
     except _ABSENT as error:
+        if isinstance(error, OSError) and error.errno is not None:  # a cache that is read alone may have what is needed
+            return
         raise InputError(f"The Hub is too busy to give all files of {name}, or was lost; try again later.") from error
 
 

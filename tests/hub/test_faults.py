@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -131,3 +132,15 @@ def test_a_file_that_a_busy_hub_does_not_give_is_not_taken_for_one_that_is_not_t
         load_retriever("someone/asked")
     plan.file = ""
     assert load_retriever("someone/asked").prompts["query"] == "ask: "
+
+
+def test_a_cache_that_cannot_be_written_is_no_busy_hub(
+    faults: tuple[Faults, Hub], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path))
+
+    publish(export(write_retriever(tmp_path / "made"), out=tmp_path / "retriever").path, "someone/kept")
+    hub_names._fetch_settings.cache_clear()
+    monkeypatch.setattr(hub_names, "snapshot_download", refuse)
+    assert hub_names.model_folder("someone/kept") == "someone/kept", "its loaders say what they lack"
