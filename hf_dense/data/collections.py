@@ -3,7 +3,8 @@
 Published form: Parquet tables `corpus/*.parquet`, `queries/*.parquet` and `qrels/<split>.parquet` with the columns
 of `hf_dense.data.schemas`; judgements renamed by the Hub (`<split>-00000-of-00001.parquet`) are read too.
 BEIR folder: `corpus.jsonl` (`_id`, `title`, `text`), `queries.jsonl` (`_id`, `text`) and `qrels/<split>.tsv`
-(`query-id`, `corpus-id`, `score`, one header line).
+(`query-id`, `corpus-id`, `score`, one header line; or, without one, these three or TREC's four columns).
+MTEB's Parquet: as the published form, ids called `_id` and judgements in `default` or `data` perhaps.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ _IN_MEMORY: Final = 2**28  # bytes of Parquet files that are read at once
 _BLOCK: Final = 2**20  # bytes of JSON lines that are parsed together
 _GREATEST: Final = 10_000  # grade; measures hold a count for each grade below it
 _SHARD: Final = re.compile(r"-\d{5}-of-\d{5}$")  # what the Hub adds to the name of a split
+_ID: Final = {"_id": "id"}  # as BEIR and MTEB call it
+_PLACES: Final = ("default", "data")  # of judgements, where MTEB's are a configuration of the Hub without a name
+_UNNAMED: Final = {3: (0, 1, 2), 4: (0, 2, 3)}  # where, by their number, the columns are that no line names: of TREC 4
 _PATTERNS: Final = (
     "corpus/*.parquet",
     "queries/*.parquet",
@@ -46,6 +50,8 @@ _PATTERNS: Final = (
     "queries.jsonl",
     "qrels/*.tsv",
 )
+_GRADE: Final = re.compile(r"-?\d+(\.0*)?")
+_READ: Final = (".parquet", ".tsv")  # kinds of judgements
 _BESIDE: Final = ("negatives/*.parquet", "README.md", "hf_dense.json")  # which are no data of a collection
 
 
@@ -79,8 +85,10 @@ def check_passages(files: Sequence[Path]) -> None:
     ids: list[pa.Array] = []
     for file in files:
         with _sound(file):
-            _check_columns(parquet.read_schema(file).names, _REQUIRED_OF_CORPUS, file)
-            ids += parquet.read_table(file, columns=["id"]).column("id").cast(pa.string()).chunks
+            names = parquet.read_schema(file).names
+            _check_columns(plain_columns(names), _REQUIRED_OF_CORPUS, file)
+            column = names[plain_columns(names).index("id")]
+            ids += parquet.read_table(file, columns=[column]).column(column).cast(pa.string()).chunks
     _check_ids(pa.chunked_array(ids, pa.string()), files[0].parent)
 
 
@@ -122,8 +130,8 @@ def judged_splits(path: str | os.PathLike[str]) -> list[str]:
     Raises:
         InputError: the directory is missing.
     """
-    files = (folder_of(path) / "qrels").glob("*")
-    return sorted({_SHARD.sub("", file.stem) for file in files if file.suffix in (".parquet", ".tsv")})
+    files = _judgements(path).glob("*")
+    return sorted({_SHARD.sub("", file.stem) for file in files if file.suffix in _READ})
 
 
 def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, int]]:
@@ -133,23 +141,26 @@ def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, 
         InputError: the directory, the split or a column is missing, a passage has two grades for a query, or a grade is
             none.
     """
-    folder = folder_of(path) / "qrels"
+    folder = _judgements(path)
     name = escape(split.replace("/", "?"))  # no path, and no pattern
     published = sorted([*folder.glob(f"{name}.parquet"), *folder.glob(f"{name}-?????-of-?????.parquet")])
     beir = folder / f"{split.replace('/', '?')}.tsv"
     if published:
         table = _read_parquet(published)
     elif beir.is_file():
-        table = _parse(beir, {"query-id": pa.string(), "corpus-id": pa.string(), "score": pa.float64()})
+        table = _parse_judgements(beir)
     else:
+        others = sorted([*folder.parent.glob("qrels*"), *folder.glob("**/*")])
+        unread = [file for file in others if file.is_file() and (file.parent != folder or file.suffix not in _READ)]
+        advice = f"; {unread[0]} is not read: put it, unpacked, into qrels/{split}.tsv" if unread else ""
         raise InputError(
-            f"{path} has no relevance judgements for split {split!r}; it has {_listed(judged_splits(path))}"
+            f"{path} has no relevance judgements for split {split!r}; it has {_listed(judged_splits(path))}{advice}"
         )
     origin = published[0] if published else beir
     if not published and not set(QRELS) & set(table.column_names):
         raise InputError(
             f"{beir} does not begin with a line that names its columns, as BEIR's judgements do: query-id, corpus-id "
-            "and score, with tabs between them; of TREC's four columns these are the first, third and fourth."
+            "and score, with tabs between them; nor does it hold these, or TREC's four columns, without one."
         )
     _check_columns(table.column_names, tuple(QRELS), origin)
     with _sound(origin):
@@ -244,6 +255,11 @@ def training_pairs(path: str | os.PathLike[str], split: str = "train") -> Datase
     )
 
 
+def plain_columns(names: Sequence[str]) -> list[str]:
+    """Columns of passages and queries by the names that they have here."""
+    return list(names) if "id" in names else [_ID.get(name, name) for name in names]
+
+
 def judged_indices(corpus: Dataset) -> dict[str, list[int]]:
     """Indices of the rows that a judgement speaks of: one of a passage; of a document all rows that were cut from it.
 
@@ -279,6 +295,8 @@ def content_hash(path: str | os.PathLike[str]) -> str:
     """
     folder = folder_of(path)
     files = sorted({file for pattern in _PATTERNS for file in folder.glob(pattern) if file.is_file()})
+    if (judged := _judgements(path)).name in _PLACES:
+        files = sorted([*files, *judged.glob("*.parquet")])
     if not files:
         raise InputError(f"{path} is not a collection: it holds neither corpus/*.parquet nor corpus.jsonl")
     return fingerprint_files(files, folder)
@@ -291,6 +309,17 @@ def folder_of(collection: str | os.PathLike[str]) -> Path:
         InputError: it is neither a directory nor a dataset that can be reached.
     """
     return collection_folder(collection, (*_PATTERNS, *_BESIDE))
+
+
+def _judgements(collection: str | os.PathLike[str]) -> Path:
+    """The folder of a collection's judgements, whether it is there or not."""
+    folder = folder_of(collection)
+    if not (folder / "qrels").is_dir() and table_files(folder, "queries"):  # of other datasets all may lie in `data`
+        folder = collection_folder(collection, tuple(f"{name}/*.parquet" for name in _PLACES))
+        for place in (folder / name for name in _PLACES):
+            if any(place.glob("*.parquet")):
+                return place
+    return folder / "qrels"
 
 
 def holds_corpus(place: str | os.PathLike[str]) -> bool:
@@ -325,13 +354,14 @@ def _read_table(folder: Path, name: str, required: Sequence[str]) -> pa.Table:
     files = table_files(folder, name)
     if not files:
         advice = "; hf-dense data passages makes one of documents" if name == "corpus" else ""
+        if (packed := folder / f"{name}.jsonl.gz").is_file():
+            advice = f"; unpack {packed} (gunzip)"
         raise InputError(f"{folder} has no {name}: neither {name}/*.parquet nor {name}.jsonl is there{advice}.")
     if files[0].suffix == ".parquet":
         table, origin = _read_parquet(files), folder / name
     else:
         table, origin = _parse(files[0], {"_id": pa.string(), "title": pa.string(), "text": pa.string()}), files[0]
-        if "id" not in table.column_names:
-            table = table.rename_columns([{"_id": "id"}.get(column, column) for column in table.column_names])
+    table = table.rename_columns(plain_columns(table.column_names))
     _check_columns(table.column_names, required, origin)
     _check_ids(table.column("id"), origin)
     return table
@@ -388,6 +418,26 @@ def _parse(file: Path, types: dict[str, pa.DataType]) -> pa.Table:
     return table
 
 
+def _parse_judgements(file: Path) -> pa.Table:
+    """BEIR's judgements; or, where the first line names no column but holds a grade, its three or TREC's four."""
+    types = {"query-id": pa.string(), "corpus-id": pa.string(), "score": pa.float64()}
+    with _sound(file), file.open(encoding="utf-8-sig") as lines:
+        head = next((line for line in lines if line.strip()), "")
+        divider = "\t" if "\t" in head else None
+        at = _UNNAMED.get(len(first := head.split(divider)))
+        if at is None or not _GRADE.fullmatch(first[-1].strip()):
+            return _parse(file, types)
+        lines.seek(0)
+        rows = [line.strip().split(divider) for line in lines if line.strip()]
+        if odd := next((row for row in rows if len(row) != len(first)), None):
+            raise InputError(
+                f"{file} has a line of {len(odd)} columns, {' '.join(odd)!r}, not {len(first)}; correct it."
+            )
+        columns = (pa.array([row[column] for row in rows], pa.string()) for column in at)
+        named = zip(types.items(), columns, strict=True)
+        return pa.table({name: column.cast(kind) for (name, kind), column in named})
+
+
 def _parse_lines(file: Path, types: dict[str, pa.DataType], longest: int) -> pa.Table:
     """A JSON lines file; ids may be whole numbers.
 
@@ -431,12 +481,13 @@ def _open_corpus(files: Sequence[Path]) -> Dataset:
         stored = open_files(files)
         assert isinstance(stored, Dataset)
         names, rows = stored.column_names, stored.with_format("arrow")  # no row becomes an object of Python's
-        how: dict[str, Any] = {"batched": True, "features": _features(names), "remove_columns": names}
+        how: dict[str, Any] = {"batched": True, "features": _features(plain_columns(names)), "remove_columns": names}
         return rows.map(_complete, desc="Opening the corpus", **how).with_format(None)
 
 
 def _complete(rows: pa.Table) -> pa.Table:
     """The columns of a corpus, with a title for every passage."""
+    rows = rows.rename_columns(plain_columns(rows.column_names))
     if "title" not in rows.column_names:
         rows = rows.append_column("title", pa.array([""] * rows.num_rows, pa.string()))
     return _select(rows, _features(rows.column_names))

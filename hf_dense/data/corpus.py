@@ -68,7 +68,7 @@ def stream_passages(source: str, text_column: str = "text") -> IterableDataset:
     try:
         first = next(iter(corpus))
     except (StopIteration, DatasetGenerationError, ValueError) as error:
-        raise InputError(f"The corpus {source} is empty or cannot be read as what its name says it is.") from error
+        raise _unreadable(source, error) from error
     return _with_text(corpus, source, list(first), text_column)
 
 
@@ -118,9 +118,19 @@ def _open(source: str, streaming: bool) -> Dataset | IterableDataset:
     except (DatasetGenerationError, ValueError, StopIteration) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"The corpus {source} is empty or cannot be read as what its name says it is.") from error
+        raise _unreadable(source, error) from error
     except (DatasetNotFoundError, FileNotFoundError, ConnectionError) as error:
         raise InputError(f"The corpus {source!r} is neither a path nor a dataset that can be reached.") from error
+
+
+def _unreadable(source: str, error: Exception) -> InputError:
+    """The error of a corpus of which there is no first row."""
+    if isinstance(error, UnicodeDecodeError) or isinstance(error.__cause__, UnicodeDecodeError):
+        return InputError(
+            f"The corpus {source} is not UTF-8; turn it into that (iconv -f WINDOWS-1252 -t UTF-8), or let hf-dense "
+            "data passages read it, which knows Windows-1252."
+        )
+    return InputError(f"The corpus {source} is empty or cannot be read as what its name says it is.")
 
 
 def table_files(folder: Path, table: str = "corpus") -> list[Path]:

@@ -344,7 +344,10 @@ class DocumentReader:
         wrong = [column for column in self.columns.values() if column not in known]
         if wrong or known.keys().isdisjoint(texts):
             lacking = repr(wrong[0]) if wrong else "of texts (" + ", ".join(_TEXTS) + ")"
-            raise InputError(f"{name} has no column {lacking}; it has: {', '.join(seen)}. Name the columns to read.")
+            raise InputError(
+                f"{name} has no column {lacking}; it has: {', '.join(seen)}. Name the one to read (hf-dense data "
+                "passages --text_column)."
+            )
 
 
 def _key(name: str) -> bytes:

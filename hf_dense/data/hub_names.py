@@ -8,12 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from huggingface_hub import snapshot_download
+from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, RevisionNotFoundError
 
 from hf_dense.errors import InputError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
+_SETTINGS: Final = ["*.json"]  # of a model and its tokenizer
+_OF_OTHERS: Final = ["checkpoint-*", "onnx/*", "openvino/*"]  # which may be long, and are read by none of its loaders
 _ABSENT: Final[tuple[type[Exception], ...]] = (
     HFValidationError,
     LocalEntryNotFoundError,
@@ -61,10 +63,38 @@ def model_folder(model: str | Path) -> str:
     """A model by a name that its loaders know: a copy in the Hub's cache where a revision is named, else as given.
 
     Raises:
-        InputError: there is no such model or revision, or the Hub is not reached and no copy is there.
+        InputError: there is no such model or revision, the Hub is not reached and no copy is there, or it is, and gives
+            only some of the files.
     """
-    named = "@" in str(model) and is_named(model)
-    return str(_fetched(str(model), "model", None)) if named else str(model)
+    if not is_named(model):
+        return str(model)
+    if "@" in str(model):
+        return str(_fetched(str(model), "model", None))
+    _fetch_settings(str(model))
+    return str(model)
+
+
+@cache
+def _fetch_settings(name: str) -> None:
+    """Put all that a model says of itself into the cache.
+
+    Its loaders ask for one file after the other, and take one that a busy Hub does not give for one that is not there:
+    prompts would be lost in silence. What a Hub that is not reached, or has no such model, or a cache that cannot be
+    written comes to is theirs to say.
+
+    Raises:
+        InputError: a file is there, and is not given.
+    """
+    try:
+        HfApi().model_info(name)
+    except _ABSENT:
+        return
+    try:
+        snapshot_download(name, allow_patterns=_SETTINGS, ignore_patterns=_OF_OTHERS)
+    except _ABSENT as error:
+        if isinstance(error, OSError) and error.errno is not None:  # a cache that is read alone may have what is needed
+            return
+        raise InputError(f"The Hub is too busy to give all files of {name}, or was lost; try again later.") from error
 
 
 @cache  # one process reads one state of what it reads

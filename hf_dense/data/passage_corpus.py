@@ -54,6 +54,10 @@ _DOCUMENTS: Final = pa.schema(
         ("texts", pa.list_(pa.string())),
     ]
 )
+_REMEDIES: Final = {
+    "broken UTF-8": "turn what is in another encoding into UTF-8 (iconv -f WINDOWS-1250 -t UTF-8)",
+    "unreadable": "see whether other programs open it, and that without a password",
+}  # by the reason for which nothing can be read
 _PASSAGES: Final = pa.schema(
     [
         ("id", pa.string()),
@@ -200,7 +204,8 @@ def write_passages(
     named = ", ".join(reader.sources)
     read = _write_documents(reader, pieces / "documents")
     if not read:
-        raise InputError(f"No document of {named} can be read: {listed(reader.counts) or 'it is empty'}.")
+        advice = "".join(f"; {remedy}" for reason, remedy in _REMEDIES.items() if reader.counts[reason])
+        raise InputError(f"No document of {named} can be read: {listed(reader.counts) or 'it is empty'}{advice}.")
     cut = map_tables(partial(cut_documents, cutting=cutting), read, pieces / "passages", engine, "Cutting")
     columns = [name for name in _PASSAGES.names if name != "section" or _have_sections(cut)]
     counts = reader.counts + _write_kept(cut, folder, cutting.repeats, columns)

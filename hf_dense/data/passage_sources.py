@@ -14,7 +14,7 @@ import pyarrow as pa
 from datasets import Dataset
 from pyarrow import parquet
 
-from hf_dense.data.collections import check_passages, folder_of, holds_corpus
+from hf_dense.data.collections import check_passages, folder_of, holds_corpus, plain_columns
 from hf_dense.data.corpus import table_files
 from hf_dense.data.documents import DocumentReader
 from hf_dense.data.engines import Engine
@@ -127,11 +127,13 @@ def _stored(files: Sequence[Path]) -> Iterator[pa.Table]:
     """
     for file in files:
         with parquet.ParquetFile(file) as opened:
-            columns = [name for name in CORPUS if name in opened.schema_arrow.names and name != "split"]
+            written = dict(zip(plain_columns(opened.schema_arrow.names), opened.schema_arrow.names, strict=True))
+            columns = {name: written[name] for name in CORPUS if name in written and name != "split"}
             schema = pa.schema([CORPUS.arrow_schema.field(name) for name in columns])
-            for batch in opened.iter_batches(batch_size=BATCH, columns=columns):
+            for batch in opened.iter_batches(batch_size=BATCH, columns=[*columns.values()]):
                 try:
-                    table = pa.Table.from_batches([batch]).select(columns).cast(schema)
+                    table = pa.Table.from_batches([batch]).select([*columns.values()])
+                    table = table.rename_columns([*columns]).cast(schema)
                 except pa.ArrowException as error:
                     raise InputError(f"{file} cannot be read: {first_line(error)}") from error
                 yield table

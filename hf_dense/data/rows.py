@@ -75,7 +75,8 @@ def table_kind(path: Path) -> str:
 
 
 def check_lines(file: Path) -> int:
-    """Pass when no line of a JSON file crashes Arrow: nested deeply, which it reads by recursion, or `null` for a row.
+    """Pass when no line of a JSON file crashes Arrow: nested deeply, which it reads by recursion, or `null` for a row;
+    nor is another text than UTF-8, which it takes as it is.
 
     Returns:
         Bytes of the longest line.
@@ -87,6 +88,10 @@ def check_lines(file: Path) -> int:
     with file.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             longest, rest = max(longest, len(line)), line.lstrip(_BEFORE)
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                raise InputError(f"Line {number} of {file} is not UTF-8; correct it.") from error
             if begins and rest.startswith(b"null"):
                 raise InputError(f"Line {number} of {file} is null, which is no row; correct or remove it.")
             begins = file.suffix == ".jsonl" or (begins and not rest)

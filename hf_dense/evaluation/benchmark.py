@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,7 @@ PROTOCOLS: Final[dict[str, Callable[[Path, str], Protocol]]] = {
 FACTS_FILE, TABLE_FILE, PLOT_FILE = "results.json", "results.md", "results.png"
 DIMENSIONS_FILE: Final = "dimensions.png"
 _FILES: Final = (FACTS_FILE, TABLE_FILE, PLOT_FILE, DIMENSIONS_FILE)
+_FOLDERS: Final = re.compile(r"""(?:^|(?<=[\s=,'"(]))/(?:[^\s:,'"/]+/)*(?=[^\s:,'"/])""")  # of a path from the root
 _LONGEST: Final = 120  # bytes of a name, of which a row may have two; a directory's has 255 at most
 
 T = TypeVar("T")
@@ -394,4 +396,5 @@ def _facts(found: Results, failed: Mapping[str, str]) -> dict[str, Any]:
                 "missing": missing,
             },
         }
-    return {"models": models, "failed": dict(failed)}
+    # This is published, so of a path no more is kept than its last part.
+    return {"models": models, "failed": {cell: _FOLDERS.sub("", reason) for cell, reason in failed.items()}}

@@ -81,7 +81,7 @@ def publish(
         else:
             text = render_output_card(name, manifest, place, revision)
         files[_CARD] = text.encode()
-    _warn_of_places(manifest)
+    _warn_of_places(manifest, *(part for _, part in _parts(place, manifest)))
     manifest = _published(manifest, files)
     files[MANIFEST] = manifest.as_text().encode()
     return repository.write(manifest, files, f"Publish the {manifest.kind}")
@@ -154,9 +154,10 @@ def published_part(directory: str | Path) -> tuple[Path, Manifest]:
     return place, manifest
 
 
-def _warn_of_places(manifest: Manifest) -> None:
-    """Say which places of this machine the card and the manifest name, as sources and commands are kept as typed."""
-    said = [text for step in steps_of(manifest) for text in (step.start, step.data, step.command) if text]
+def _warn_of_places(*manifests: Manifest) -> None:
+    """Say which places of this machine the card and manifests name, as sources and commands are kept as typed."""
+    steps = [step for manifest in manifests for step in steps_of(manifest)]
+    said = [text for step in steps for text in (step.start, step.data, step.command) if text]
     if places := list(dict.fromkeys(place for text in said for place in _ABSOLUTE.findall(text))):
         more = f" and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
         logger.warning(
@@ -196,13 +197,17 @@ def _files(place: Path, manifest: Manifest) -> dict[str, Path | bytes]:
         if not _is_inside(file, place) or not (name == _CARD or manifest.is_unchanged(place, name)):
             raise InputError(f"{file} is not as hf_dense wrote it; give the command that writes {place} again.")
     files: dict[str, Path | bytes] = {name: place / name for name in listed}
-    if manifest.kind == WITH_PARTS:
-        for inner in sorted(place.glob(f"*/*/{MANIFEST}")):
-            part = published_part(inner.parent)
-            prefix, own = inner.parent.relative_to(place).as_posix(), _files(*part)
-            files |= {f"{prefix}/{name}": path for name, path in own.items()}
-            files[f"{prefix}/{MANIFEST}"] = _published(part[1], own).as_text().encode()
+    for part, inner in _parts(place, manifest):
+        prefix, own = part.relative_to(place).as_posix(), _files(part, inner)
+        files |= {f"{prefix}/{name}": path for name, path in own.items()}
+        files[f"{prefix}/{MANIFEST}"] = _published(inner, own).as_text().encode()
     return files
+
+
+def _parts(place: Path, manifest: Manifest) -> list[tuple[Path, Manifest]]:
+    """The directories that are published with evaluations, and their manifests."""
+    found = sorted(place.glob(f"*/*/{MANIFEST}")) if manifest.kind == WITH_PARTS else []
+    return [published_part(file.parent) for file in found]
 
 
 def _check_adapters(place: Path, files: Mapping[str, Path | bytes]) -> None:

@@ -318,8 +318,8 @@ def index_by(fingerprint: str, path: Path) -> Manifest:
     manifest = index_in(path)
     if manifest.made_from["model"] != fingerprint:
         raise InputError(
-            f"The index in {path} was made by another model ({manifest.sources['model']}); name another directory, "
-            "or build it again with --corpus CORPUS --overwrite."
+            f"The index in {path} was made by another model ({manifest.sources['model']}), or by that one as it was "
+            "before; name another directory, or build it again with --corpus CORPUS --overwrite."
         )
     return manifest
 

@@ -123,9 +123,9 @@ class Desk:
         question = str(dict(request.query_params).get("question", ""))
         return (question, *self.ask(question, left, right), self.status())
 
-    def ask(self, question: str, left: str, right: str) -> tuple[Asked | None, str, str]:
-        """Find passages with both arms; an empty question shows none."""
-        if not question.strip():
+    def ask(self, question: str | None, left: str, right: str) -> tuple[Asked | None, str, str]:
+        """Find passages with both arms; an empty question, or none, shows none."""
+        if question is None or not question.strip():
             return None, "", ""
         with _said():
             if len(question) > _LONGEST:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,11 +16,13 @@ from hf_dense.data import collections
 from hf_dense.data.collections import (
     asked_again,
     content_hash,
+    judged_splits,
     load_corpus,
     load_qrels,
     load_queries,
     training_pairs,
 )
+from hf_dense.data.passage_sources import find_source
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
 from hf_dense.errors import InputError
 
@@ -158,7 +161,7 @@ def test_a_row_that_is_null_is_named(tmp_path: Path) -> None:
 def test_a_text_that_is_no_utf8_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int) -> None:
     folder = write_beir(tmp_path / "b")
     (folder / "corpus.jsonl").write_bytes(b'{"_id": "1", "title": "", "text": "a"}\n{"_id": "2", "text": "b\xff"}\n')
-    with pytest.raises(InputError, match=r"corpus\.jsonl cannot be read: .* Invalid UTF8"):
+    with pytest.raises(InputError, match=r"Line 2 of .*corpus\.jsonl is not UTF-8"):
         load_corpus(folder)
     table = pa.table({"id": ["1"], "text": pa.array([b"b\xff"]).view(pa.string())})
     (folder / "corpus").mkdir()
@@ -215,12 +218,55 @@ def test_a_large_corpus_stays_on_disk(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("between", [" ", "\t"])
-def test_judgements_as_trec_has_them_are_refused_with_what_is_wanted(tmp_path: Path, between: str) -> None:
-    folder = tmp_path / "c" / "qrels"
-    folder.mkdir(parents=True)
-    (folder / "test.tsv").write_text(between.join(["q1", "0", "p1", "1"]) + "\n")
-    with pytest.raises(InputError, match=r"query-id, corpus-id and score.* TREC's four columns these are the first"):
-        load_qrels(tmp_path / "c", "test")
+@pytest.mark.parametrize("columns", [3, 4])
+def test_judgements_without_a_header_and_as_trec_has_them_are_read(tmp_path: Path, between: str, columns: int) -> None:
+    folder = write_beir(tmp_path / "c")
+    expected, identity = load_qrels(folder, "train"), content_hash(folder)
+    lines = [between.join([query, *["0"] * (columns - 3), name, str(grade)]) for query, name, grade in JUDGEMENTS]
+    (folder / "qrels" / "train.tsv").write_text("\n".join(lines) + "\n")
+    assert load_qrels(folder, "train") == expected
+    assert content_hash(folder) != identity
+    (folder / "qrels" / "train.tsv").write_text("\n".join([*lines, "q1 1"]) + "\n")
+    with pytest.raises(InputError, match=rf"a line of [12] columns, 'q1 1', not {columns}; correct it"):
+        load_qrels(folder, "train")
+
+
+@pytest.mark.parametrize("line", ["q1 Q0 d#1 1 0.5 me", "query doc grade", "q1,d#1,1"])
+def test_what_is_no_judgement_is_refused_with_what_is_wanted(tmp_path: Path, line: str) -> None:
+    folder = write_beir(tmp_path / "c")
+    (folder / "qrels" / "train.tsv").write_text(line + "\n")
+    with pytest.raises(InputError, match=r"query-id, corpus-id and score.* nor does it hold .* TREC's four columns"):
+        load_qrels(folder, "train")
+
+
+def test_judgements_and_tables_that_are_not_read_are_named(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "c")
+    (folder / "qrels" / "train.tsv").rename(folder / "qrels" / "train.qrels")
+    with pytest.raises(InputError, match=r"it has none; .*train.qrels is not read: put it, .* into qrels/train.tsv"):
+        load_qrels(folder, "train")
+    (folder / "queries.jsonl").rename(folder / "queries.jsonl.gz")
+    with pytest.raises(InputError, match=r"has no queries: .*; unpack .*queries.jsonl.gz \(gunzip\)"):
+        load_queries(folder)
+
+
+@pytest.mark.parametrize("place", ["qrels", "default", "data"])
+def test_the_parquet_of_mteb_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    folder = write_published(tmp_path / "c")
+    expected = load_corpus(folder).to_list(), load_queries(folder).to_list(), load_qrels(folder, "train")
+    for file in (*folder.glob("corpus/*.parquet"), *folder.glob("queries/*.parquet")):
+        table = parquet.read_table(file)
+        parquet.write_table(table.rename_columns({"id": "_id"}), file)
+    (folder / "qrels").rename(folder / place)
+    assert (load_corpus(folder).to_list(), load_queries(folder).to_list(), load_qrels(folder, "train")) == expected
+    assert judged_splits(folder) == ["train"]
+    opened = find_source(str(folder), tmp_path / "out").open(tmp_path, Counter())
+    assert [name for table in opened() for name in table.column("id").to_pylist()] == ["d#0", "d#1"]
+    monkeypatch.setattr("hf_dense.data.collections._IN_MEMORY", 0)
+    assert load_corpus(folder).to_list() == expected[0]
+    identity = content_hash(folder)
+    rows = [dict(zip(QRELS, row, strict=True)) for row in JUDGEMENTS[:1]]
+    Dataset.from_list(rows, features=QRELS).to_parquet(folder / place / "train.parquet")
+    assert content_hash(folder) != identity
 
 
 @pytest.mark.parametrize("suffix", ["tsv", "parquet"])

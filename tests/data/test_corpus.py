@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,17 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text('{"text": "abc"}\n{"text": \n')
     with pytest.raises(InputError):
         load_passages(str(tmp_path / "corpus.jsonl"))
+
+
+@pytest.mark.parametrize("name", ["passages.csv", "passages.txt", "passages.jsonl"])
+@pytest.mark.parametrize("load", [load_passages, stream_passages])
+def test_a_text_in_another_encoding_is_refused_as_what_it_is(
+    tmp_path: Path, name: str, load: Callable[[str], object]
+) -> None:
+    lines = ['{"text": "kůň"}'] if name.endswith("jsonl") else ["text", "kůň"]
+    (tmp_path / name).write_bytes("\n".join(lines).encode("cp1250"))
+    with pytest.raises(InputError, match=rf"{name} is not UTF-8; "):
+        load(str(tmp_path / name))
 
 
 def test_what_save_to_disk_wrote_is_to_be_written_anew(tmp_path: Path) -> None:

@@ -207,10 +207,17 @@ def test_a_source_of_which_nothing_is_left(tmp_path: Path) -> None:
     path.write_text('{"id": "1", "text": ""}\n')
     with pytest.raises(InputError, match=r"No document of .* can be read: 1 empty"):
         build(tmp_path, path)
+    for name, content, advice in (
+        ("old.txt", "kůň".encode("cp1250"), "1 broken UTF-8; turn .* into UTF-8"),
+        ("locked.pdf", b"%PDF-1.4", "1 unreadable; see whether other programs open it, and that without a password"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=rf"No document of .*{name} can be read: {advice}"):
+            build(tmp_path, tmp_path / name)
     path.write_text('{"id": "1", "text": "too few"}\n')
     with pytest.raises(InputError, match=r"No passage of .* is left: 1 documents read, 1 passages below 4 words"):
         build(tmp_path, path)
-    assert sorted(found.name for found in tmp_path.iterdir()) == ["docs.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs.jsonl", "locked.pdf", "old.txt"]
 
 
 def test_what_is_not_a_corpus_is_not_replaced(tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ def test_a_task_that_fails_costs_no_other(models: dict[str, str | Path], tmp_pat
     with pytest.raises(InputError, match=r"^mine on bad-test, bm25 on bad-test: .* no relevance judgements "):
         evaluate_tasks(models, [str(bad), str(good)], tmp_path / "out")
     facts = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert set(facts["failed"]) == {"mine on bad-test", "bm25 on bad-test"}
+    reason = "bad has no relevance judgements for split 'test'; it has train"
+    assert facts["failed"] == {"mine on bad-test": reason, "bm25 on bad-test": reason}, "without places of this machine"
     assert set(facts["models"]["mine"]["tasks"]) == {"good-test"}
     assert not (tmp_path / "out" / "mine" / "bad-test").exists()
     table = (tmp_path / "out" / "results.md").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from huggingface_hub import HfApi
 from tiny_retriever import write_retriever
 
 from hf_dense import InputError, export
+from hf_dense.data import hub_names
+from hf_dense.hub.loading import load_retriever
 from hf_dense.hub.publish import publish
 from hf_dense.storage.manifest import MANIFEST, Manifest
 
@@ -21,10 +24,11 @@ REPO: Final = "someone/retriever"
 
 
 class Faults:
-    """What goes wrong from which request on, and how often; and how many there were."""
+    """What goes wrong from which request on, and how often; and how many there were. A `file` is never given."""
 
     def __init__(self) -> None:
         self.kind, self.first, self.times, self.seen = "", 0, 0, 0
+        self.file = ""
 
     def plan(self, kind: str, first: int, times: int) -> None:
         """Begin to count anew."""
@@ -43,7 +47,9 @@ class FaultyHandler(Handler):
 
     def answer(self) -> None:
         kind = self.faults.next()
-        if kind == "":
+        if self.faults.file and self.path.endswith(self.faults.file):
+            self.send(b"Busy", 503)
+        elif kind == "":
             super().answer()
         elif kind == "no answer":
             self.close_connection = True
@@ -112,3 +118,29 @@ def test_a_publication_is_complete_or_absent(faults: tuple[Faults, Hub], kind: s
     if kind.isdigit():  # one that does not stay goes by, but at the check of the card, which the client does not repeat
         assert len([first for first, times, _ in said if times == 1]) <= 1
     assert all("\n" not in sentence and len(sentence) < 400 for *_, sentence in said)
+
+
+def test_a_file_that_a_busy_hub_does_not_give_is_not_taken_for_one_that_is_not_there(
+    faults: tuple[Faults, Hub], tmp_path: Path
+) -> None:
+    plan, _ = faults
+    place = export(write_retriever(tmp_path / "made"), out=tmp_path / "retriever", query_prompt="ask: ").path
+    publish(place, "someone/asked")
+    hub_names._fetch_settings.cache_clear()
+    plan.file = "config_sentence_transformers.json"
+    with pytest.raises(InputError, match="too busy to give all files of someone/asked, or was lost; try again later"):
+        load_retriever("someone/asked")
+    plan.file = ""
+    assert load_retriever("someone/asked").prompts["query"] == "ask: "
+
+
+def test_a_cache_that_cannot_be_written_is_no_busy_hub(
+    faults: tuple[Faults, Hub], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path))
+
+    publish(export(write_retriever(tmp_path / "made"), out=tmp_path / "retriever").path, "someone/kept")
+    hub_names._fetch_settings.cache_clear()
+    monkeypatch.setattr(hub_names, "snapshot_download", refuse)
+    assert hub_names.model_folder("someone/kept") == "someone/kept", "its loaders say what they lack"

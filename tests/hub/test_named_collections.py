@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from huggingface_hub import HfApi
 from manifests import manifest_of
+from pyarrow import parquet
 from tiny_retriever import write_dataset, write_retriever
 
 from hf_dense.commands.main import main
@@ -49,6 +52,20 @@ def test_a_collection_is_what_it_is_at_a_revision(local: Path) -> None:
     assert load_qrels(OLD, "test") == load_qrels(local / "data", "test")
     assert named_split(f"{OLD}:dev", "test") == (OLD, "dev")
     assert named_split(str(local / "data"), "test") == (str(local / "data"), "test")
+
+
+def test_judgements_of_mteb_are_fetched_where_they_lie(hub_here: HfApi, tmp_path: Path) -> None:
+    folder, name = write_dataset(tmp_path / "data", passages=40), "someone/mteb"
+    expected = load_qrels(folder, "test")
+    rows = [(query, passage, grade) for query, graded in expected.items() for passage, grade in graded.items()]
+    columns = dict(zip(("query-id", "corpus-id", "score"), map(list, zip(*rows, strict=True)), strict=True))
+    shutil.rmtree(folder / "qrels")
+    (folder / "data").mkdir()
+    parquet.write_table(pa.table(columns), folder / "data" / "test-00000-of-00001.parquet")
+    hub_here.create_repo(name, repo_type="dataset")
+    hub_here.upload_folder(repo_id=name, repo_type="dataset", folder_path=folder)
+    assert load_qrels(name, "test") == load_qrels(folder, "test") == expected
+    assert content_hash(name) == content_hash(folder)
 
 
 def test_a_model_is_what_it_is_at_a_revision(local: Path) -> None:

@@ -53,6 +53,13 @@ def test_places_of_this_machine_are_named_before_all_the_world_reads_them(
     assert "places of this machine" not in caplog.text
     publish("first", "someone/first")
     assert f"sees places of this machine: {tmp_path / 'data'}" in caplog.text
+    caplog.clear()
+    for task in (str(tmp_path / "data"), "data:train"):
+        words = ["evaluate", "bm25", "--tasks", task, "--out", "evaluation"]
+        monkeypatch.setattr("sys.argv", ["hf-dense", *words])
+        main(words)
+    publish("evaluation", "someone/evaluation")
+    assert f"sees places of this machine: {tmp_path / 'data'}" in caplog.text, "of what an earlier call measured"
 
 
 def test_a_training_publishes_its_model_and_nothing_else(hub_here: HfApi, tmp_path: Path) -> None:

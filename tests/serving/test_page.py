@@ -41,7 +41,8 @@ def test_two_columns_for_a_question(desk: Desk) -> None:
     assert asked is not None
     assert (left.count("<article"), right.count("<article")) == (5, 2)
     assert [hit.id for hit in asked.hits[1]] == ["p2", "p0"]
-    assert desk.ask("  ", "fine-tuned", "BM25") == (None, "", "")
+    for nothing in ("  ", None):
+        assert desk.ask(nothing, "fine-tuned", "BM25") == (None, "", "")
 
 
 def test_a_thumb_is_written_down_and_seen_in_both_columns(desk: Desk) -> None:
