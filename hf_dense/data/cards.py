@@ -12,6 +12,8 @@ from huggingface_hub import DatasetCard, DatasetCardData
 from hf_dense.storage.files import write_text
 from hf_dense.storage.staged import Staged
 
+Configurations = Mapping[str, str | Mapping[str, str]]  # the files of each, or of each of its splits
+
 _SIZES: Final = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 
 _CARD: Final = """---
@@ -74,7 +76,7 @@ def _content(folder: Path, patterns: Iterable[str]) -> int:
 
 
 def write_card(
-    work: Staged, *, title: str, about: str, columns: Mapping[str, str], rows: int, configs: Mapping[str, str]
+    work: Staged, *, title: str, about: str, columns: Mapping[str, str], rows: int, configs: Configurations
 ) -> None:
     """Write a dataset's `README.md`; sources, command and licence are those of its manifest.
 
@@ -83,7 +85,7 @@ def write_card(
         about: what a row is and how it came to be, in a few sentences.
         columns: what each holds.
         rows: number of rows, for the Hub's size category.
-        configs: the files of each configuration, which is its one split too.
+        configs: the files of each configuration, which is its one split too, or of each of its splits.
     """
     manifest = work.manifest
     data = DatasetCardData(
@@ -92,7 +94,10 @@ def write_card(
         size_categories=size_category(rows),
         task_categories=["text-retrieval"],
         tags=["hf_dense", "dense-retrieval"],
-        configs=[configuration(work.result, name, {name: path}) for name, path in configs.items()],
+        configs=[
+            configuration(work.result, name, {name: files} if isinstance(files, str) else files)
+            for name, files in configs.items()
+        ],
     )
     content = _CARD.format(
         data=data.to_yaml(),

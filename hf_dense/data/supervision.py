@@ -163,21 +163,20 @@ def write_collection_card(
         splits: of the judgements.
         lists: whether there are training lists.
     """
-    judgements = {name: f"qrels/{name}.parquet" for name in splits}
     write_card(
         work,
         title=title,
         about=about,
         columns={
             **columns,
-            **dict.fromkeys(judgements, "query-id, corpus-id, score: the judgements"),
+            "default": "query-id, corpus-id, score: the judgements",
             **({"negatives": ", ".join(TRAINING)} if lists else {}),
         },
         rows=work.facts["counts"]["passages"],
         configs={
             "corpus": "corpus/*.parquet",
             "queries": "queries/*.parquet",
-            **judgements,
+            "default": {split: f"qrels/{split}.parquet" for split in splits},  # where MTEB looks for them
             **({"negatives": "negatives/*.parquet"} if lists else {}),
         },
     )
