@@ -432,8 +432,8 @@ def check_arguments(
         raise InputError(f"{name} reads texts in pairs; batch sizes must be even.")
     if contrasts and not is_auto(args) and args.train_batch_size * args.world_size == 1 + model.config.siblings:
         raise InputError(
-            f"{name} contrasts the texts of a step, and with per_device_train_batch_size {args.train_batch_size} a text "
-            "has its partner alone, and nothing to be told from; raise it."
+            f"{name} contrasts the texts of a step, and with per_device_train_batch_size {args.train_batch_size} a "
+            "text has its partner alone, and nothing to be told from; raise it."
         )
     if chunk is not None and (not contrasts or chunk < 2 or chunk % 2):
         which = "" if contrasts else f", which {name} does not"
