@@ -78,7 +78,7 @@ def _load(generator: str | dict[str, Any], vocab_size: int) -> PreTrainedModel:
         if lacking := sorted(loaded["missing_keys"]):
             raise InputError(
                 f"{generator} lacks weights of a masked language model, such as {lacking[0]}, and would fill in words "
-                "at random; name one that has them, or give the configuration of one to train with a --generator_weight."
+                "at random; name one that has them, or a configuration, to be trained by a --generator_weight."
             )
         return model
     values = {"model_type": "electra", "vocab_size": vocab_size, **generator}
