@@ -276,7 +276,11 @@ def _run_task(
     set_seed(training.seed)  # of the head's weights
     with plain_loading("an encoder", start):
         model = AutoModelForSequenceClassification.from_pretrained(
-            start, num_labels=spec.classes, trust_remote_code=False
+            start,
+            num_labels=spec.classes,
+            output_hidden_states=False,  # as a configuration may say; they would be read as predictions
+            output_attentions=False,
+            trust_remote_code=False,
         )
     trainer = Trainer(
         model,

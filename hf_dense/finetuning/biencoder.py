@@ -425,6 +425,11 @@ def _rows(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -
     """What is trained on, when it has what the losses need and fills a batch."""
     option = "per_device_train_batch_size"
     size = 1 if is_auto(arguments) else arguments.per_device_train_batch_size * arguments.world_size
+    if not is_auto(arguments) and size * getattr(data, "passages", 1) == 1:
+        raise InputError(
+            f"{option} is 1, and a step has one passage, which is to be told from no other; raise it, or give lists "
+            "with negatives."
+        )
     if not isinstance(data, PassageLists):
         check_losses(arguments, passages=1, scored=False)
         return _check_pairs(data, "pairs", arguments, size, option)

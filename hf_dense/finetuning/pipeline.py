@@ -225,7 +225,7 @@ class _Run:
                 chosen = self.chosen.updated(RetrieverSettings(**lengths))
                 retriever = shape(build_retriever(given.model, chosen), arguments)
                 check_dimensions(arguments.matryoshka or (), retriever, given.model)
-            if not is_auto(arguments) and arguments.per_device_train_batch_size > queries:
+            if not is_auto(arguments) and arguments.per_device_train_batch_size * arguments.world_size > queries:
                 raise InputError(f"There are {queries} training queries, fewer than one batch of {name}.")
             if arguments.distillation != "none" and size > 1 + min(_depth(section), _depth(given.mined)):
                 raise InputError(f"Lists of {size} passages for {name} need {size - 1} scored negatives; raise depth.")

@@ -455,7 +455,8 @@ def _check_decoder(
 ) -> None:
     """Raise `ValueError` where a decoder disagrees with its encoder, or with the decoder whose layers it shares."""
     if decoder.encoder not in encoders:
-        raise ValueError(f"Decoder {name!r} reads encoder {decoder.encoder!r}; there is: {', '.join(encoders)}.")
+        known = ", ".join(encoders) or "none"
+        raise ValueError(f"Decoder {name!r} reads encoder {decoder.encoder!r}; there is: {known}.")
     if decoder.shares and (decoder.shares not in decoders or decoders[decoder.shares].shares):
         raise ValueError(f"Decoder {name!r} shares the layers of {decoder.shares!r}, which has none of its own.")
     if decoder.shares:

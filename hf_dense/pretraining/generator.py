@@ -12,6 +12,7 @@ from transformers.models.auto import CONFIG_MAPPING
 from hf_dense.data.hub_names import model_folder
 from hf_dense.errors import InputError, as_sentence
 from hf_dense.hub.loading import longest_text
+from hf_dense.modeling.bottleneck_backbones import quiet_loading
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.modeling.modeling_simlm import SimLMForPreTraining
 
@@ -71,9 +72,14 @@ def _check_weight(model: SimLMForPreTraining) -> None:
 def _load(generator: str | dict[str, Any], vocab_size: int) -> PreTrainedModel:
     model: PreTrainedModel
     if isinstance(generator, str):
-        model = AutoModelForMaskedLM.from_pretrained(
-            model_folder(generator), dtype=torch.float32, trust_remote_code=False
-        )
+        place, options = model_folder(generator), {"dtype": torch.float32, "output_loading_info": True}
+        with quiet_loading():
+            model, loaded = AutoModelForMaskedLM.from_pretrained(place, trust_remote_code=False, **options)
+        if lacking := sorted(loaded["missing_keys"]):
+            raise InputError(
+                f"{generator} lacks weights of a masked language model, such as {lacking[0]}, and would fill in words "
+                "at random; name one that has them, or a configuration, to be trained by a --generator_weight."
+            )
         return model
     values = {"model_type": "electra", "vocab_size": vocab_size, **generator}
     kind = values.pop("model_type")

@@ -177,11 +177,15 @@ def _start(
         check_kind(options.backbone)
     tokenizer = _tokenizer(options, corpus)
     if options.backbone and options.tokenizer:
-        _check_tokens(tokenizer, options.tokenizer, options.backbone)
+        _check_tokens(tokenizer, options.tokenizer, options.backbone, "leave --tokenizer out")
     vocabulary = Vocabulary.of(tokenizer)
     model = _model(method, options, tokenizer)
     _align_special_tokens(model.config, tokenizer)
-    add_generator(model, _generator(options.generator), options.generator_weight, options.max_length)
+    generator = _generator(options.generator)
+    add_generator(model, generator, options.generator_weight, options.max_length)
+    if isinstance(generator, str):
+        read = options.tokenizer or options.backbone or "a tokenizer trained on the corpus"
+        _check_tokens(tokenizer, read, generator, "name a generator of the same tokenizer")
     check_arguments(model, training, options.chunk, options.streaming)
     config = model.config
     if "text" not in config.sources:
@@ -398,20 +402,20 @@ def _tokenizer(options: PretrainingOptions, corpus: Dataset | IterableDataset) -
     return train_tokenizer([text or "" for text in texts], size, options.max_length)
 
 
-def _check_tokens(tokenizer: PreTrainedTokenizerBase, name: str, backbone: str) -> None:
-    """Raise `InputError` where most tokens are others in the backbone: it would read other words than those of a text.
+def _check_tokens(tokenizer: PreTrainedTokenizerBase, name: str, model: str, remedy: str) -> None:
+    """Raise `InputError` where most tokens are others in a model: it would read other words than those of a text.
 
-    Fewer, such as unused ones that were given a meaning, are said. A backbone may have no tokenizer of its own.
+    Fewer, such as unused ones that were given a meaning, are said. A model may have no tokenizer of its own.
     """
     try:
-        own = load_tokenizer(backbone).get_vocab()
+        own = load_tokenizer(model).get_vocab()
     except InputError:
         return
     tokens = tokenizer.get_vocab()
     other = sum(own.get(token) != place for token, place in tokens.items())
-    said = f"{other:,} of the {len(tokens):,} tokens of {name} are others in {backbone}, whose weights know its own"
+    said = f"{other:,} of the {len(tokens):,} tokens of {name} are others in {model}, whose weights know its own"
     if 2 * other > len(tokens):
-        raise InputError(f"{said}; leave --tokenizer out.")
+        raise InputError(f"{said}; {remedy}.")
     if other:
         logger.warning(f"{said}.")
 

@@ -430,6 +430,11 @@ def check_arguments(
     odd = (not is_auto(args) and args.per_device_train_batch_size % 2) or args.per_device_eval_batch_size % 2
     if model.config.siblings and odd:
         raise InputError(f"{name} reads texts in pairs; batch sizes must be even.")
+    if contrasts and not is_auto(args) and args.train_batch_size * args.world_size == 1 + model.config.siblings:
+        raise InputError(
+            f"{name} contrasts the texts of a step, and with per_device_train_batch_size {args.train_batch_size} a "
+            "text has its partner alone, and nothing to be told from; raise it."
+        )
     if chunk is not None and (not contrasts or chunk < 2 or chunk % 2):
         which = "" if contrasts else f", which {name} does not"
         raise InputError(f"chunk is {chunk}: it is an even number of texts, for methods that contrast them{which}.")

@@ -297,7 +297,8 @@ def train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
         checkpoint: a complete checkpoint of the same run, or None.
 
     Raises:
-        InputError: the best checkpoint is to be chosen by a figure that evaluations have not, or is gone.
+        InputError: the best checkpoint is to be chosen by a figure that evaluations have not, or is gone; or there was
+            no batch to train on.
     """
     try:
         with _own_checkpoints(trainer):
@@ -306,6 +307,11 @@ def train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
         if "metric_for_best_model" not in str(error):
             raise
         raise InputError(str(error.args[0])) from error
+    if trainer.state.global_step == 0:
+        raise InputError(
+            "Nothing was trained: not one batch is full, and dataloader_drop_last leaves the others out; lower "
+            "per_device_train_batch_size, or leave dataloader_drop_last out."
+        )
 
 
 def _train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:

@@ -109,6 +109,15 @@ def test_an_encoder_that_is_kept_in_16_bits_is_trained_in_32(encoder: Path, data
     assert figures[0] == figures[1]
 
 
+@pytest.mark.parametrize("task", ["cola", "stsb"])
+def test_an_encoder_that_gives_its_hidden_states_is_measured(task: str, data: Path, tmp_path: Path) -> None:
+    """As a hybrid retriever's does: its predictions are one of several outputs."""
+    model = AutoModel.from_pretrained(write_encoder(tmp_path / "model"))
+    model.config.output_hidden_states = True
+    model.save_pretrained(tmp_path / "model")
+    assert set(run(tmp_path / "model", [task], tmp_path / "out", data).metrics) <= METRICS
+
+
 def test_what_is_to_be_seen_is_learnt(encoder: Path, tmp_path: Path) -> None:
     for task in ("mnli", "stsb"):
         write_task(tmp_path / "data", task, train=160, validation=40)

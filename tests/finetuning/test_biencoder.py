@@ -393,6 +393,7 @@ def test_the_card_quotes_no_training_text(retriever: Path, tmp_path: Path) -> No
     [
         ({}, {"passage": "text"}, "has no column 'passage'"),
         ({"per_device_train_batch_size": 97}, {}, "fewer than one batch of 97"),
+        ({"per_device_train_batch_size": 1}, {}, "per_device_train_batch_size is 1, and a step has one passage"),
         ({"resume_from_checkpoint": "true"}, {}, "There is no complete checkpoint in"),
         ({"resume_from_checkpoint": "nowhere"}, {}, "nowhere is not a complete checkpoint"),
     ],

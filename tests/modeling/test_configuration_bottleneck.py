@@ -294,7 +294,7 @@ def test_loading_may_take_a_part_out_and_change_the_backbone(tmp_path: Path) -> 
         ({"crop": "sideways"}, "crop is 'sideways'; allowed: head, random"),
         ({"decoders": {"decodr": {"weight": 2.0}}}, "There is no Decoder 'decodr' to change; there is: decoder"),
         ({"decoders": {"decoder": {"wieght": 2.0}}}, "Decoder of 'decoder' has no field 'wieght'"),
-        ({"encoders": {"encoder": None}}, "reads encoder 'encoder'"),
+        ({"encoders": {"encoder": None}}, "reads encoder 'encoder'; there is: none"),
         ({"encoders": {"encoder": {"view": {"select": "none", "rate": 0.7}}}}, "View.rate of 'encoder'"),
         (
             {"backbone_config": {"num_hiden_layers": 6}},

@@ -18,7 +18,8 @@ from tiny_pretraining import (
     token_rows,
     weights,
 )
-from transformers import AutoModelForPreTraining
+from tiny_retriever import tiny_tokenizer
+from transformers import AutoModelForPreTraining, BertTokenizer, ElectraConfig, ElectraForPreTraining
 
 from hf_dense.data import hub_names
 from hf_dense.errors import InputError
@@ -145,6 +146,30 @@ def test_a_published_generator_is_read_at_its_revision(tmp_path: Path, monkeypat
     assert same_weights(again.generator.state_dict(), published.state_dict())
     manifest = manifest_of(tmp_path / "run")
     assert manifest.sources["generator"] == "me/generator@v2"
+
+
+def test_a_generator_without_its_head_is_refused(tmp_path: Path) -> None:
+    """As a discriminator is, or a plain encoder: the head would be made up, and stay so where it is frozen."""
+    whole = ElectraForPreTraining(ElectraConfig(**GENERATOR, vocab_size=VOCABULARY.size))
+    whole.save_pretrained(tmp_path / "discriminator")
+    options = tiny_options(tmp_path, "simlm", generator=str(tmp_path / "discriminator"))
+    with pytest.raises(InputError, match="discriminator lacks weights of a masked language model, such as generator_"):
+        pretrain(options, tiny_arguments(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_generator_of_other_tokens_is_refused(tmp_path: Path) -> None:
+    """It has as many: nothing would fail, and every word be filled in by that of another number."""
+    generator = make_model().generator
+    assert generator is not None
+    generator.save_pretrained(tmp_path / "other")
+    tokens = [*tiny_tokenizer().get_vocab()]
+    order = [*tokens[:5], *reversed(tokens[5:])]
+    BertTokenizer(vocab={token: at for at, token in enumerate(order)}).save_pretrained(tmp_path / "other")
+    options = tiny_options(tmp_path, "simlm", generator=str(tmp_path / "other"))
+    with pytest.raises(InputError, match=r"tokens of .* are others in .*other, .*; name a generator of the same token"):
+        pretrain(options, tiny_arguments(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("given", "expected"), [(None, 0.2), (0.0, 0.0), (0.5, 0.5)])
