@@ -130,8 +130,8 @@ def alone() -> Iterator[None]:
 def cluster(alone: None) -> Iterator[Any]:
     """Two nodes of one core each on this machine.
 
-    What stood for them is kept: from Python 3.13 on a forked process clears what `atexit` holds, and Ray's connection, if
-    nothing else held it, would be closed there, which ends the process by a segmentation fault.
+    What stood for them is kept: from Python 3.13 on a forked process clears what `atexit` holds, and Ray's connection,
+    if nothing else held it, would be closed there, which ends the process by a segmentation fault.
     """
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster

@@ -13,6 +13,7 @@ from unicodedata import normalize
 
 import pyarrow as pa
 import pytest
+from datasets import load_dataset
 from json_lines import write_lines
 from pyarrow import parquet
 from tiny_retriever import random_words
@@ -290,6 +291,19 @@ def test_texts_are_found_in_the_corpus_and_keep_its_ids_whoever_cuts_it(tmp_path
     (tmp_path / "lost.jsonl").write_text(json.dumps(pairs[2]))
     with pytest.raises(InputError, match=r"None of the 1 relevant passages stands in .*docs, whole or in part"):
         build_collection(tmp_path / "lost.jsonl", tmp_path / "lost", corpus=str(folder))
+
+
+def test_others_read_the_judgements_of_every_split(tmp_path: Path) -> None:
+    pairs = [{"query": f"q{row}", "positive": f"{word} {row}"} for row, word in enumerate(random_words(20))]
+    write_lines(tmp_path / "pairs.jsonl", pairs)
+    out = tmp_path / "out"
+    build_collection(tmp_path / "pairs.jsonl", out, split="50/25/25")
+    splits = load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
+    assert {name: len(rows) for name, rows in splits.items()} == {
+        name: len(load_qrels(out, name)) for name in ("train", "dev", "test")
+    }
+    (passages,) = load_dataset(str(out), "corpus", cache_dir=str(tmp_path / "cache")).values()
+    assert len(passages) == 20
 
 
 def test_texts_that_were_cut_otherwise_are_found_by_their_words(tmp_path: Path) -> None:
