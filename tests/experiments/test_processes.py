@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -55,6 +56,22 @@ def test_a_failure_is_named_and_stops_the_others(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^broken failed for the reason given above; its log is .*broken\.log"):
         run_side_by_side(commands, tmp_path, at_once=2)
     assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_it_ends_what_it_started(tmp_path: Path, number: signal.Signals) -> None:
+    child = python("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
+    run = f"run_side_by_side({{'sleeper': {child!r}}}, Path({str(tmp_path)!r}))"
+    code = f"from pathlib import Path\nfrom hf_dense.experiments.processes import run_side_by_side\n{run}"
+    parent = subprocess.Popen(python(code))
+    log = log_of("sleeper", tmp_path)
+    while not (log.exists() and log.read_text().endswith("\n")):
+        time.sleep(0.05)
+        assert parent.poll() is None
+    parent.send_signal(number)
+    assert parent.wait(30) == 128 + number
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(log.read_text()), 0)
 
 
 def test_waiting_takes_no_time_of_the_processor_whatever_other_children_ended(tmp_path: Path) -> None:
