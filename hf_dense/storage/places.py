@@ -39,8 +39,12 @@ def check_place(
 
     Raises:
         InputError: `path` is a symbolic link, a file, or is or holds the working directory, the home directory or a
-            source; or it begins with the ~ of a shell, of which libraries make the home directory, and others nothing.
+            source; or it begins with the ~ of a shell, of which libraries make the home directory, and others nothing;
+            or it, or the name of a source, is not UTF-8, which cards and manifests are.
     """
+    for name in (str(path), *(source.name for source in (sources or {}).values()), *map(str, reads)):
+        if name != name.encode(errors="replace").decode():
+            raise InputError(f"The name {name!r} is not UTF-8, so no card could say it; rename it, or name another.")
     if path.parts[:1] == ("~",):
         raise InputError(f"{path} begins with a ~ that no shell has read; put a space before it, or write it in full.")
     if path.is_symlink():

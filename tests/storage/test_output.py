@@ -693,6 +693,18 @@ def test_what_differs_is_said_by_its_name(tmp_path: Path) -> None:
         made_of("me/one", "2")
 
 
+def test_names_that_no_card_could_say_are_refused_before_anything_is_done(tmp_path: Path) -> None:
+    broken = os.fsdecode(b"caf\xff")
+    with pytest.raises(InputError, match=r"^The name '.*caf\\udcff' is not UTF-8"):
+        Output(tmp_path / broken).stage("test", {})
+    with pytest.raises(InputError, match="^The name 'caf.udcff' is not UTF-8"):
+        Output(tmp_path / "out").occupy("test", {}, {"corpus": Source(broken, "aa")})
+    with pytest.raises(InputError, match="is not UTF-8"):
+        check_place(tmp_path / "out", reads=[broken])
+    assert list(tmp_path.iterdir()) == []
+    check_place(tmp_path / "caf\u00e9", {"corpus": Source("\u65e5\u672c", "aa")})
+
+
 def test_a_source_may_have_a_longer_name_than_a_path() -> None:
     names = ", ".join(f"package {number}" for number in range(100))
     check_place(Path("out"), {"packages": Source(names, "aa")})
