@@ -180,7 +180,7 @@ def _results_there(repository: Repository, manifest: Manifest, files: Mapping[st
     """The results that the card on the Hub has, where the model there is this one; else it is said that they go."""
     there = repository.manifest()
     results = there.facts.get("results") if there else None
-    if not there or not isinstance(results, list):
+    if not there or there.kind != manifest.kind or not isinstance(results, list):  # another kind is refused later
         return []
     hashes = {name: value for name, value in _published(manifest, files).hashes.items() if name != _CARD}
     if hashes == {name: value for name, value in there.hashes.items() if name != _CARD}:

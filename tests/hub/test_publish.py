@@ -187,6 +187,10 @@ def test_results_stay_on_the_card_of_the_same_model(
     assert [found.metric_value for found in card_of(hub_here, "someone/twice").data.eval_results] == [0.5]
     publish(model, "someone/twice", results=[("data", "test", {"ndcg@10": 0.25})])
     assert [found.metric_value for found in card_of(hub_here, "someone/twice").data.eval_results] == [0.25]
+    main(["export", str(write_encoder(tmp_path / "encoder")), "--kind", "encoder", "--out", str(tmp_path / "plain")])
+    with pytest.raises(InputError, match="another kind of output"):
+        publish(tmp_path / "plain", "someone/twice")
+    assert "left out" not in caplog.text, "nothing was published"
     publish(other, "someone/twice")
     assert card_of(hub_here, "someone/twice").data.eval_results is None
     assert "The results on the card of someone/twice are of another model, and are left out" in caplog.text

@@ -697,7 +697,7 @@ def test_names_that_no_card_could_say_are_refused_before_anything_is_done(tmp_pa
     broken = os.fsdecode(b"caf\xff")
     with pytest.raises(InputError, match=r"^The name '.*caf\\udcff' is not UTF-8"):
         Output(tmp_path / broken).stage("test", {})
-    with pytest.raises(InputError, match="^The name 'caf.udcff' is not UTF-8"):
+    with pytest.raises(InputError, match=r"^The name 'caf.udcff' is not UTF-8"):
         Output(tmp_path / "out").occupy("test", {}, {"corpus": Source(broken, "aa")})
     with pytest.raises(InputError, match="is not UTF-8"):
         check_place(tmp_path / "out", reads=[broken])
