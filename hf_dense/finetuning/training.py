@@ -129,6 +129,7 @@ def train_model(
     check_products(arguments.float32_matmul_precision, arguments.tf32)
     output = output or Output(Path(str(arguments.output_dir)), arguments.overwrite)
     arguments.output_dir = str(output.path)
+    arguments.dataloader_pin_memory &= torch.cuda.is_available()  # which torch warns of otherwise
     model = output.at("model")
     publication = Publication.of(arguments, output.path.name, form)
     recorded = recorded_setting("precision", output.path, arguments.resume_from_checkpoint, kind)

@@ -82,6 +82,12 @@ def test_loss_falls_and_history_is_kept(retriever: Path, pairs: Dataset, tmp_pat
     assert SentenceTransformer(str(model)).similarity_fn_name == "dot"
 
 
+@pytest.mark.filterwarnings("error:'pin_memory'")
+def test_memory_is_pinned_only_for_a_gpu(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
+    """torch warns of it where there is none, in every run."""
+    finetune(retriever, pairs, arguments(tmp_path / "run", max_steps=1))
+
+
 @pytest.mark.parametrize("kept", [torch.float16, torch.bfloat16])
 def test_a_model_that_is_kept_in_16_bits_is_trained_in_32(
     kept: torch.dtype, retriever: Path, pairs: Dataset, tmp_path: Path
