@@ -85,7 +85,7 @@ def test_loss_falls_and_history_is_kept(retriever: Path, pairs: Dataset, tmp_pat
 @pytest.mark.filterwarnings("error:'pin_memory'")
 def test_memory_is_pinned_only_for_a_gpu(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
     """torch warns of it where there is none, in every run."""
-    finetune(retriever, pairs, arguments(tmp_path / "run", max_steps=1))
+    finetune(retriever, pairs, arguments(tmp_path / "run", max_steps=1, use_cpu=False))
 
 
 @pytest.mark.parametrize("kept", [torch.float16, torch.bfloat16])
@@ -469,7 +469,7 @@ def test_a_bare_encoder_is_refused(pairs: Dataset, tmp_path: Path) -> None:
 
 
 def test_the_folder_of_a_training_says_where_its_model_is(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
-    finetune(retriever, pairs, arguments(tmp_path / "run", max_steps=1))
+    finetune(retriever, pairs, arguments(tmp_path / "run", max_steps=1, use_cpu=False))
     with pytest.raises(InputError, match=f"no modules.json; give what is in it, {tmp_path / 'run' / 'model'}"):
         load_retriever(tmp_path / "run")
 
