@@ -469,7 +469,7 @@ def test_a_bare_encoder_is_refused(pairs: Dataset, tmp_path: Path) -> None:
 
 
 def test_the_folder_of_a_training_says_where_its_model_is(retriever: Path, pairs: Dataset, tmp_path: Path) -> None:
-    finetune(retriever, pairs, arguments(tmp_path / "run", max_steps=1, use_cpu=False))
+    finetune(retriever, pairs, arguments(tmp_path / "run", max_steps=1))
     with pytest.raises(InputError, match=f"no modules.json; give what is in it, {tmp_path / 'run' / 'model'}"):
         load_retriever(tmp_path / "run")
 
