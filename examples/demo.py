@@ -85,7 +85,8 @@ def main() -> None:
             print(f"  {hit.score:.3f}  {hit.title}: {hit.text[:90]}")
     model = fused.best.model
     print("\nWritten:", *paths, sep="\n  ")
-    print(f"Model: {model}\nTry: .venv/bin/hf-dense search {model} {QUESTIONS[0]!r} --index {index.directory}")
+    place = out.at("documentation").path
+    print(f"Model: {model}\nTry: .venv/bin/hf-dense search {model} {QUESTIONS[0]!r} --index {place}")
     print(f"The demo took {(time.perf_counter() - started) / 60:.1f} minutes.")
 
 
