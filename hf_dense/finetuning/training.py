@@ -129,7 +129,6 @@ def train_model(
     check_products(arguments.float32_matmul_precision, arguments.tf32)
     output = output or Output(Path(str(arguments.output_dir)), arguments.overwrite)
     arguments.output_dir = str(output.path)
-    arguments.dataloader_pin_memory &= torch.cuda.is_available()  # which torch warns of otherwise
     model = output.at("model")
     publication = Publication.of(arguments, output.path.name, form)
     recorded = recorded_setting("precision", output.path, arguments.resume_from_checkpoint, kind)
@@ -164,15 +163,12 @@ def _check(arguments: TrainingArguments, trained: nn.Module, start: str) -> None
 
 def _fit(trainer: Trainer, model: nn.Module, work: Occupied, resume: str | None) -> None:
     """Train from the start or from a checkpoint, and note how long that took in all."""
+    trainer.args.dataloader_pin_memory &= torch.cuda.is_available()  # which torch warns of otherwise
     plain = trainer.args.device.type == "cpu" and not trainer.args.torch_compile and not are_several()
     checkpoint = checkpoint_to_resume(work, resume)
     seconds = keep_time(trainer, work, checkpoint)
     with gradients_of_read_words(model) if plain else nullcontext(), _without_reports():
         train(trainer, checkpoint)
-    if trainer.state.global_step == 0:
-        raise InputError(
-            "No step was trained: the data fill no batch of these settings; lower per_device_train_batch_size."
-        )
     trainer.save_state()
     work.facts |= {"steps": trainer.state.global_step, "seconds": seconds()}
     if trainer.args.load_best_model_at_end and (best := trainer.state.best_model_checkpoint):

@@ -45,7 +45,7 @@ from hf_dense.pretraining.probe import BEST, Pool, RetrievalProbe, check_best, l
 from hf_dense.pretraining.soundness import STEP_FILE
 from hf_dense.pretraining.start import check_kind, start_from
 from hf_dense.pretraining.stream import PassageStream
-from hf_dense.pretraining.trainer import PreTrainer, check_arguments
+from hf_dense.pretraining.trainer import PreTrainer, check_arguments, check_contrast
 from hf_dense.pretraining.vocabulary import Vocabulary
 from hf_dense.storage.batch_size import find_batch_size
 from hf_dense.storage.checkpoints import (
@@ -187,6 +187,7 @@ def _start(
         read = options.tokenizer or options.backbone or "a tokenizer trained on the corpus"
         _check_tokens(tokenizer, read, generator, "name a generator of the same tokenizer")
     check_arguments(model, training, options.chunk, options.streaming)
+    check_contrast(model, training)
     config = model.config
     if "text" not in config.sources:
         raise InputError("No encoder or decoder reads the column 'text'; give one of them a view of it.")

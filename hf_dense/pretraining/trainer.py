@@ -117,6 +117,7 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
 
     def train(self, *given: Any, **named: Any) -> Any:
         """The Trainer's; a stream passes over what was read itself, without tokenizing it."""
+        check_contrast(self.model, self.args)
         self.args.ignore_data_skip = isinstance(self.train_dataset, PassageStream)
         try:
             return super().train(*given, **named)
@@ -430,11 +431,6 @@ def check_arguments(
     odd = (not is_auto(args) and args.per_device_train_batch_size % 2) or args.per_device_eval_batch_size % 2
     if model.config.siblings and odd:
         raise InputError(f"{name} reads texts in pairs; batch sizes must be even.")
-    if contrasts and not is_auto(args) and args.train_batch_size * args.world_size == 1 + model.config.siblings:
-        raise InputError(
-            f"{name} contrasts the texts of a step, and with per_device_train_batch_size {args.train_batch_size} a "
-            "text has its partner alone, and nothing to be told from; raise it."
-        )
     if chunk is not None and (not contrasts or chunk < 2 or chunk % 2):
         which = "" if contrasts else f", which {name} does not"
         raise InputError(f"chunk is {chunk}: it is an even number of texts, for methods that contrast them{which}.")
@@ -442,6 +438,16 @@ def check_arguments(
         raise InputError("chunk cuts all views of a batch alike, and some read more sources than others; leave it out.")
     if streaming:
         _check_streaming(model, args)
+
+
+def check_contrast(model: BottleneckForPreTraining, args: TrainingArguments) -> None:
+    """Raise `InputError` where a step has one pair, whose contrast is 0."""
+    size = args.per_device_train_batch_size
+    if model.config.contrasts and not is_auto(args) and size * args.world_size == 1 + model.config.siblings:
+        raise InputError(
+            f"{model.config.model_type} contrasts the texts of a step, and with per_device_train_batch_size {size} a "
+            "text has its partner alone, and nothing to be told from; raise it."
+        )
 
 
 def _check_rows(rows: Any, model: BottleneckForPreTraining) -> None:

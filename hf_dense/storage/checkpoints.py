@@ -308,9 +308,9 @@ def train(trainer: Trainer, checkpoint: str | os.PathLike[str] | None) -> None:
             raise
         raise InputError(str(error.args[0])) from error
     if trainer.state.global_step == 0:
+        advice = ", or leave dataloader_drop_last out" if trainer.args.dataloader_drop_last else ""
         raise InputError(
-            "Nothing was trained: not one batch is full, and dataloader_drop_last leaves the others out; lower "
-            "per_device_train_batch_size, or leave dataloader_drop_last out."
+            f"No step was trained: the data fill no batch of these settings; lower per_device_train_batch_size{advice}."
         )
 
 

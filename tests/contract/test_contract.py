@@ -563,6 +563,7 @@ class TestSaving:
         assert type(config) is METHODS[case.method].config
         assert comparable(config) == comparable(make_model(case).config)
 
+    @pytest.mark.slow
     def test_loads_where_the_package_is_not_installed(self, case: Case, remote: dict[str, Any]) -> None:
         model, result = make_model(case), remote[case.name]
         assert result["loss"] == pytest.approx(model(make_batch(case)).loss.item(), abs=0, rel=ROUNDING)

@@ -113,6 +113,7 @@ def test_rankings_are_ordered_anew(models: dict[str, str | Path], tmp_path: Path
         evaluate_tasks({"mine": models["mine"]}, [str(data)], tmp_path / "more", protocol="candidates", rerankers=both)
 
 
+@pytest.mark.slow
 def test_what_is_re_ranked_or_cut_is_held_against_its_own_model(models: dict[str, str | Path], tmp_path: Path) -> None:
     """Against the row above it stood, of another model, by another re-ranker; the results may have been moved."""
     data, other = str(write_dataset(tmp_path / "data")), write_retriever(tmp_path / "other", seed=5)
@@ -211,6 +212,7 @@ def test_another_model_or_collection_under_the_same_name(models: dict[str, str |
     assert list(json.loads((out / "results.json").read_text())["models"]) == ["mine", "bm25"]
 
 
+@pytest.mark.slow
 def test_a_row_is_of_one_model(models: dict[str, str | Path], tmp_path: Path) -> None:
     first, second, out = *(str(write_dataset(tmp_path / name)) for name in ("first", "second")), tmp_path / "out"
     other = write_retriever(tmp_path / "other", seed=5)
@@ -256,6 +258,7 @@ def test_first_passages_are_looked_for_where_the_folder_is_now(models: dict[str,
     assert "mine + other on data-test was measured on other first passages" in (out / "results.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_folder_called_like_a_data_set_drops_what_mteb_drops(
     models: dict[str, str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ def test_hybrid_vectors_are_not_cut(data: Path, tmp_path: Path) -> None:
         evaluate_tasks({"x": write_hybrid(tmp_path, 8, 4)}, [str(data)], tmp_path / "out", dimensions=[4])
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_cut_costs_no_other(
     mine: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -20,6 +20,7 @@ def drop_judgements(collection: Path) -> None:
     qrels.write_text("".join(qrels.read_text().splitlines(keepends=True)[:-3]))
 
 
+@pytest.mark.slow
 def test_a_collection_that_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     collections = [write_dataset(tmp_path / name) for name in ("one", "two")]
     mine, other, out = write_retriever(tmp_path / "mine"), write_retriever(tmp_path / "other", seed=1), tmp_path / "out"

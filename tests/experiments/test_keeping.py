@@ -89,6 +89,7 @@ def test_without_another_collection_nothing_is_said_of_one() -> None:
     assert "kept" not in format_rows(rows)
 
 
+@pytest.mark.slow
 def test_a_training_is_measured_beside_its_start(
     own: Path, other: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -121,6 +121,7 @@ def test_a_checkpoint_that_remembers_its_embedder_is_a_tuned_model(models: Path,
     assert all(torch.equal(found[name], trained[name]) for name in found)
 
 
+@pytest.mark.slow
 def test_the_best_for_both_is_written_with_all_figures(
     models: Path, collections: tuple[Kept, Kept], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,7 +62,8 @@ def test_a_failure_is_named_and_stops_the_others(tmp_path: Path) -> None:
 def test_a_signal_that_ends_it_ends_what_it_started(tmp_path: Path, number: signal.Signals) -> None:
     child = python("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
     run = f"run_side_by_side({{'sleeper': {child!r}}}, Path({str(tmp_path)!r}))"
-    code = f"from pathlib import Path\nfrom hf_dense.experiments.processes import run_side_by_side\n{run}"
+    heeded = f"import signal\nsignal.signal({int(number)}, signal.SIG_DFL)"  # also where these tests run under nohup
+    code = f"{heeded}\nfrom pathlib import Path\nfrom hf_dense.experiments.processes import run_side_by_side\n{run}"
     parent = subprocess.Popen(python(code))
     log = log_of("sleeper", tmp_path)
     while not (log.exists() and log.read_text().endswith("\n")):

@@ -160,8 +160,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, torch
         pytest.param(mining, "write_lists", 1, marks=pytest.mark.slow),
         pytest.param(scoring, "_join", 0, marks=pytest.mark.slow),
         pytest.param(training, "write_model_card", 2, marks=pytest.mark.slow),  # of the re-ranker, trained
-        (None, "training_step", 3),
-        *(pytest.param(None, "training_step", steps, marks=pytest.mark.slow) for steps in (6 + 5, 12 + 1, 18 + 4)),
+        *(pytest.param(None, "training_step", steps, marks=pytest.mark.slow) for steps in (3, 6 + 5, 12 + 1, 18 + 4)),
     ],
 )
 def test_a_killed_stage_is_gone_on_with(

@@ -115,6 +115,7 @@ def test_no_path_of_this_machine_is_in_the_file(one_file: int, tmp_path: Path, m
 
 
 @needs_onnx
+@pytest.mark.slow
 def test_a_file_with_other_vectors_never_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     retriever = write_retriever(tmp_path / "retriever")
     real = ours._trace

@@ -144,6 +144,7 @@ def test_results_of_this_very_model_go_into_its_card(
         publish(out, "someone/report", results=[("data", "test", {"ndcg@10": 0.5})])
 
 
+@pytest.mark.slow
 def test_a_new_version_replaces_what_was_published_and_nothing_else(hub_here: HfApi, tmp_path: Path) -> None:
     hub = hub_here
     first = write_retriever(tmp_path / "first")
@@ -178,6 +179,7 @@ def test_the_card_of_a_branch_loads_that_branch(hub_here: HfApi, tmp_path: Path)
     )
 
 
+@pytest.mark.slow
 def test_results_stay_on_the_card_of_the_same_model(
     hub_here: HfApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -443,14 +445,8 @@ def test_a_readme_alone_is_kept_where_somebody_wrote_it(hub_here: HfApi, tmp_pat
     assert card_of(hub_here, "someone/written").text.strip() == "# My plans"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "README.md",
-        pytest.param("config_sentence_transformers.json", marks=pytest.mark.slow),
-        pytest.param("model.safetensors", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["README.md", "config_sentence_transformers.json", "model.safetensors"])
 def test_what_was_edited_on_the_hub_to_as_many_bytes_is_not_replaced(
     name: str, hub_here: HfApi, tmp_path: Path
 ) -> None:

@@ -65,7 +65,7 @@ def batch(method: str, texts: int, chunk: int | None = None) -> tuple[Any, dict[
         ("retromae", {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}),
         ("dupmae", {}),
         ("condenser", {}),
-        ("master", {}),
+        pytest.param("master", {}, marks=pytest.mark.slow),
         ("cocondenser", {"chunk": 4}),
         ("simlm", {"generator": dict(BACKBONE), "generator_weight": 0.2}),
     ],

@@ -260,7 +260,7 @@ def test_a_backbone_without_a_tokenizer_is_refused_where_none_is_named(tmp_path:
 def test_a_run_without_one_full_batch_is_refused(tmp_path: Path) -> None:
     """The Trainer ends at once, and the weights that it began with would pass for trained ones."""
     arguments = tiny_arguments(tmp_path / "out", per_device_train_batch_size=512, dataloader_drop_last=True)
-    with pytest.raises(InputError, match="Nothing was trained: not one batch is full"):
+    with pytest.raises(InputError, match=r"No step was trained: .*, or leave dataloader_drop_last out"):
         pretrain(tiny_options(tmp_path), arguments)
     assert not (tmp_path / "out" / "model.safetensors").exists()
 

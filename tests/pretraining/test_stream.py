@@ -175,8 +175,7 @@ def test_a_title_of_a_stream_has_any_length_where_it_stands_before_its_text(tmp_
     ("method", "workers"),
     [
         ("retromae", 0),
-        ("simlm", 1),
-        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ("cotmae", "query_cotmae", "dupmae")),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ("simlm", "cotmae", "query_cotmae", "dupmae")),
     ],
 )
 def test_an_interrupted_run_ends_with_the_weights_of_an_uninterrupted_one(

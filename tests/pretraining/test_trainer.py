@@ -227,7 +227,7 @@ def test_contrast_refuses_what_would_cut_its_batch_up(tmp_path: Path) -> None:
         make_trainer(tmp_path, "cocondenser", per_device_train_batch_size=3)
     for method, rows in (("cocondenser", 2), ("query_cocondenser", 1)):
         with pytest.raises(InputError, match=f"with per_device_train_batch_size {rows} a text has its partner alone"):
-            make_trainer(tmp_path, method, per_device_train_batch_size=rows)
+            make_trainer(tmp_path, method, per_device_train_batch_size=rows).train()
     second = {"encoders": {"second": {"view": {"sources": ["text"]}}}}
     with pytest.raises(InputError, match="chunk cuts all views of a batch alike, and some read more sources"):
         make_trainer(tmp_path, "query_cocondenser", config=second, chunk=2)

@@ -32,7 +32,9 @@ def clustered(rows: int, dimensions: int, seed: int) -> Floats:
     return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind == "ivfpq" else kind for kind in KINDS[1:]]
+)
 def test_a_kind_finds_most_of_the_nearest_with_their_own_scores(kind: str, tmp_path: Path) -> None:
     passages, queries = clustered(4000, 128, seed=1), clustered(20, 128, seed=2)
     vectors = write_vectors(tmp_path, passages)
