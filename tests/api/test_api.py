@@ -120,6 +120,7 @@ def test_pretrain_takes_the_options_of_both_and_of_recipes(data: Path, tmp_path:
     assert SentenceTransformer(str(exported)).max_seq_length == 24
 
 
+@pytest.mark.slow
 def test_finetune_trains_on_what_mine_found(data: Path, retriever: Path, tmp_path: Path) -> None:
     lists = done_once(lambda: hf_dense.mine(data, out=tmp_path / "mined", model=retriever, depth=5), tmp_path / "mined")
     assert isinstance(lists, Result)

@@ -85,6 +85,7 @@ def test_queries_that_are_measured_and_trained_on_are_counted_before_the_trainin
     assert "20 of the 20 queries of test are asked in train, too, but for case and white space" in caplog.text
 
 
+@pytest.mark.slow
 def test_sections_make_it_a_pipeline(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     few = {"max_steps": 2, "per_device_train_batch_size": 4, "passages": 2, "logging_steps": 1}
     sections = {"max_length": 16, "bm25": {"depth": 9}, "retriever1": {**few, "use_cpu": True}, "out": "elsewhere"}

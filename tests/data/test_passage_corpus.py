@@ -293,6 +293,7 @@ passage_corpus.build_passage_corpus(sys.argv[1], sys.argv[2], engine=Engine(proc
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_no_output(tmp_path: Path) -> None:
     source = write_documents(tmp_path / "docs.jsonl")
     done = subprocess.run(

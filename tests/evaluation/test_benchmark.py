@@ -312,6 +312,7 @@ def test_a_model_that_fails_stops_no_other(
     assert (tmp_path / "other" / "bm25" / "data-test" / "result.json").is_file()
 
 
+@pytest.mark.slow
 def test_bm25_stands_beside_every_model_unless_it_is_refused(
     models: dict[str, str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

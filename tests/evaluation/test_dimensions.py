@@ -35,6 +35,7 @@ def data(tmp_path: Path) -> Path:
     return write_dataset(tmp_path / "data")
 
 
+@pytest.mark.slow
 def test_every_number_of_dimensions_has_a_row_and_a_point(mine: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     found = evaluate_tasks({"bm25": "bm25", "mine": mine}, [str(data)], out, dimensions=[16, 2])

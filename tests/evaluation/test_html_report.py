@@ -339,6 +339,7 @@ def test_from_the_command_line(
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="NOT TESTED IN A BROWSER: no chromium here; apt-get install chromium")
+@pytest.mark.slow
 def test_it_opens_in_a_browser(runs: dict[str, Path], collection: Path, tmp_path: Path) -> None:
     page, _ = write_html_report(runs, collection, tmp_path / "out")
     assert not look(page, tmp_path)
@@ -349,6 +350,7 @@ def test_it_opens_in_a_browser(runs: dict[str, Path], collection: Path, tmp_path
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="NOT TESTED IN A BROWSER: no chromium here; apt-get install chromium")
+@pytest.mark.slow
 def test_the_browser_would_have_told(tmp_path: Path) -> None:
     policy = '<meta http-equiv="Content-Security-Policy" content="img-src \'none\'">'
     for page, wrong in (

@@ -251,6 +251,7 @@ def test_damaged_data_are_named(ran: dict[str, Any]) -> None:
     assert error.startswith("error: mine on SCIDOCS: The data of SCIDOCS (mteb/scidocs on the Hub) cannot be loaded: ")
 
 
+@pytest.mark.slow
 def test_a_task_is_loaded_once_for_all_that_measure_it(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

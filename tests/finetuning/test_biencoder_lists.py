@@ -130,6 +130,7 @@ def test_chunks_give_the_gradients_of_the_whole_batch(retriever: Path, tmp_path:
         torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_both_parts_are_logged(retriever: Path, tmp_path: Path) -> None:
     options = arguments(tmp_path / "run", max_steps=60, temperature=0.1, distillation="kl", contrast="simlm")
     finetune(retriever, lists(scored=True), options)

@@ -183,6 +183,7 @@ def test_a_killed_stage_is_gone_on_with(
     assert not list(Path(given["out"]).glob("**/*.partial"))
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_on_held_out_queries_is_kept(given: dict[str, Any], tmp_path: Path) -> None:
     given = {**given, "validation": 0.3, "validation_passages": 50, "distilled": None}
     for name in ("retriever1", "retriever2", "reranker"):
@@ -272,6 +273,7 @@ def test_a_share_of_the_queries(given: dict[str, Any], tmp_path: Path) -> None:
     assert 18 < seen[0] < 42
 
 
+@pytest.mark.slow
 def test_what_was_made_from_something_else_is_refused_or_replaced(given: dict[str, Any], tmp_path: Path) -> None:
     given = {**given, "reranker": None, "distilled": None}
     run_pipeline(Pipeline.of(given))

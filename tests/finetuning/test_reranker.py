@@ -329,6 +329,7 @@ def test_a_base_that_is_kept_in_16_bits_is_trained_in_32(encoder: Path, tmp_path
     assert all(torch.equal(tensor, weights(whole)[name]) for name, tensor in weights(short).items())
 
 
+@pytest.mark.slow
 def test_sixteen_bits_and_an_evaluator(encoder: Path, tmp_path: Path) -> None:
     drawn = lists()
     queries, texts = batch(drawn, rows=12)

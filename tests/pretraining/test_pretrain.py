@@ -287,7 +287,9 @@ def test_a_tokenizer_of_other_tokens_than_the_backbones_is_refused(
     assert not (tmp_path / "never").exists()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=pytest.mark.slow) if name == "master" else name for name in METHODS]
+)
 def test_an_interrupted_run_ends_with_the_weights_of_an_uninterrupted_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
@@ -304,6 +306,7 @@ def test_an_interrupted_run_ends_with_the_weights_of_an_uninterrupted_one(
         assert logged(resumed.history, name) == logged(whole.history, name)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_in_the_precision_that_it_began_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -201,6 +201,7 @@ def test_an_interrupted_run_ends_with_the_weights_of_an_uninterrupted_one(
         assert logged(whole.history, name) == logged(resumed.history, name) != []
 
 
+@pytest.mark.slow
 def test_accumulated_batches_resume_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = corpus(tmp_path)
     options = tiny_options(folder, corpus=str(folder), streaming=True)
