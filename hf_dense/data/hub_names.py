@@ -16,6 +16,7 @@ from hf_dense.errors import InputError
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
 _SETTINGS: Final = ["*.json"]  # of a model and its tokenizer
 _OF_OTHERS: Final = ["checkpoint-*", "onnx/*", "openvino/*"]  # which may be long, and are read by none of its loaders
+_FORBIDDEN: Final = (401, 403, 404)
 _ABSENT: Final[tuple[type[Exception], ...]] = (
     HFValidationError,
     LocalEntryNotFoundError,
@@ -79,8 +80,8 @@ def _fetch_settings(name: str) -> None:
     """Put all that a model says of itself into the cache.
 
     Its loaders ask for one file after the other, and take one that a busy Hub does not give for one that is not there:
-    prompts would be lost in silence. What a Hub that is not reached, or has no such model, or a cache that cannot be
-    written comes to is theirs to say.
+    prompts would be lost in silence. What a Hub that is not reached, has no such model or gives no right to it, or a
+    cache that cannot be written comes to is theirs to say.
 
     Raises:
         InputError: a file is there, and is not given.
@@ -92,7 +93,10 @@ def _fetch_settings(name: str) -> None:
     try:
         snapshot_download(name, allow_patterns=_SETTINGS, ignore_patterns=_OF_OTHERS)
     except _ABSENT as error:
-        if isinstance(error, OSError) and error.errno is not None:  # a cache that is read alone may have what is needed
+        forbidden = isinstance(error, HfHubHTTPError) and error.response.status_code in _FORBIDDEN
+        if forbidden or (
+            isinstance(error, OSError) and error.errno is not None
+        ):  # the latter of a cache that may have what is needed
             return
         raise InputError(f"The Hub is too busy to give all files of {name}, or was lost; try again later.") from error
 

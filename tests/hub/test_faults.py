@@ -24,11 +24,14 @@ REPO: Final = "someone/retriever"
 
 
 class Faults:
-    """What goes wrong from which request on, and how often; and how many there were. A `file` is never given."""
+    """What goes wrong from which request on, and how often; and how many there were. A `file` is never given.
+
+    To whom has no right to `gated` files none is.
+    """
 
     def __init__(self) -> None:
         self.kind, self.first, self.times, self.seen = "", 0, 0, 0
-        self.file = ""
+        self.file, self.gated = "", False
 
     def plan(self, kind: str, first: int, times: int) -> None:
         """Begin to count anew."""
@@ -47,7 +50,9 @@ class FaultyHandler(Handler):
 
     def answer(self) -> None:
         kind = self.faults.next()
-        if self.faults.file and self.path.endswith(self.faults.file):
+        if self.faults.gated and "/resolve/" in self.path:
+            self.refuse("GatedRepo", "Access is restricted", 403)
+        elif self.faults.file and self.path.endswith(self.faults.file):
             self.send(b"Busy", 503)
         elif kind == "":
             super().answer()
@@ -132,6 +137,16 @@ def test_a_file_that_a_busy_hub_does_not_give_is_not_taken_for_one_that_is_not_t
         load_retriever("someone/asked")
     plan.file = ""
     assert load_retriever("someone/asked").prompts["query"] == "ask: "
+
+
+def test_a_model_that_one_has_no_right_to_is_no_busy_hub(faults: tuple[Faults, Hub], tmp_path: Path) -> None:
+    plan, _ = faults
+    publish(export(write_retriever(tmp_path / "made"), out=tmp_path / "retriever").path, "someone/gated")
+    hub_names._fetch_settings.cache_clear()
+    plan.gated = True
+    with pytest.raises(InputError, match="someone/gated") as refused:
+        load_retriever("someone/gated")
+    assert "busy" not in str(refused.value)
 
 
 def test_a_cache_that_cannot_be_written_is_no_busy_hub(
