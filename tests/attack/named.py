@@ -142,7 +142,7 @@ NAMED: Final = {
         "nested too deeply",
     ),
     "a first row that is null": Named(_null_first, _EVALUATE, "refused", "Line 1 of"),
-    "a text that is no UTF-8": Named(_no_text, _EVALUATE, "refused", "corpus.jsonl cannot be read"),
+    "a text that is no UTF-8": Named(_no_text, _EVALUATE, "refused", "corpus.jsonl is not UTF-8"),
     "a score that is a list": Named(
         _setting("evaluation/bm25/collection-test/result.json", "per_query", {"ndcg@10": {"q1": [], "q2": 1.0}}),
         f"{_CURVE} steps",
