@@ -151,7 +151,8 @@ def load_qrels(path: str | os.PathLike[str], split: str) -> dict[str, dict[str, 
         table = _parse_judgements(beir)
     else:
         others = sorted([*folder.parent.glob("qrels*"), *folder.glob("**/*")])
-        unread = [file for file in others if file.is_file() and (file.parent != folder or file.suffix not in _READ)]
+        others = [file for file in others if file.is_file() and file.name.startswith((split, "qrels"))]
+        unread = [file for file in others if file.parent != folder or file.suffix not in _READ]
         advice = f"; {unread[0]} is not read: put it, unpacked, into qrels/{split}.tsv" if unread else ""
         raise InputError(
             f"{path} has no relevance judgements for split {split!r}; it has {_listed(judged_splits(path))}{advice}"

@@ -244,6 +244,9 @@ def test_judgements_and_tables_that_are_not_read_are_named(tmp_path: Path) -> No
     (folder / "qrels" / "train.tsv").rename(folder / "qrels" / "train.qrels")
     with pytest.raises(InputError, match=r"it has none; .*train.qrels is not read: put it, .* into qrels/train.tsv"):
         load_qrels(folder, "train")
+    (folder / "qrels" / ".DS_Store").write_bytes(b"")
+    with pytest.raises(InputError, match=r"no relevance judgements for split 'dev'; it has none$"):
+        load_qrels(folder, "dev")
     (folder / "queries.jsonl").rename(folder / "queries.jsonl.gz")
     with pytest.raises(InputError, match=r"has no queries: .*; unpack .*queries.jsonl.gz \(gunzip\)"):
         load_queries(folder)
