@@ -22,6 +22,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks" / "evidence"
         (["recipes"], 7),
         (["masking"], 5),
         (["shapes"], 7),
+        (["general_first"], 4),
         (["past_bm25"], 2),
         (["past_bm25", "past_bm25_reqa_squad"], 2),
     ],
@@ -44,6 +45,7 @@ def test_every_value_can_be_planned(plan: str) -> None:
 def test_every_plan_is_tested() -> None:
     assert {path.stem for path in FOLDER.glob("*.yaml")} == {
         "few_labels",
+        "general_first",
         "masking",
         "methods",
         "past_bm25",
