@@ -97,6 +97,7 @@ def pretrain(
     generator: Part | None = None,
     generator_weight: float | None = None,
     decoder_learning_rate: float | None = None,
+    muon_learning_rate: float | None = None,
     probe: str | None = None,
     probe_steps: int | None = None,
     probe_patience: int | None = None,
@@ -113,7 +114,8 @@ def pretrain(
         out: directory to write, with checkpoints; where the same training is complete there, nothing is done.
         config: recipes or YAML files; arguments win over them, and None leaves it to them.
         method, corpus, backbone: such as `retromae`; passages; what to start from, None for a new `backbone_config`.
-        encoders, decoders, decoder_learning_rate, bottleneck, keywords, generator, generator_weight: of the method.
+        encoders, decoders, bottleneck, keywords, generator, generator_weight: of the method.
+        decoder_learning_rate, muon_learning_rate: rates beside `learning_rate`; the latter chooses the optimiser Muon.
         probe, probe_steps, probe_patience, probe_keep_best: a collection that is searched while training.
         **trainer: all else of `transformers.TrainingArguments`. What is not named is as the flags have it.
 

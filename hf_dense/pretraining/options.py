@@ -76,6 +76,13 @@ class PretrainingOptions:
             "which is the encoder's: a ready one wants a lower rate than parts that start from nothing"
         },
     )
+    muon_learning_rate: float | None = field(
+        default=None,
+        metadata={
+            "help": "peak rate of the matrices of all layers, which the optimiser Muon then moves, and AdamW all else; "
+            "default AdamW for all. For training from random weights"
+        },
+    )
     probe: str | None = field(
         default=None,
         metadata={
@@ -114,11 +121,28 @@ def check_options(options: PretrainingOptions, training: TrainingArguments) -> N
         raise InputError(
             f"vocab_size is of a tokenizer that is trained on the corpus, but that of {ready} is used; leave it out."
         )
+    if options.muon_learning_rate is not None:
+        _check_muon(options.muon_learning_rate, options, training)
     if options.probe_keep_best and training.load_best_model_at_end:
         raise InputError(
             "probe_keep_best and load_best_model_at_end both choose the weights to save, by the probe and by the "
             "held-out loss; leave one of them out."
         )
+
+
+def _check_muon(rate: float, options: PretrainingOptions, training: TrainingArguments) -> None:
+    """Raise `InputError` for a rate that Muon cannot have, or for what does not go with it."""
+    if not 0 < rate <= 1:
+        raise InputError(f"muon_learning_rate is {rate}; it must be above 0, and no training learns at a rate above 1.")
+    if options.decoder_learning_rate is not None:
+        raise InputError("muon_learning_rate is the encoder's and the decoders'; leave decoder_learning_rate out.")
+    if training.optim not in ("adamw_torch", "adamw_torch_fused"):
+        optimizer = getattr(training.optim, "value", training.optim)
+        raise InputError(
+            f"muon_learning_rate has AdamW beside Muon, and --optim is {optimizer}; leave one of them out."
+        )
+    if "fp16" in (options.precision, training.mixed_precision) or training.fp16:
+        raise InputError("Muon knows nothing of losses that fp16 scales; choose bf16 or fp32 for muon_learning_rate.")
 
 
 def given_mapping(value: dict[str, Any] | str | None, name: str) -> dict[str, Any]:

@@ -269,6 +269,7 @@ def _settings(options: PretrainingOptions, start: _Start) -> dict[str, Any]:
         **({"queries_per_passage": most} if (most := options.queries_per_passage) is not None else {}),
         **({} if _groups_by_length(options, config) else {"group_by_length": False}),
         **({} if options.decoder_learning_rate is None else {"decoder_learning_rate": options.decoder_learning_rate}),
+        **({} if options.muon_learning_rate is None else {"muon_learning_rate": options.muon_learning_rate}),
         **({} if start.pool is None else _probe_settings(options, start.pool)),
         "config": _plain({**config.to_dict(), **declared}),
     }
@@ -366,6 +367,7 @@ def _trainer(options: PretrainingOptions, training: TrainingArguments, start: _S
         eval_dataset=start.held,
         chunk=options.chunk,
         decoder_learning_rate=options.decoder_learning_rate,
+        muon_learning_rate=options.muon_learning_rate,
         group_by_length=_groups_by_length(options, config),
         processing_class=start.tokenizer,
     )

@@ -24,6 +24,7 @@ from hf_dense.modeling.bottleneck_plan import Plan
 from hf_dense.modeling.modeling_bottleneck import BottleneckForPreTraining
 from hf_dense.pretraining.collator import ViewCollator, Views, cut, size_of
 from hf_dense.pretraining.gap import BottleneckGap, is_due
+from hf_dense.pretraining.muon import Muon, matrices_of
 from hf_dense.pretraining.sampler import PassageSampler, SiblingSampler
 from hf_dense.pretraining.sharding import choose_layers, open_shards
 from hf_dense.pretraining.soundness import STEP_FILE, Soundness, check_weights, write_step
@@ -56,6 +57,7 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
         chunk: texts that a contrasting method reads at once: a larger batch is cut into such chunks, with the gradients
             of the whole (gradient caching), so that one device can train with thousands of texts.
         decoder_learning_rate: peak rate of all parameters but the encoder's; by default that of `args`.
+        muon_learning_rate: peak rate of the matrices of layers, where `Muon` is to move them, and AdamW all else.
         group_by_length: whether the rows of a step have similar lengths (a stream decides on its own).
         kwargs: passed on to `Trainer`.
 
@@ -75,6 +77,7 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
         eval_dataset: Dataset | None = None,
         chunk: int | None = None,
         decoder_learning_rate: float | None = None,
+        muon_learning_rate: float | None = None,
         group_by_length: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -85,6 +88,8 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
                 f"{unread[0]} does nothing here: the loss is the model's own, and there are no predictions."
             )
         args.logging_nan_inf_filter = False  # a loss that is no number ends the training; to look for it is to wait
+        if muon_learning_rate is not None:
+            kwargs["optimizer_cls_and_kwargs"] = Muon, self.get_optimizer_cls_and_kwargs(args)[1]
         compiled = {"backend": args.torch_compile_backend, "mode": args.torch_compile_mode}
         args.torch_compile_backend = args.torch_compile_mode = None  # accelerate would compile whole steps, ever anew
         super().__init__(
@@ -99,11 +104,14 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
         if args.torch_compile:
             model.compile_parts(**compiled)
         choose_layers(self, model, chunk)
+        if muon_learning_rate is not None and (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+            raise InputError("Muon moves whole matrices, which FSDP and DeepSpeed cut up; train with DDP, or by AdamW.")
         self.accelerator.dataloader_config.non_blocking = args.dataloader_pin_memory
         self.collator = collator
         self.collator.chunk = chunk
         self.chunk = chunk
         self.decoder_learning_rate = decoder_learning_rate
+        self.muon_learning_rate = muon_learning_rate
         self.group_by_length = group_by_length
         self.sampler: PassageSampler | None = None
         self._shares: defaultdict[str, float | Tensor] = defaultdict(float)
@@ -125,10 +133,14 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
             self.args.ignore_data_skip = False
 
     def create_optimizer(self, *given: Any) -> Optimizer:
-        """The Trainer's, with a rate of its own for what is not the encoder, where one was chosen."""
+        """The Trainer's, with rates of their own for what is not the encoder, or for what Muon moves, where chosen."""
         optimizer: Optimizer = super().create_optimizer(*given)
         if self.decoder_learning_rate is not None:
-            set_rate_beside_encoder(optimizer, self.model, self.decoder_learning_rate)
+            encoder = {id(parameter) for parameter in self.model.encoder.parameters()}  # with what is tied to it
+            others = [parameter for parameter in self.model.parameters() if id(parameter) not in encoder]
+            set_apart(optimizer, others, lr=self.decoder_learning_rate)
+        if self.muon_learning_rate is not None:
+            set_apart(optimizer, matrices_of(self.model), lr=self.muon_learning_rate, muon=True)
         return optimizer
 
     def get_train_dataloader(self) -> DataLoader[Any]:
@@ -491,22 +503,22 @@ def _set_random_state(state: RandomState) -> None:
         torch.cuda.set_rng_state_all(state[1])
 
 
-def set_rate_beside_encoder(optimizer: Optimizer, model: nn.Module, rate: float) -> None:
-    """Give the parameters outside of the encoder groups of their own, which have another learning rate.
+def set_apart(optimizer: Optimizer, parameters: Sequence[nn.Parameter], **settings: Any) -> None:
+    """Give some parameters of an optimiser groups of their own.
 
     Args:
-        optimizer: of all parameters, before its first step; other settings stay those of the group.
-        model: whose `encoder` keeps its rate, what is tied to it included.
-        rate: of the others.
+        optimizer: before its first step.
+        parameters: some of its.
+        settings: of their groups; all others stay as they were.
     """
-    encoder = {id(parameter) for parameter in cast(nn.Module, model.encoder).parameters()}
+    chosen = {id(parameter) for parameter in parameters}
     for group in list(optimizer.param_groups):
-        added = [parameter for parameter in group["params"] if id(parameter) not in encoder]
-        if added and len(added) < len(group["params"]):
-            group["params"] = [parameter for parameter in group["params"] if id(parameter) in encoder]
-            optimizer.add_param_group({**group, "params": added, "lr": rate})
-        elif added:
-            group["lr"] = rate
+        apart = [parameter for parameter in group["params"] if id(parameter) in chosen]
+        if apart and len(apart) < len(group["params"]):
+            group["params"] = [parameter for parameter in group["params"] if id(parameter) not in chosen]
+            optimizer.add_param_group({**group, "params": apart, **settings})
+        elif apart:
+            group.update(settings)
 
 
 class _EpochCallback(TrainerCallback):

@@ -45,6 +45,7 @@ def make_trainer(
     config: dict[str, Any] | None = None,
     chunk: int | None = None,
     decoder_learning_rate: float | None = None,
+    muon_learning_rate: float | None = None,
     **arguments: Any,
 ) -> PreTrainer:
     model = make_model(method, **(config or {}))
@@ -58,6 +59,7 @@ def make_trainer(
         eval_dataset=make_rows(11, seed=1),
         chunk=chunk,
         decoder_learning_rate=decoder_learning_rate,
+        muon_learning_rate=muon_learning_rate,
     )
 
 
