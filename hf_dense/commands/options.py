@@ -10,7 +10,7 @@ from dataclasses import MISSING, Field, fields
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
-from hf_dense.commands.recipes import PARTS, closest, merge, read_configs
+from hf_dense.commands.recipes import PARTS, closest, files_with, merge, read_configs
 from hf_dense.errors import InputError
 from hf_dense.pretraining.options import given_mapping
 from hf_dense.storage.batch_size import AUTO
@@ -233,7 +233,7 @@ def check_keys(values: Iterable[str], known: set[str], files: Iterable[str]) -> 
     """Raise `InputError` for a key of files that is no option."""
     for key in values:
         if key not in known:
-            named = " and ".join(files)
+            named = " and ".join(files_with(key, files))
             raise InputError(f"{named} has the key {key!r}, which is no option here{closest(key, known, _SEE)}")
 
 

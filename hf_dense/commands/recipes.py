@@ -177,6 +177,19 @@ def _with_bases(name: str, above: Sequence[Path] = ()) -> list[dict[str, Any]]:
     return [*(_with_bases(str(base), (*above, path)) if base else ()), values]
 
 
+def files_with(key: str, files: Iterable[str]) -> list[str]:
+    """Those of recipes and files, or of what they extend, that have a key; all where it is not told."""
+    named = list(files)
+    if len(named) < 2:
+        return named
+    return [name for name in named if any(_has(values, key) for values in _with_bases(name))] or named
+
+
+def _has(values: Mapping[str, Any], key: str) -> bool:
+    """Whether a file has a key, for all methods or for one."""
+    return any(key in (part or {}) for part in (values, *(values.get("by_method") or {}).values()))
+
+
 def _check_sections(values: Mapping[str, Any], path: Path) -> None:
     """Raise `InputError` where under the name of a section, or of a method, stands something else than options."""
     methods = values.get("by_method")

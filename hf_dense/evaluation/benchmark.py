@@ -101,6 +101,7 @@ def evaluate_tasks(
     _check(models, names, rerankers, protocol, rerank_depth)
     cuts = _cuts(models, dimensions)
     titles = _titles(names)
+    _warn_of_missing({name: model for name, model in {**models, **rerankers}.items() if name not in baselines})
     reads = [*models.values(), *rerankers.values(), *(local_task(task)[0] or task for task in names)]
     with output.occupy("evaluations", {}, claims=_FILES, reads=reads, again=True) as folder:
         table = _Table(folder, output, [*models], [*titles], batch_size, reading, baselines)
@@ -171,6 +172,18 @@ def _check(
         raise InputError(f"The protocol is {protocol!r}; allowed: {', '.join(PROTOCOLS)}.")
     if not 1 <= depth <= RANKS_KEPT:
         raise InputError(f"rerank_depth is {depth}; it must be from 1 to {RANKS_KEPT}.")
+
+
+def _warn_of_missing(models: Mapping[str, str | Path]) -> None:
+    """Say of models that no directory and no id of the Hub can be, at once: their turn may be hours away."""
+    missing = [name for name, model in models.items() if not Path(model).is_dir() and _is_path(model)]
+    for name in missing if len(missing) < len(models) else ():
+        logger.warning("There is no model directory %s; there will be no row %s.", models[name], name)
+
+
+def _is_path(model: str | Path) -> bool:
+    """Whether it can be no id of the Hub."""
+    return isinstance(model, Path) or model.startswith(("/", ".")) or model.count("/") > 1
 
 
 def _can_be_shown(name: str) -> bool:

@@ -66,7 +66,7 @@ def run_side_by_side(commands: Mapping[str, Sequence[str]], logs: Path, at_once:
 
 def log_of(name: str, logs: Path) -> Path:
     """Where the command called `name` prints to."""
-    return logs / (re.sub(r"\W+", "-", name.lower()) + ".log")
+    return logs / (re.sub(r"[^\w.-]+", "-", name.lower()) + ".log")
 
 
 @contextmanager

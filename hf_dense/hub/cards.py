@@ -309,7 +309,7 @@ def _table(steps: Sequence[Step]) -> str:
     """The steps, a column each, as far as they are recorded."""
     rows: dict[str, list[str | None]] = {
         "method": [step.method for step in steps],
-        "starts from": [step.start or ("random weights" if step.method else _NOT_RECORDED) for step in steps],
+        "starts from": [step.start or ("random weights" if _from_scratch(step) else _NOT_RECORDED) for step in steps],
         "reads": [step.data for step in steps],
         "steps of optimisation": [None if step.steps is None else f"{step.steps:,}" for step in steps],
         "seed": [None if step.seed is None else str(step.seed) for step in steps],
@@ -320,6 +320,11 @@ def _table(steps: Sequence[Step]) -> str:
     }
     lines = [[name, *(cell or "-" for cell in cells)] for name, cells in rows.items() if any(cells)]
     return markdown_table(["", *_titles(steps)], lines)
+
+
+def _from_scratch(step: Step) -> bool:
+    """Whether a step began with random weights, as a pre-training does, and what draws the weights of an encoder."""
+    return step.start is None and (step.method is not None or step.kind == "encoder")
 
 
 def _titles(steps: Sequence[Step]) -> list[str]:
@@ -362,7 +367,9 @@ def _limitations(manifest: Manifest, form: str) -> list[str]:
             "Sentence-Transformers takes it for a plain encoder, and pools the mean of its states; `hf-dense export` "
             "makes a retriever of it, whose vectors are its bottlenecks."
         )
-    first, *more = steps_of(manifest)
+    first, *more = steps = steps_of(manifest)
+    if _from_scratch(first) and not any(step.method or step.steps for step in steps):
+        found.append("It was not trained: its weights are random, and so is what it says.")
     unknown = [first] if first.kind != FROM_HUB else []
     unknown += [step for step in more if step.kind == FOREIGN]
     found += [f"How `{step.start}` was made is not recorded." for step in unknown if step.start]

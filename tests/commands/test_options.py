@@ -161,6 +161,20 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path, text: str, senten
     assert "\n" not in str(caught.value)
 
 
+def test_of_several_files_the_one_with_the_wrong_key_is_named(tmp_path: Path) -> None:
+    good, bad = write(tmp_path / "good.yaml", "method: a\n"), write(tmp_path / "bad.yaml", "rates: 0.1\n")
+    within = write(tmp_path / "within.yaml", "by_method: {retromae: {rates: 0.1}}\n")
+    extending = write(tmp_path / "extending.yaml", "extends: bad.yaml\n")
+    for file in (bad, within, extending):
+        for files in ((good, file), (file, good)):
+            with pytest.raises(InputError) as caught:
+                parse(*(word for file in files for word in ("--config", file)), "--method", "retromae")
+            assert str(caught.value).startswith(f"{file} has the key 'rates'")
+    with pytest.raises(InputError) as caught:
+        parse("--config", good, "--config", bad, "--config", within, "--method", "retromae")
+    assert str(caught.value).startswith(f"{bad} and {within} has the key 'rates'")
+
+
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_bytes(b"\xff\xfe\x00a")
     with pytest.raises(InputError, match="is not valid YAML"):

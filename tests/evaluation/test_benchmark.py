@@ -345,7 +345,10 @@ def test_bm25_stands_beside_every_model_unless_it_is_refused(
 
 
 def test_a_mistyped_model_is_said_before_bm25_is_measured(
-    models: dict[str, str | Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: dict[str, str | Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     words = ["--tasks", str(write_dataset(tmp_path / "data")), "--out", str(tmp_path / "out")]
     with pytest.raises(SystemExit):
@@ -353,7 +356,11 @@ def test_a_mistyped_model_is_said_before_bm25_is_measured(
     assert "nowhere" in capsys.readouterr().err
     assert not (tmp_path / "out" / "bm25").exists()
     with pytest.raises(SystemExit):
-        main(["evaluate", str(tmp_path / "nowhere"), str(models["mine"]), *words])
+        main(["evaluate", str(models["mine"]), str(tmp_path / "nowhere"), *words])
+    said = [record.message for record in caplog.records]
+    missing = f"There is no model directory {tmp_path / 'nowhere'}; there will be no row nowhere."
+    assert said.count(missing) == 1
+    assert said.index(missing) < said.index("mine on data-test"), "before any turn comes"
     table = (tmp_path / "out" / "results.md").read_text()
     assert "| bm25 |" in table, "beside what could be measured"
     assert table.endswith("- Not measured in the last call (results.json says why): nowhere on data-test\n"), (

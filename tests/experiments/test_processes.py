@@ -43,6 +43,12 @@ def test_all_run_at_once_where_more_may_than_there_are(tmp_path: Path) -> None:
     assert sorted(path.stem for path in tmp_path.iterdir()) == ["a", "b"]
 
 
+def test_names_that_are_alike_have_logs_of_their_own(tmp_path: Path) -> None:
+    names = ["a.b-seed0", "a-b-seed0", "A_b-seed0"]
+    run_side_by_side({name: python(f"print({name!r})") for name in names}, tmp_path, at_once=1)
+    assert [log_of(name, tmp_path).read_text() for name in names] == [f"{name}\n" for name in names]
+
+
 def test_how_many_are_done_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_side_by_side({name: python("pass") for name in "abc"}, tmp_path, at_once=1)
     lines = [line for line in capsys.readouterr().err.splitlines() if "done" in line]

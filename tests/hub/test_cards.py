@@ -113,6 +113,17 @@ def test_nothing_is_invented() -> None:
     assert not re.findall(r"\d", card.text)
 
 
+def test_a_model_of_random_weights_is_said_to_be_that() -> None:
+    drawn = asdict(Step("encoder", data="tokenizer here", seed=0))
+    untrained = Manifest("retriever", COMPLETE, {"model": "f"}, {"model": "y"}, facts={"lineage": [drawn]})
+    trained = replace(untrained, facts={"lineage": [drawn, asdict(Step("retriever", start="y", steps=9))]})
+    said = "- It was not trained: its weights are random"
+    for manifest, expected in ((untrained, True), (trained, False)):
+        card = render_model_card("x", manifest, "retriever")
+        assert "| starts from | random weights |" in card
+        assert (said in card) is expected
+
+
 def test_settings_that_were_not_set_are_left_out() -> None:
     made_from = {"model": "f", "seed": 0, "titles": None, "arguments": {"rate": 0.0, "sampler": None}}
     manifest = Manifest("retriever", COMPLETE, made_from, {"model": "y"})

@@ -330,7 +330,8 @@ def _beside_words(best: Arm) -> list[str]:
     """For the card: that the model was not chosen to be asked by itself, where that is so."""
     if best.weight == 1:
         return []
-    chosen = "BM25 was chosen, without it" if best.weight == 0 else "It was chosen to be asked together with BM25"
+    alone = "BM25 was chosen, and not this model"
+    chosen = alone if best.weight == 0 else "It was chosen to be asked together with BM25"
     return [f"{chosen}: `hf-dense search MODEL --corpus DATA --weight {best.weight:g}`."]
 
 

@@ -227,7 +227,7 @@ def test_an_index_that_was_updated_since_stays(collection: Path, tmp_path: Path)
     [
         (1.0, None),
         (0.5, "It was chosen to be asked together with BM25: `hf-dense search MODEL --corpus DATA --weight 0.5`."),
-        (0.0, "BM25 was chosen, without it: `hf-dense search MODEL --corpus DATA --weight 0`."),
+        (0.0, "BM25 was chosen, and not this model: `hf-dense search MODEL --corpus DATA --weight 0`."),
     ],
 )
 def test_the_card_of_the_retriever_says_what_bm25_has_to_say(weight: float, said: str | None, tmp_path: Path) -> None:
