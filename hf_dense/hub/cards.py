@@ -369,7 +369,7 @@ def _limitations(manifest: Manifest, form: str) -> list[str]:
         )
     first, *more = steps = steps_of(manifest)
     if _from_scratch(first) and not any(step.method or step.steps for step in steps):
-        found.append("It was not trained: its weights are random, and so is what it says.")
+        found.append("It was not trained: its weights are random.")
     unknown = [first] if first.kind != FROM_HUB else []
     unknown += [step for step in more if step.kind == FOREIGN]
     found += [f"How `{step.start}` was made is not recorded." for step in unknown if step.start]

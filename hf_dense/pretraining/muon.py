@@ -26,9 +26,9 @@ class Muon(AdamW):
 
     Source: Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024), the momentum Nesterov's;
     the scale of Liu et al., "Muon is scalable for LLM training" (arXiv 2502.16982, section 2.2). `torch.optim.Muon`
-    with `match_rms_adamw` gives the same. It multiplies in bfloat16 one matrix at a time, for which processors that
-    have no bfloat16 take several times as long as for the training step itself; here they multiply in float32, and
-    matrices of one shape are multiplied together.
+    with `match_rms_adamw` gives the same. It and pytorch_optimizer's multiply in bfloat16, in which processors without
+    it take six times as long as for a whole training step; here they multiply in float32, all matrices of one shape
+    together.
     """
 
     @torch.no_grad()

@@ -16,18 +16,21 @@ if TYPE_CHECKING:
     from transformers import Trainer
 
 
-def choose_layers(trainer: Trainer, model: BottleneckForPreTraining, chunk: int | None = None) -> None:
+def choose_layers(
+    trainer: Trainer, model: BottleneckForPreTraining, chunk: int | None = None, muon: bool = False
+) -> None:
     """Have FSDP cut the model up by its layers, the backbone's and the decoders', where the run is cut up by layers.
 
     Args:
         trainer: with its accelerator; of another run than one with FSDP nothing is changed.
         model: that it will train.
         chunk: texts that are read at once, where batches are cut.
+        muon: whether the optimiser is Muon.
 
     Raises:
         InputError: what would be cut up cannot be put together in time; see `check_sharding`.
     """
-    check_sharding(trainer, chunk)
+    check_sharding(trainer, chunk, muon)
     if not trainer.is_fsdp_enabled:
         return
     plugin = trainer.accelerator.state.fsdp_plugin
@@ -37,10 +40,12 @@ def choose_layers(trainer: Trainer, model: BottleneckForPreTraining, chunk: int 
         plugin.transformer_cls_names_to_wrap = sorted({type(layer).__name__ for layer in layers})
 
 
-def check_sharding(trainer: Trainer, chunk: int | None = None) -> None:
+def check_sharding(trainer: Trainer, chunk: int | None = None, muon: bool = False) -> None:
     """Raise `InputError` where weights would be cut up that are put together too late, or not at all: the word matrix
     and the heads are read beside the modules that own them, and backbones' layers part by part (see `LayerRunner`)."""
     state: Any = trainer.accelerator.state
+    if muon and (trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled):
+        raise InputError("Muon moves whole matrices, which FSDP and DeepSpeed cut up; leave it out, or use DDP.")
     if trainer.is_deepspeed_enabled:
         if state.deepspeed_plugin.zero_stage == 3:
             raise InputError("Weights that ZeRO's stage 3 cuts up cannot be read here; use stage 2, or FSDP.")

@@ -103,9 +103,7 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
         args.torch_compile_backend, args.torch_compile_mode = compiled.values()
         if args.torch_compile:
             model.compile_parts(**compiled)
-        choose_layers(self, model, chunk)
-        if muon_learning_rate is not None and (self.is_fsdp_enabled or self.is_deepspeed_enabled):
-            raise InputError("Muon moves whole matrices, which FSDP and DeepSpeed cut up; train with DDP, or by AdamW.")
+        choose_layers(self, model, chunk, muon_learning_rate is not None)
         self.accelerator.dataloader_config.non_blocking = args.dataloader_pin_memory
         self.collator = collator
         self.collator.chunk = chunk

@@ -68,6 +68,13 @@ def test_what_cannot_be_put_together_is_refused(trainer: Any, chunk: int | None,
         check_sharding(trainer, chunk)
 
 
+def test_muon_moves_whole_matrices_alone() -> None:
+    check_sharding(of(), muon=True)
+    for cut_up in (of({}), of(stage=2)):
+        with pytest.raises(InputError, match="leave it out, or use DDP"):
+            check_sharding(cut_up, muon=True)
+
+
 def test_a_whole_model_is_left_alone() -> None:
     model = Linear(2, 2)
     open_shards(model)
