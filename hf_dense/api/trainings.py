@@ -114,9 +114,7 @@ def pretrain(
         out: directory to write, with checkpoints; where the same training is complete there, nothing is done.
         config: recipes or YAML files; arguments win over them, and None leaves it to them.
         method, corpus, backbone: such as `retromae`; passages; what to start from, None for a new `backbone_config`.
-        encoders, decoders, bottleneck, keywords, generator, generator_weight: of the method.
-        decoder_learning_rate, muon_learning_rate: rates beside `learning_rate`; the latter chooses the optimiser Muon.
-        probe, probe_steps, probe_patience, probe_keep_best: a collection that is searched while training.
+        encoders, decoders, generator and the like: of the method; probe: a collection that is searched while training.
         **trainer: all else of `transformers.TrainingArguments`. What is not named is as the flags have it.
 
     Returns:

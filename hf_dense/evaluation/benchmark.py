@@ -99,8 +99,7 @@ def evaluate_tasks(
     """
     output, names, rerankers = Output.of(out), expand(tasks), rerankers or {}
     _check(models, names, rerankers, protocol, rerank_depth)
-    cuts = _cuts(models, dimensions)
-    titles = _titles(names)
+    cuts, titles = _cuts(models, dimensions), _titles(names)
     _warn_of_missing({name: model for name, model in {**models, **rerankers}.items() if name not in baselines})
     reads = [*models.values(), *rerankers.values(), *(local_task(task)[0] or task for task in names)]
     with output.occupy("evaluations", {}, claims=_FILES, reads=reads, again=True) as folder:

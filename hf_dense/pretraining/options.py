@@ -72,16 +72,13 @@ class PretrainingOptions:
     decoder_learning_rate: float | None = field(
         default=None,
         metadata={
-            "help": "peak rate of what is added to the encoder (decoders, vocabulary head); default the learning_rate, "
-            "which is the encoder's: a ready one wants a lower rate than parts that start from nothing"
+            "help": "peak rate of decoders and vocabulary head; default the learning_rate, which is the encoder's: a "
+            "ready one wants a lower rate than parts that start from nothing"
         },
     )
     muon_learning_rate: float | None = field(
         default=None,
-        metadata={
-            "help": "peak rate of the matrices of all layers, which the optimiser Muon then moves, and AdamW all else; "
-            "default AdamW for all. For training from random weights"
-        },
+        metadata={"help": "peak rate of Muon, which then moves the matrices of layers; default AdamW moves all"},
     )
     probe: str | None = field(
         default=None,
