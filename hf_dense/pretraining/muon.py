@@ -26,9 +26,8 @@ class Muon(AdamW):
 
     Source: Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024), the momentum Nesterov's;
     the scale of Liu et al., "Muon is scalable for LLM training" (arXiv 2502.16982, section 2.2). `torch.optim.Muon`
-    with `match_rms_adamw` gives the same. It and pytorch_optimizer's multiply in bfloat16, in which processors without
-    it take six times as long as for a whole training step; here they multiply in float32, all matrices of one shape
-    together.
+    with `match_rms_adamw` gives the same. It and pytorch_optimizer's multiply in bfloat16, many times more slowly on
+    processors without it (benchmarks/muon.py); here they multiply in float32, all matrices of one shape together.
     """
 
     @torch.no_grad()
