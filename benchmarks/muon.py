@@ -57,7 +57,7 @@ def main() -> None:
         "times ours": {name: round(each / found["hf_dense"], 1) for name, each in found.items()},
         "steps": options.steps,
         "seed": 0,
-        "commit": describe_commit(),
+        "commit": describe_commit(Path(__file__).parent),
         "hardware": describe_hardware(),
         "versions": {name: version(name) for name in ("torch", "pytorch_optimizer")},
     }
