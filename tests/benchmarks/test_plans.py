@@ -24,6 +24,8 @@ FOLDER = Path(__file__).parents[2] / "benchmarks" / "evidence"
         (["shapes"], 7),
         (["general_first"], 4),
         (["optimizers"], 3),
+        (["methods_reqa_squad"], 7),
+        (["contrast"], 4),
         (["past_bm25"], 2),
         (["past_bm25", "past_bm25_reqa_squad"], 2),
     ],
@@ -45,10 +47,12 @@ def test_every_value_can_be_planned(plan: str) -> None:
 
 def test_every_plan_is_tested() -> None:
     assert {path.stem for path in FOLDER.glob("*.yaml")} == {
+        "contrast",
         "few_labels",
         "general_first",
         "masking",
         "methods",
+        "methods_reqa_squad",
         "optimizers",
         "past_bm25",
         "past_bm25_reqa_squad",
