@@ -224,7 +224,7 @@ class SearchIndex:
             origin=self.manifest.sources["corpus"],
             before=self.manifest,
         )
-        return SearchIndex(self.retriever, self.directory)
+        return SearchIndex(self.retriever, self.directory, self.reading.precision)
 
     @cached_property
     def _words(self) -> LexicalIndex:

@@ -628,3 +628,9 @@ def test_a_length_of_numpy_makes_an_index_that_opens(corpus: Dataset, tmp_path: 
     model = load_retriever(write_retriever(tmp_path / "model"))
     build_index(model, corpus, tmp_path / "index", max_length=np.int64(8))  # type: ignore[arg-type]
     assert SearchIndex.load(tmp_path / "index", model).reading.max_length == 8
+
+
+def test_what_is_added_is_asked_in_the_precision_that_was_chosen(corpus: Dataset, tmp_path: Path) -> None:
+    model = write_retriever(tmp_path / "model")
+    index = SearchIndex.load(build_index(model, corpus, model / "index"), precision="bf16")
+    assert index.remove(["p1"]).reading.precision == "bf16"
