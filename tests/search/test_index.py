@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -628,6 +631,29 @@ def test_a_length_of_numpy_makes_an_index_that_opens(corpus: Dataset, tmp_path: 
     model = load_retriever(write_retriever(tmp_path / "model"))
     build_index(model, corpus, tmp_path / "index", max_length=np.int64(8))  # type: ignore[arg-type]
     assert SearchIndex.load(tmp_path / "index", model).reading.max_length == 8
+
+
+def test_threads_that_share_a_model_read_one_after_the_other(
+    corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tokenizer cuts as it was told last: the count of one thread let another one read more than there are positions."""
+    model = load_retriever(write_retriever(tmp_path / "model"))
+    first, second = (SearchIndex(model, build_index(model, corpus, tmp_path / name)) for name in ("first", "second"))
+    long = "abc " * 300
+    expected, lengths, at_once = first.search(long), dense._lengths, Counter[str]()
+
+    def counted(*given: Any) -> Any:
+        at_once["now"] += 1
+        at_once["most"] = max(at_once["most"], at_once["now"])
+        sleep(0.05)
+        found = lengths(*given)
+        at_once["now"] -= 1
+        return found
+
+    monkeypatch.setattr(dense, "_lengths", counted)
+    with ThreadPoolExecutor(4) as threads:
+        assert all(hits == expected for hits in threads.map(lambda index: index.search(long), [first, second] * 2))
+    assert at_once["most"] == 1
 
 
 def test_what_is_added_is_asked_in_the_precision_that_was_chosen(corpus: Dataset, tmp_path: Path) -> None:
