@@ -23,7 +23,7 @@ from datasets import Dataset, Features
 from datasets.exceptions import DatasetGenerationError
 from pyarrow import compute, csv, json, parquet
 
-from hf_dense.data.corpus import open_files, table_files
+from hf_dense.data.corpus import open_files, table_files, table_rows
 from hf_dense.data.hub_names import collection_folder, is_named
 from hf_dense.data.passage_texts import passage_text
 from hf_dense.data.rows import check_lines
@@ -73,7 +73,7 @@ def load_corpus(path: str | os.PathLike[str]) -> Dataset:
     if rows.num_rows == 0:
         raise InputError(f"the corpus of {path} is empty; it needs at least one passage")
     with _sound(files[0]):
-        return Dataset(_complete(rows))
+        return table_rows(_complete(rows))
 
 
 def check_passages(files: Sequence[Path]) -> None:
@@ -100,7 +100,7 @@ def load_queries(path: str | os.PathLike[str]) -> Dataset:
     """
     rows = _read_table(Path(path), "queries", tuple(QUERIES))
     with _sound(Path(path) / "queries"):
-        return Dataset(_select(rows, QUERIES))
+        return table_rows(_select(rows, QUERIES))
 
 
 def query_texts(path: str | os.PathLike[str]) -> dict[str, str]:

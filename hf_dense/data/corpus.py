@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import pandas  # type: ignore[import-untyped]
+import pyarrow as pa
 from datasets import (
     Dataset,
     DatasetBuilder,
@@ -152,6 +154,11 @@ def open_files(files: Sequence[Path], streaming: bool = False) -> Dataset | Iter
         options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
     named = [str(file) for file in files]
     return load_dataset(kind, _state_of(files), data_files=named, split="train", streaming=streaming, **options)
+
+
+def table_rows(table: pa.Table) -> Dataset:
+    """The rows of a table in memory, under a name of their own; `datasets` copies them several times to make one."""
+    return Dataset(table, fingerprint=uuid4().hex)
 
 
 def _state_of(files: Sequence[Path]) -> str:

@@ -15,7 +15,7 @@ from datasets import Dataset
 from pyarrow import parquet
 
 from hf_dense.data.collections import check_passages, folder_of, holds_corpus, plain_columns
-from hf_dense.data.corpus import table_files
+from hf_dense.data.corpus import table_files, table_rows
 from hf_dense.data.documents import DocumentReader
 from hf_dense.data.engines import Engine
 from hf_dense.data.passage_corpus import Cutting, listed, write_passages
@@ -104,7 +104,7 @@ def load_source(name: str, out: Path, cutting: Mapping[str, Any] | None = None) 
     if not found:
         why = listed(counts) or "it is empty"
         raise InputError(f"{name} holds no passage that can be read: {why}; name a corpus that has texts.")
-    return Dataset(pa.concat_tables(found)), counts
+    return table_rows(pa.concat_tables(found)), counts
 
 
 def plain_tables(rows: Iterable[Mapping[str, Any]]) -> Iterator[pa.Table]:

@@ -17,6 +17,7 @@ from datasets import Dataset, concatenate_datasets
 from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
 
+from hf_dense.data.corpus import table_rows
 from hf_dense.errors import InputError, as_sentence
 from hf_dense.hub.hybrid import hybrid_head
 from hf_dense.hub.loading import load_retriever
@@ -96,8 +97,7 @@ class SearchIndex:
             self.kind: str = self.manifest.made_from["kind"]
             self.weight: float = self.manifest.made_from["weight"]
             self.vectors = Vectors.stored(directory)  # none where they are hybrid
-            known = self.manifest.made_from["corpus"]  # else datasets reads all passages to make one
-            self.passages = Dataset(parquet.read_table(directory / PASSAGES), fingerprint=known)
+            self.passages = table_rows(parquet.read_table(directory / PASSAGES))
             self.reading = _asked(self.manifest, precision)
             self._reader = self.reading.apply(retriever)
             self.candidates = None if self.kind == "exact" else CandidateIndex.load(directory, self.kind)

@@ -23,6 +23,7 @@ from pyarrow import compute, parquet
 from sentence_transformers import SentenceTransformer
 
 from hf_dense.data.collections import load_corpus
+from hf_dense.data.corpus import table_rows
 from hf_dense.data.passage_corpus import cutting_of
 from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.errors import InputError, as_sentence
@@ -246,7 +247,7 @@ def plain_passages(corpus: Dataset) -> Dataset:
     _check_ids(table.column("id"))
     if all(column.type == pa.string() and not column.null_count for column in table.columns):
         return passages
-    return Dataset(pa.table({name: table.column(name).cast(pa.string()).fill_null("") for name in COLUMNS}))
+    return table_rows(pa.table({name: table.column(name).cast(pa.string()).fill_null("") for name in COLUMNS}))
 
 
 def _check_ids(ids: pa.ChunkedArray) -> None:
@@ -407,7 +408,7 @@ def _known(plan: _Plan, path: Path) -> tuple[Known[Any], int]:
     _check_like(plan, path)
     with as_sentence(BROKEN.format(path)):
         check_sizes(path, index_in(path).files)
-        before = PassageTexts(Dataset(parquet.read_table(path / PASSAGES)))
+        before = PassageTexts(table_rows(parquet.read_table(path / PASSAGES)))
         vectors = HybridIndex.load(path / HYBRID) if hybrid_head(plan.retriever) else Vectors.stored(path)
     rows, removed = _match(PassageTexts(plan.corpus), before)
     return Known(vectors, rows), removed

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -85,6 +87,26 @@ def test_one_training_row_per_relevant_passage(collection: Path) -> None:
         {"query": "second?", "passage": "one", "query_id": "q2", "passage_id": "d#1"},
         {"query": "first?", "passage": "T zero", "query_id": "q1", "passage_id": "d#0"},
     ]
+
+
+def write_large(folder: Path) -> Path:
+    """15 MB of passages that nobody judged, beside those that are."""
+    more = pa.table({"id": [f"p{number}" for number in range(300)], "text": ["word " * 10_000] * 300})
+    parquet.write_table(more, write_published(folder) / "corpus" / "more.parquet")
+    return folder
+
+
+def peak_of(read: Callable[[Path], Dataset], folder: Path) -> int:
+    """Bytes beside those of Arrow that are held at most."""
+    tracemalloc.start()
+    read(folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_texts_are_not_copied_to_open_a_collection(tmp_path: Path) -> None:
+    assert peak_of(load_corpus, write_large(tmp_path / "c")) < 1_000_000
 
 
 def test_numeric_ids_and_absent_titles_of_beir(tmp_path: Path) -> None:
