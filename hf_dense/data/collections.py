@@ -25,7 +25,7 @@ from pyarrow import compute, csv, json, parquet
 
 from hf_dense.data.corpus import open_files, table_files, table_rows
 from hf_dense.data.hub_names import collection_folder, is_named
-from hf_dense.data.passage_texts import passage_text
+from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.rows import check_lines
 from hf_dense.data.schemas import CORPUS, QRELS, QUERIES
 from hf_dense.data.splits import plain_query
@@ -242,16 +242,16 @@ def training_pairs(path: str | os.PathLike[str], split: str = "train") -> Datase
     pairs = [(query, passage) for query, graded in qrels.items() for passage, grade in graded.items() if grade > 0]
     if not pairs:
         raise InputError(f"split {split!r} of {path} has no relevant passage to train on; choose another split")
-    rows, judged = corpus[:], judged_indices(corpus)
+    judged = judged_indices(corpus)
     _check_known([passage for _, passage in pairs], judged, "passages", "corpus", split)
     _check_known([query for query, _ in pairs], texts, "queries", "queries", split)
-    indices = [judged[passage][0] for _, passage in pairs]
+    rows = [judged[passage][0] for _, passage in pairs]
     return Dataset.from_dict(
         {
             "query": [texts[query] for query, _ in pairs],
-            "passage": [passage_text(rows["title"][index], rows["text"][index]) for index in indices],
+            "passage": PassageTexts(corpus)[rows],
             "query_id": [query for query, _ in pairs],
-            "passage_id": [rows["id"][index] for index in indices],
+            "passage_id": corpus.select_columns("id")[rows]["id"],
         }
     )
 

@@ -109,6 +109,10 @@ def test_texts_are_not_copied_to_open_a_collection(tmp_path: Path) -> None:
     assert peak_of(load_corpus, write_large(tmp_path / "c")) < 1_000_000
 
 
+def test_passages_that_nobody_judged_are_not_read_for_pairs(tmp_path: Path) -> None:
+    assert peak_of(training_pairs, write_large(tmp_path / "c")) < 1_000_000
+
+
 def test_numeric_ids_and_absent_titles_of_beir(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "c")
     write_lines(folder / "corpus.jsonl", [{"_id": "007", "text": "a"}, {"_id": "8", "title": None, "text": "b"}])
