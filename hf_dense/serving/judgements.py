@@ -72,7 +72,8 @@ class Judgements:
     @property
     def answered(self) -> int:
         """Queries with a passage that answers them: those that an adaptation can use."""
-        return sum(any(grade > 0 for grade in graded.values()) for graded in self._known.grades.values())
+        with self._lock:
+            return sum(any(grade > 0 for grade in graded.values()) for graded in self._known.grades.values())
 
 
 def judgements_of(directory: Path) -> Path:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from datasets import Dataset
@@ -78,6 +79,22 @@ def test_many_tabs_may_judge_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda at: tabs[at % 4].add(f"q{at}", hit(f"{at} {long}"), True), range(80)))
     assert Judgements(file).answered == len(file.read_text().splitlines()) == 80
+
+
+def test_a_judgement_may_come_while_those_before_are_counted(tmp_path: Path) -> None:
+    judgements = Judgements(tmp_path / "judged.jsonl")
+    judgements.add("q0", hit("a"), True)
+
+    class Meanwhile(dict[str, int]):
+        def values(self) -> Any:
+            wait([pool.submit(judgements.add, "q1", hit("b"), True)], timeout=0.2)
+            return super().values()
+
+    [(name, graded)] = judgements._known.grades.items()
+    judgements._known.grades[name] = Meanwhile(graded)
+    with ThreadPoolExecutor(1) as pool:
+        assert judgements.answered == 1
+    assert Judgements(judgements.path).answered == 2
 
 
 def test_a_line_that_was_left_open_is_ended(tmp_path: Path) -> None:
