@@ -26,6 +26,7 @@ from hf_dense.hub.loading import (
     scoring_class,
 )
 from hf_dense.methods import METHODS
+from hf_dense.search.turns import reading
 
 _PIECE: Final = 100  # queries
 _CHARACTERS: Final = 16  # of a question, for each token of a pair: at most so many are read anew with every passage
@@ -144,15 +145,18 @@ def predict_scores(
     Raises:
         InputError: a score is no number.
     """
-    read = [(read_part(model, query), passages) for query, passages in lists]
+    with reading(model):
+        read = [(read_part(model, query), passages) for query, passages in lists]
     pairs = [(query, passage) for query, passages in read for passage in passages]
     order = longest_first(pairs)
     scores = np.empty(len(pairs), np.float32)
     for start in range(0, len(order), batch_size):
         part = order[start : start + batch_size]
-        scores[part] = model.predict(
-            [pairs[at] for at in part], batch_size=batch_size, activation_fn=nn.Identity(), show_progress_bar=False
-        )
+        texts = [pairs[at] for at in part]
+        with reading(model):
+            scores[part] = model.predict(
+                texts, batch_size=batch_size, activation_fn=nn.Identity(), show_progress_bar=False
+            )
         done(len(part))
     if not np.isfinite(scores).all():
         query, _ = pairs[int(np.flatnonzero(~np.isfinite(scores))[0])]

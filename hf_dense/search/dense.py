@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final, Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 import faiss
 import numpy as np
@@ -26,6 +24,7 @@ from transformers import PreTrainedTokenizerBase
 from hf_dense.errors import InputError
 from hf_dense.hub.retriever_settings import length_of, query_length_of
 from hf_dense.search.cluster import cluster_encoder, is_on_cluster
+from hf_dense.search.turns import reading
 from hf_dense.search.unread import Unread
 from hf_dense.storage.arrays import check_array
 from hf_dense.storage.files import replaced_file
@@ -46,7 +45,6 @@ _CODED = 10_000  # passages from which its codes are well learnt
 _NEAR = 16  # cells that a query looks into, at least
 _WIDTH = 64  # candidates that a query follows through a graph, at least
 _LISTS = 65_536  # greatest number of cells of IVF
-_READING: Final[WeakKeyDictionary[SentenceTransformer, Lock]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -175,7 +173,7 @@ def encode_queries(retriever: SentenceTransformer, queries: Sequence[str], batch
     Where much of the queries is longer than the model reads, the log says so.
     """
     unread = Unread(query_length_of(retriever) or length_of(retriever))
-    with _reading(retriever):
+    with reading(retriever):
         unread.add(_lengths(_tokenizer(retriever), queries))
         vectors = retriever.encode_query(list(queries), batch_size=batch_size, show_progress_bar=False)
     unread.warn("queries", "Shorter ones are read whole.")
@@ -370,11 +368,6 @@ def _cluster_encoder(retriever: SentenceTransformer, batch_size: int) -> Iterato
         yield _Encoder(encode, _BATCHES * batch_size * workers)
 
 
-def _reading(retriever: SentenceTransformer) -> Lock:
-    """Held while a retriever reads: its tokenizer cuts as it was told last, be it by a thread that only counts."""
-    return _READING.setdefault(retriever, Lock())
-
-
 def _make_block(
     retriever: SentenceTransformer,
     encoder: _Encoder,
@@ -409,7 +402,7 @@ def _encode_block(
     unread: Unread,
 ) -> Floats:
     """(texts, dimensions) vectors; texts of one length are encoded together, the longest first."""
-    with _reading(retriever):
+    with reading(retriever):
         lengths = _lengths(_tokenizer(retriever), texts)
     unread.add(lengths)
     read = lengths if unread.longest is None else np.minimum(lengths, unread.longest)
@@ -417,7 +410,7 @@ def _encode_block(
     parts = []
     for start in range(0, len(order), encoder.together):
         part = [texts[at] for at in order[start : start + encoder.together]]
-        with _reading(retriever):
+        with reading(retriever):
             parts.append(encoder.encode(part))
         done(len(part))
     vectors = _finished(retriever, np.concatenate(parts))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from hf_dense.errors import InputError
 from hf_dense.hub.export import export_cross_encoder
 from hf_dense.hub.loading import is_cross_encoder
+from hf_dense.search import cross_encoder
 from hf_dense.search.cross_encoder import load_reranker, predict_scores, read_part
 
 MAX_LENGTH = 24
@@ -94,3 +98,22 @@ def test_a_language_model_scores_pairs_where_sentence_transformers_reads_a_score
     assert not is_cross_encoder(bare)
     with pytest.raises(InputError, match="bare has no head that scores pairs; train a re-ranker from it first"):
         load_reranker(bare)
+
+
+def test_threads_that_share_it_read_one_after_the_other(
+    reranker: CrossEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a long question the tokenizer is told not to cut; what another thread read meanwhile was not cut either."""
+    at_once = Counter[str]()
+
+    def counted(model: CrossEncoder, question: str) -> str:
+        at_once["now"] += 1
+        at_once["most"] = max(at_once["most"], at_once["now"])
+        sleep(0.05)
+        at_once["now"] -= 1
+        return read_part(model, question)
+
+    monkeypatch.setattr(cross_encoder, "read_part", counted)
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: predict_scores(reranker, [(WORDS, PASSAGES)], 2, bool), range(4)))
+    assert at_once["most"] == 1
