@@ -636,7 +636,7 @@ def test_a_length_of_numpy_makes_an_index_that_opens(corpus: Dataset, tmp_path: 
 def test_threads_that_share_a_model_read_one_after_the_other(
     corpus: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tokenizer cuts as it was told last: the count of one thread let another one read more than there are positions."""
+    """A tokenizer cuts as it was told last: where one thread counted, another one read beyond the positions."""
     model = load_retriever(write_retriever(tmp_path / "model"))
     first, second = (SearchIndex(model, build_index(model, corpus, tmp_path / name)) for name in ("first", "second"))
     long = "abc " * 300
