@@ -261,7 +261,7 @@ def shared_tokenizer(settings: Settings, out: Path | Output) -> Path:
     source = {"collection": Source(settings.collection, content_hash(settings.collection))}
     with output.stage("tokenizer", made_from, source) as work:
         if not work.done:
-            texts = list(PassageTexts(load_corpus(settings.collection)))
+            texts = PassageTexts(load_corpus(settings.collection))
             train_tokenizer(texts, settings.vocabulary, settings.max_length).save_pretrained(work.result)
     return output.path
 
