@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 _CARD: Final = "README.md"
 _OF_THE_HUB: Final = {".gitattributes", _CARD}  # in a repository that a person has just made
 _BUSY: Final = (429, 500, 502, 503, 504)  # statuses of a Hub that may soon be well again
+_MOVED: Final = 412  # status where there has been a commit since we looked
 # Names that Git takes for a branch, and nothing takes for a commit or another reference.
 _BRANCH: Final = re.compile(r"(?!refs/|[0-9a-f]{40}$|.*\.\.)\w[\w.+-]*(/\w[\w.+-]*)*(?<!\.)(?<!\.lock)")
 _PAUSES: Final = (1, 4, 8)  # seconds between two tries; of what only reads, the client makes more
@@ -101,10 +102,10 @@ class Repository:
         api = HfApi(token=self.token)
         place: dict[str, Any] = {"repo_type": self.kind, "repo_id": self.check()}
         with self._sentences():
-            there, revision = _patiently(lambda: self._files(api, place))
+            there, commit = _patiently(lambda: self._files(api, place))
             if MANIFEST not in there:
                 return None
-            return Manifest.load(Path(api.hf_hub_download(**place, filename=MANIFEST, revision=revision)).parent)
+            return Manifest.load(Path(api.hf_hub_download(**place, filename=MANIFEST, revision=commit)).parent)
 
     def write(self, manifest: Manifest, files: Mapping[str, Path | bytes], message: str) -> str:
         """Make the repository where it is not there, and write files in one commit.
@@ -140,17 +141,20 @@ class Repository:
             raise InputError(f"The Hub does not take the card of {self.name}: {reason}.") from error
 
     def _write(self, place: dict[str, Any], manifest: Manifest, files: Mapping[str, Path | bytes], message: str) -> str:
-        """See `write`; done twice, it is as done once."""
+        """See `write`; done twice, it is as done once. Where somebody else wrote in between, the Hub does not take it."""
         api = HfApi(token=self.token)
-        stale = self._ours(api, place, manifest, files) - files.keys()
+        ours, commit = self._ours(api, place, manifest, files)
+        stale = ours - files.keys()
         address = api.create_repo(**place, private=self.private, exist_ok=True)
         if self.revision is not None:
-            api.create_branch(**place, branch=self.revision, exist_ok=True)
+            api.create_branch(**place, branch=self.revision, revision=commit, exist_ok=True)
         operations: list[CommitOperationAdd | CommitOperationDelete] = [
             *(CommitOperationAdd(path, content) for path, content in files.items()),
             *(CommitOperationDelete(path) for path in sorted(stale)),
         ]
-        api.create_commit(**place, operations=operations, commit_message=message, revision=self.revision)
+        api.create_commit(
+            **place, operations=operations, commit_message=message, revision=self.revision, parent_commit=commit
+        )
         return str(address)
 
     def _is_public(self, api: HfApi, place: dict[str, Any]) -> bool:
@@ -162,8 +166,8 @@ class Repository:
 
     def _room(
         self, api: HfApi, place: dict[str, Any], kind: str | None
-    ) -> tuple[dict[str, RepoFile], Callable[[str], Path]]:
-        """The files that lie where an output would go, and what fetches them; raises where it may not go there."""
+    ) -> tuple[dict[str, RepoFile], str | None, Callable[[str], Path]]:
+        """As `_files` of where an output would go, and what fetches them; raises where it may not go there."""
         if self.private and self._is_public(api, place):
             raise InputError(
                 f"The repository {place['repo_id']} is public, and so would be what is written there; make it private "
@@ -174,16 +178,16 @@ class Repository:
                 f"{self.revision!r} is a tag of {place['repo_id']}, which stands for what it was given to; write to a "
                 "branch, and move the tag on the Hub."
             )
-        there, revision = self._files(api, place)
+        there, commit = self._files(api, place)
 
         @cache
         def fetch(path: str) -> Path:
-            return Path(api.hf_hub_download(**place, filename=path, revision=revision))
+            return Path(api.hf_hub_download(**place, filename=path, revision=commit))
 
         foreign = there.keys() - _OF_THE_HUB
         if not foreign:
             if _CARD not in there or not _says_something(fetch(_CARD)):
-                return {}, fetch
+                return {}, commit, fetch
             foreign = {_CARD}
         known = Manifest.load(fetch(MANIFEST).parent) if MANIFEST in there else None
         if known is None:
@@ -196,7 +200,7 @@ class Repository:
                 f"The repository {place['repo_id']} holds another kind of output ({known.kind}, not {kind}); "
                 "name another one."
             )
-        return there, fetch
+        return there, commit, fetch
 
     def _is_tag(self, api: HfApi, place: dict[str, Any]) -> bool:
         """Whether what is to be written to is a tag there."""
@@ -207,9 +211,11 @@ class Repository:
 
     def _ours(
         self, api: HfApi, place: dict[str, Any], manifest: Manifest, files: Mapping[str, Path | bytes]
-    ) -> set[str]:
-        """The files there that we published, by their manifests; raises where one that is not ours would go."""
-        there, fetch = self._room(api, place, manifest.kind)
+    ) -> tuple[set[str], str | None]:
+        """The files there that we published, by their manifests, and the commit that has them; raises where one that
+        is not ours would go.
+        """
+        there, commit, fetch = self._room(api, place, manifest.kind)
 
         def is_unchanged(path: str) -> bool:
             """As it was published, or as it is now to be: by its bytes and, where that is known, by its content."""
@@ -233,14 +239,15 @@ class Repository:
                     f"The repository {place['repo_id']} holds {path!r}, which is not as hf_dense published it; move it "
                     "away there, or name another repository."
                 )
-        return there.keys() & listed.keys()
+        return there.keys() & listed.keys(), commit
 
     def _files(self, api: HfApi, place: dict[str, Any]) -> tuple[dict[str, RepoFile], str | None]:
-        """All files by their paths, and the revision that has them; none where there is no repository."""
+        """All files by their paths, and the commit that has them; none where there is no repository."""
         for revision in dict.fromkeys([self.revision, None]):  # a branch that is not there begins as the main one
             try:
-                tree = api.list_repo_tree(**place, revision=revision, recursive=True)
-                return {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}, revision
+                commit = api.repo_info(**place, revision=revision).sha
+                tree = api.list_repo_tree(**place, revision=commit, recursive=True)
+                return {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}, commit
             except RevisionNotFoundError:
                 continue
             except RepositoryNotFoundError:
@@ -285,6 +292,8 @@ class Repository:
             return "The Hub does not accept the token; log in anew with 'hf auth login', or set another HF_TOKEN."
         if error.response.status_code in (403, 404):
             return self._not_allowed(self.name)
+        if error.response.status_code == _MOVED:
+            return f"Somebody else writes to {self.name} at the same time; try again later."
         if error.response.status_code in _BUSY:
             status = f"{error.response.status_code} {error.response.reason_phrase}"
             return f"The Hub is too busy to publish {self.name} ({status}); try again later."
@@ -306,13 +315,14 @@ def _is_blob(entry: RepoFile, content: Path | bytes) -> bool:
 
 
 def _patiently(ask: Callable[[], T]) -> T:
-    """What the Hub answers, perhaps only after some tries while it is busy."""
+    """What the Hub answers, perhaps only after some tries while it is busy, or written to by others."""
     for pause in _PAUSES:
         try:
             return ask()
         except HfHubHTTPError as error:
-            if error.response.status_code not in _BUSY:
+            if error.response.status_code not in (*_BUSY, _MOVED):
                 raise
-            logger.warning("The Hub is busy (%d); trying again in %d s", error.response.status_code, pause)
+            why = "was written to meanwhile" if error.response.status_code == _MOVED else "is busy"
+            logger.warning("The Hub %s (%d); trying again in %d s", why, error.response.status_code, pause)
             time.sleep(pause)
     return ask()

@@ -149,9 +149,11 @@ class Handler(BaseHTTPRequestHandler):
         self.hub.repositories.setdefault(repo, Repository(private))
         self.send({"url": f"http://{self.headers['Host']}/{repo}", "id": repo}, 409 if exists else 200)
 
-    def branch(self, _: bytes, repo: str, revision: str) -> None:
-        branches = self.hub.repositories[repo].branches
-        known = branches.setdefault(revision, branches["main"]) != branches["main"]
+    def branch(self, body: bytes, repo: str, revision: str) -> None:
+        repository = self.hub.repositories[repo]
+        known = revision in repository.branches
+        start = json.loads(body or b"{}").get("startingPoint") or "main"
+        repository.branches.setdefault(revision, repository.sha(start))
         self.send({}, 409 if known else 200)
 
     def tag(self, body: bytes, repo: str, revision: str) -> None:
@@ -192,16 +194,18 @@ class Handler(BaseHTTPRequestHandler):
         if files is None:
             return
         files = dict(files)
+        repository = self.hub.repositories[repo]
         for line in body.splitlines():
             entry = json.loads(line)
             value = entry["value"]
+            if entry["key"] == "header" and value.get("parentCommit") not in (None, repository.sha(revision)):
+                return self.refuse("", "A commit has happened since. Please refresh and try again.", 412)
             if entry["key"] == "file":
                 files[value["path"]] = base64.b64decode(value["content"])
             elif entry["key"] == "lfsFile":
                 files[value["path"]] = self.hub.large[value["oid"]]
             elif entry["key"] == "deletedFile":
                 del files[value["path"]]
-        repository = self.hub.repositories[repo]
         repository.commit(files, revision)
         sha = repository.sha(revision)
         url = f"http://{self.headers['Host']}/{repo}/commit/{sha}"

@@ -20,6 +20,7 @@ from hf_dense.evaluation.measured import measured_of
 from hf_dense.evaluation.mteb_results import describe
 from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, finetune
+from hf_dense.hub import repositories
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.lineage import lineage_of
 from hf_dense.hub.loading import load_retriever
@@ -432,6 +433,36 @@ def test_what_was_edited_on_the_hub_is_not_replaced(hub_here: HfApi, tmp_path: P
     ):
         publish(first, "someone/mine")
     assert card_of(hub_here, "someone/mine").text == "# By hand"
+
+
+@pytest.mark.parametrize("revision", [None, "next"])
+@pytest.mark.parametrize("name", ["notes.txt", "README.md"])
+def test_what_is_written_on_the_hub_while_we_publish_is_kept(
+    name: str, revision: str | None, hub_here: HfApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (
+        export_sentence_transformer(write_embedder(tmp_path / f"base-{seed}", seed=seed), tmp_path / f"out-{seed}")
+        for seed in (0, 1)
+    )
+    repo = f"someone/at-once-{name.partition('.')[0]}-{revision}"
+    publish(first, repo, revision=revision)
+    monkeypatch.setattr(repositories, "_PAUSES", (0,))
+    make, edits = HfApi.create_repo, [b"# By hand"]
+
+    def edited_meanwhile(api: HfApi, *arguments: Any, **options: Any) -> Any:
+        if edits:
+            hub_here.upload_file(
+                path_or_fileobj=edits.pop(), path_in_repo=name, repo_id=repo, revision=revision or "main"
+            )
+        return make(api, *arguments, **options)
+
+    monkeypatch.setattr(HfApi, "create_repo", edited_meanwhile)
+    if name == "README.md":
+        with pytest.raises(InputError, match=r"holds 'README\.md', which is not as hf_dense published it"):
+            publish(second, repo, revision=revision)
+    else:
+        publish(second, repo, revision=revision)
+    assert Path(hub_here.hf_hub_download(repo, name, revision=revision)).read_bytes() == b"# By hand"
 
 
 def test_a_readme_alone_is_kept_where_somebody_wrote_it(hub_here: HfApi, tmp_path: Path) -> None:
