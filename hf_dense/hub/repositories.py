@@ -141,7 +141,7 @@ class Repository:
             raise InputError(f"The Hub does not take the card of {self.name}: {reason}.") from error
 
     def _write(self, place: dict[str, Any], manifest: Manifest, files: Mapping[str, Path | bytes], message: str) -> str:
-        """See `write`; done twice, it is as done once. Where somebody else wrote in between, the Hub does not take it."""
+        """See `write`; done twice, it is as done once. The Hub does not take it where somebody wrote in between."""
         api = HfApi(token=self.token)
         ours, commit = self._ours(api, place, manifest, files)
         stale = ours - files.keys()
