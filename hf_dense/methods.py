@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from threading import local
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -51,7 +52,11 @@ class Method(NamedTuple):
         return self._load("ForPreTraining")  # type: ignore[return-value]
 
     def _load(self, kind: str) -> object:
-        return getattr(import_module(f"hf_dense.modeling.{self.module}"), self.prefix + kind)
+        place, name = f"hf_dense.modeling.{self.module}", self.prefix + kind
+        if find_spec(place) is None or not hasattr(module := import_module(place), name):
+            # no error of Python's own, as transformers, which is being imported, would say another in its place
+            raise InputError(f"There is no {name} in {place}, where its row of METHODS has it; correct one of them.")
+        return getattr(module, name)
 
 
 METHODS = {  # by the `model_type` of the configuration

@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
 import hf_dense
 from hf_dense import METHODS, BottleneckConfig, BottleneckForPreTraining, BottleneckModel, InputError, get_method
+from hf_dense.methods import Method
 
 MODELING = Path(hf_dense.__file__).parent / "modeling"
 
@@ -47,6 +48,12 @@ def test_every_declaration_is_in_the_table() -> None:
         if line.endswith("Config(BottleneckConfig):")
     }
     assert declared == {tuple(method) for method in METHODS.values()}
+
+
+@pytest.mark.parametrize("row", [("modeling_retromae", "RetroMae"), ("modeling_retro", "RetroMAE")])
+def test_a_row_that_names_what_is_not_there_is_said_in_a_sentence(row: tuple[str, str]) -> None:
+    with pytest.raises(InputError, match=f"There is no {row[1]}Config in hf_dense.modeling.{row[0]}, where its row"):
+        _ = Method(*row).config
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones() -> None:

@@ -27,7 +27,7 @@ from pyarrow.dataset import ParquetFragmentScanOptions
 
 from hf_dense.data.hub_names import divided
 from hf_dense.data.readers.kinds import KINDS
-from hf_dense.data.rows import check_lines, divider_of
+from hf_dense.data.rows import broken_line, check_lines, divider_of
 from hf_dense.errors import InputError
 from hf_dense.storage.fingerprints import fingerprint_values
 
@@ -132,6 +132,10 @@ def _unreadable(source: str, error: Exception) -> InputError:
             f"The corpus {source} is not UTF-8; turn it into that (iconv -f WINDOWS-1252 -t UTF-8), or let hf-dense "
             "data passages read it, which knows Windows-1252."
         )
+    path = Path(source)
+    for file in [path] if path.is_file() else table_files(path):
+        if file.suffix == ".jsonl" and (number := broken_line(file)):
+            return InputError(f"Line {number} of {file} is not JSON; correct or remove it.")
     return InputError(f"The corpus {source} is empty or cannot be read as what its name says it is.")
 
 

@@ -105,6 +105,17 @@ def check_lines(file: Path) -> int:
     return longest
 
 
+def broken_line(file: Path) -> int | None:
+    """The number of the first line of a JSONL file that is no JSON, as where a download stopped; None without one."""
+    with file.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                json.loads(line.removeprefix(codecs.BOM_UTF8).strip() or b"{}")
+            except (ValueError, RecursionError):
+                return number
+    return None
+
+
 def divider_of(head: str) -> str:
     """What stands between the columns of a .csv file, by its first line: Excel writes semicolons in much of Europe.
 

@@ -108,6 +108,7 @@ def describe(model: str | Path, name: str, revision: str, trained_on: Sequence[s
     manifest = Manifest.load(Path(model))
     licence = licence_of(manifest)[0] if manifest is not None else None
     known: dict[str, Any] = {
+        **dict(ModelMeta.create_empty()),
         "name": name,
         "revision": revision,
         "framework": ["Sentence Transformers", "PyTorch", "safetensors"],
@@ -121,10 +122,10 @@ def describe(model: str | Path, name: str, revision: str, trained_on: Sequence[s
         "training_datasets": None if trained_on is None else set(trained_on),
     }
     try:
-        return ModelMeta.create_empty({**known, **({"license": licence.lower()} if licence else {})})
+        return ModelMeta(**{**known, **({"license": licence.lower()} if licence else {})})
     except ValueError:  # a licence that MTEB does not list
         with as_sentence(f"MTEB does not take what is known of {name}"):
-            return ModelMeta.create_empty(known)
+            return ModelMeta(**known)
 
 
 def _public_results(model: str | Path, evaluations: str | os.PathLike[str]) -> dict[str, TaskResult]:

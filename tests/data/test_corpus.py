@@ -7,6 +7,7 @@ import os
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from datasets import Dataset, DatasetDict
@@ -158,10 +159,16 @@ def test_a_directory_with_an_empty_corpus_is_refused(tmp_path: Path) -> None:
         load_passages(str(tmp_path))
 
 
-def test_a_broken_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "corpus.jsonl").write_text('{"text": "abc"}\n{"text": \n')
-    with pytest.raises(InputError):
-        load_passages(str(tmp_path / "corpus.jsonl"))
+@pytest.mark.parametrize("load", [load_passages, stream_passages])
+@pytest.mark.parametrize(("content", "number"), [('{"text": "a"}\n\n{"text": "b', 3), ("\nhello\n", 2)])
+def test_of_a_broken_file_the_line_is_named(
+    tmp_path: Path, load: Callable[[str], Any], content: str, number: int
+) -> None:
+    file = tmp_path / "corpus.jsonl"
+    file.write_text(content)
+    for source in (file, tmp_path):
+        with pytest.raises(InputError, match=rf"Line {number} of .*corpus.jsonl is not JSON; correct or remove it"):
+            list(load(str(source)))
 
 
 @pytest.mark.parametrize("name", ["passages.csv", "passages.txt", "passages.jsonl"])

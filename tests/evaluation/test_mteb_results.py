@@ -9,6 +9,7 @@ from pathlib import Path
 import mteb
 import pytest
 from huggingface_hub import HfApi
+from mteb.models.model_meta import ModelMeta
 from mteb.results import TaskResult
 from tiny_retriever import write_dataset, write_retriever
 
@@ -17,6 +18,7 @@ from hf_dense.errors import InputError
 from hf_dense.evaluation.mteb_results import write_mteb_results
 from hf_dense.evaluation.retrieval import SCORES_FILE, Passages, build_task, evaluate_retriever
 from hf_dense.evaluation.runner import run_protocol
+from hf_dense.storage.manifest import COMPLETE, Manifest
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +101,19 @@ def test_what_it_was_trained_on_may_be_unknown_or_nothing(root: Path, tmp_path: 
         )
         meta = json.loads(next(out.rglob("model_meta.json")).read_text())
         assert (meta["training_datasets"] is None) is (given is None)
+
+
+@pytest.mark.filterwarnings("error:Pydantic")
+@pytest.mark.parametrize(("licence", "written"), [("MIT", "mit"), ("other", None), ("llama3.3", None)])
+def test_what_is_said_of_the_model_is_read_by_mteb(
+    licence: str, written: str | None, root: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(root / "model", tmp_path / "model")
+    Manifest("retriever", COMPLETE, licence=licence).save(model)
+    out = write_mteb_results(model, root / "measured", tmp_path / "out", name="a/b", revision="1" * 40)
+    meta = json.loads(next(out.rglob("model_meta.json")).read_text())
+    assert meta["license"] == written
+    assert ModelMeta.model_validate({**meta, "loader": None}).license == written
 
 
 def test_what_cannot_be_written(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
