@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks" / "evidence"
         (["general_first"], 4),
         (["optimizers"], 3),
         (["methods_reqa_squad"], 7),
-        (["contrast"], 4),
+        (["contrast"], 5),
         (["past_bm25"], 2),
         (["past_bm25", "past_bm25_reqa_squad"], 2),
     ],
