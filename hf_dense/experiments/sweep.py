@@ -27,7 +27,7 @@ from hf_dense.experiments.processes import run_side_by_side
 from hf_dense.experiments.sweep_options import FEW, SweepOptions
 from hf_dense.experiments.sweep_plan import Run, chosen, plan_sweep, shown
 from hf_dense.experiments.sweep_results import Row, make_rows, write_rows
-from hf_dense.finetuning.biencoder import BiencoderTrainingArguments
+from hf_dense.finetuning.biencoder import BiencoderTrainingArguments, training_rows
 from hf_dense.finetuning.training import check_tuning
 from hf_dense.hub.fingerprints import encoder_fingerprint
 from hf_dense.hub.loading import drop_pooler, load_encoder, load_tokenizer
@@ -127,24 +127,23 @@ def _check(options: SweepOptions, runs: Mapping[str, Run]) -> None:
         check_training(training)
     check_tuning(finetuning)
     build_task(options.collection, options.split)
-    _check_queries(options, runs, finetuning.per_device_train_batch_size)
+    _check_queries(options, runs, finetuning)
     for model in filter(None, (options.model, options.backbone)):
         check_fit(load_tokenizer(model), load_encoder(model).config, model, options.max_length, "cls")
 
 
-def _check_queries(options: SweepOptions, runs: Mapping[str, Run], batch: int) -> None:
+def _check_queries(options: SweepOptions, runs: Mapping[str, Run], finetuning: BiencoderTrainingArguments) -> None:
     """Raise `InputError` where there are fewer training queries than asked for, or the fewest make no batch."""
     for seed in options.seeds if options.sweep in FEW else options.seeds[:1]:
         trained = [run.settings for run in runs.values() if run.value and run.settings.seed == seed]
         trained.sort(key=lambda settings: (settings.queries or 0, settings.fraction))
         for settings in (trained[-1], trained[0]):
-            pairs = len(pairs_of(settings))
-            if pairs < batch:
+            pairs = pairs_of(settings)
+            try:
+                training_rows(pairs, finetuning)
+            except InputError as error:
                 few = f"{shown(settings.fraction)} of the" if settings.queries is None else f"{settings.queries}"
-                raise InputError(
-                    f"{few} training queries (seed {seed}) give {pairs} pairs, fewer than one batch of {batch}; take "
-                    "more, or lower per_device_train_batch_size."
-                )
+                raise InputError(f"On {few} training queries (seed {seed}) nothing can be fine-tuned: {error}") from error
 
 
 def _occupy(options: SweepOptions, settings: Settings) -> Occupied:

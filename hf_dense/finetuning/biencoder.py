@@ -193,7 +193,7 @@ def finetune(
     """
     check_tuning(arguments)
     arguments = copy(arguments)  # some of them are set below, by the model
-    lists, rows = data if isinstance(data, PassageLists) else None, _rows(data, arguments)
+    lists, rows = data if isinstance(data, PassageLists) else None, training_rows(data, arguments)
     held_out = None if dev_pairs is None else _held_out(dev_pairs, arguments)
     check_evaluates(arguments, held_out is not None or bool(evaluator))
     set_seed(arguments.seed)
@@ -421,8 +421,12 @@ def _save(model: SentenceTransformer, arguments: BiencoderTrainingArguments, dir
     return facts
 
 
-def _rows(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -> Dataset:
-    """What is trained on, when it has what the losses need and fills a batch."""
+def training_rows(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -> Dataset:
+    """What is trained on, when it has what the losses need and fills a batch.
+
+    Raises:
+        InputError: it has not, or fills none.
+    """
     option = "per_device_train_batch_size"
     size = 1 if is_auto(arguments) else arguments.per_device_train_batch_size * arguments.world_size
     if not is_auto(arguments) and size * getattr(data, "passages", 1) == 1:
