@@ -143,7 +143,9 @@ def _check_queries(options: SweepOptions, runs: Mapping[str, Run], finetuning: B
                 training_rows(pairs, finetuning)
             except InputError as error:
                 few = f"{shown(settings.fraction)} of the" if settings.queries is None else f"{settings.queries}"
-                raise InputError(f"On {few} training queries (seed {seed}) nothing can be fine-tuned: {error}") from error
+                raise InputError(
+                    f"On {few} training queries (seed {seed}) nothing can be fine-tuned: {error}"
+                ) from error
 
 
 def _occupy(options: SweepOptions, settings: Settings) -> Occupied:

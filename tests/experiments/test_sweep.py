@@ -320,7 +320,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "order of fine-tuning": ({"finetuning": {"data_seed": 1}}, "data_seed does nothing in fine-tuning"),
     "queries": ({"sweep": "queries", "values": [0, 2.5]}, "a whole number of training queries"),
     "more queries": ({"sweep": "queries", "values": [0, 5000]}, "has 20 training queries, not the 5,000 asked for"),
-    "few queries": ({"sweep": "queries", "values": [0, 1, 20]}, "On 1 training queries (seed 0) nothing can be fine-tuned: pairs has 1 rows, fewer"),
+    "few queries": (
+        {"sweep": "queries", "values": [0, 1, 20]},
+        "On 1 training queries (seed 0) nothing can be fine-tuned: pairs has 2 rows, fewer",
+    ),
     "queries of several passages": (
         {"sweep": "queries", "values": [0, 20], "finetuning": {"per_device_train_batch_size": 24}},
         "pairs has 20 different queries, and a batch of 24 has none twice",
