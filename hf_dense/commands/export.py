@@ -59,7 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     forms = "; ".join(f"{name}, {kind.summary}" for name, kind in KINDS.items())
     parser.add_argument("--kind", choices=KINDS, default="retriever", help=f"{forms} (default: retriever)")
     options = parser.add_argument_group("of some kinds", argument_default=argparse.SUPPRESS)
-    options.add_argument("--max_length", type=int, help="longest input in tokens; a plain encoder's must be said")
+    options.add_argument(
+        "--max_length",
+        type=int,
+        help="retriever, cross-encoder, hybrid: longest input in tokens; needed where MODEL is a plain encoder",
+    )
     options.add_argument(
         "--query_length", type=int, help="retriever, hybrid: longest query in tokens (default: max_length)"
     )
