@@ -127,8 +127,8 @@ def unread_prompts(model: SentenceTransformer) -> dict[str, str]:
 def _load_sentence_transformer(model: str) -> SentenceTransformer:
     if not is_retriever(model):
         raise InputError(
-            f"There is no Sentence-Transformers model {model}, on the Hub or in its cache; an encoder becomes one by "
-            "hf-dense export, which says how it pools."
+            f"There is no Sentence-Transformers model {_asked(model)}, on the Hub or in its cache; an encoder becomes "
+            "one by hf-dense export, which says how it pools."
         )
     check_makes_vectors(model)
     with plain_loading("a retriever", model):
@@ -243,7 +243,7 @@ def is_retriever(model: str | Path) -> bool:
     try:
         return is_sentence_transformer_model(model_folder(model))
     except OSError as error:
-        raise InputError(f"Cannot load a model from {model}: {first_line(error)}") from error
+        raise InputError(f"Cannot load a model from {_asked(model)}: {first_line(error)}") from error
 
 
 def is_checkpoint(model: str | Path) -> bool:
@@ -262,7 +262,7 @@ def load_config(model: str | Path) -> PreTrainedConfig | None:
     except (OSError, ValueError):
         return None
     except Exception as error:  # whatever a configuration holds that is none
-        raise InputError(f"Cannot load a model from {model}: {first_line(error)}") from error
+        raise InputError(f"Cannot load a model from {_asked(model)}: {first_line(error)}") from error
     return config
 
 
@@ -384,13 +384,20 @@ def plain_loading(what: str, origin: object) -> Iterator[None]:
     Raises:
         InputError: for every other exception.
     """
-    with as_sentence(f"Cannot load {what} from {origin}"), quiet_loading():
+    with as_sentence(f"Cannot load {what} from {_asked(origin)}"), quiet_loading():
         try:
             yield
         except RuntimeError as error:
             if "ignore_mismatched_sizes" not in str(error):
                 raise
             raise ValueError("its weights have other shapes than its config.json says") from error
+
+
+def _asked(name: object) -> str:
+    """A name as errors say it: one of the Hub may be a directory that was meant, and is not there."""
+    path = Path(str(name))
+    meant = len(path.parts) == 2 and os.path.isdir(path.parent) and not os.path.exists(path)
+    return f"{name} (the directory {path.parent} has none)" if meant else str(name)
 
 
 def _check_directory(given: str | Path, marker: str = "config.json", remedy: str = "") -> None:

@@ -69,6 +69,16 @@ def test_a_model_that_the_hub_has_not(hub_here: HfApi) -> None:
         load_retriever("someone/nothing")
 
 
+def test_a_directory_that_was_mistyped_is_no_matter_of_the_hub_alone(
+    hub_here: HfApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build").mkdir()
+    for load in (load_retriever, load_encoder, load_tokenizer):
+        with pytest.raises(InputError, match=r"from build/retreiver \(the directory build has none\): "):
+            load("build/retreiver")
+
+
 def test_a_retriever_that_does_not_say_its_dimensions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     retriever = write_retriever(tmp_path / "retriever")
     monkeypatch.setattr(SentenceTransformer, "get_embedding_dimension", lambda _: None)
