@@ -36,7 +36,7 @@ OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], Any]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/muon.json"))
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("results") / "muon.json")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)

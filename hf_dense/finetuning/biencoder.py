@@ -424,6 +424,13 @@ def _save(model: SentenceTransformer, arguments: BiencoderTrainingArguments, dir
 def training_rows(data: Dataset | PassageLists, arguments: BiencoderTrainingArguments) -> Dataset:
     """What is trained on, when it has what the losses need and fills a batch.
 
+    Args:
+        data: columns `query` and `passage`, or lists.
+        arguments: the losses, and the rows of a batch.
+
+    Returns:
+        The two columns, or the rows of the lists.
+
     Raises:
         InputError: it has not, or fills none.
     """
