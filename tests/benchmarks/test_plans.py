@@ -26,6 +26,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks" / "evidence"
         (["optimizers"], 3),
         (["methods_reqa_squad"], 7),
         (["contrast"], 5),
+        (["steps"], 6),
         (["past_bm25"], 2),
         (["past_bm25", "past_bm25_reqa_squad"], 2),
     ],
@@ -58,4 +59,5 @@ def test_every_plan_is_tested() -> None:
         "past_bm25_reqa_squad",
         "recipes",
         "shapes",
+        "steps",
     }
