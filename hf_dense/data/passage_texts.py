@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 _ROWS: Final = 1_000  # read at once
 
 
-def passage_text(title: str | None, text: str) -> str:
-    """What is read of a passage: its title, where it has one, a space, and its text.
+def passage_text(title: str | None, text: str | None) -> str:
+    """What is read of a passage: its title and its text, those that it has, with a space between.
 
     >>> passage_text("Title", "text"), passage_text("", "text")
     ('Title text', 'text')
+    >>> passage_text(None, None)
+    ''
     """
-    return f"{title or ''} {text}".strip()
+    return f"{title or ''} {text or ''}".strip()
 
 
 class PassageTexts(Sequence[str]):

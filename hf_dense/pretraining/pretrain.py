@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -20,6 +20,7 @@ from transformers.utils import logging
 from hf_dense.data.collections import content_hash
 from hf_dense.data.corpus import corpus_files, load_passages, stream_passages
 from hf_dense.data.hub_names import divided, model_folder
+from hf_dense.data.passage_texts import PassageTexts
 from hf_dense.data.passages import load_tokenizer
 from hf_dense.data.tokenizers import train_tokenizer, vocabulary_size
 from hf_dense.errors import InputError, first_line
@@ -398,11 +399,11 @@ def _tokenizer(options: PretrainingOptions, corpus: Dataset | IterableDataset) -
         tokenizer.model_max_length = options.max_length
         return tokenizer
     if isinstance(corpus, IterableDataset):
-        texts = [row["text"] for row in corpus.take(_TOKENIZER_ROWS)]
+        texts: Sequence[str] = [row["text"] or "" for row in corpus.take(_TOKENIZER_ROWS)]
     else:
-        texts = corpus["text"][:]
+        texts = PassageTexts(corpus.select_columns("text"))
     size = _VOCABULARY if options.vocab_size is None else options.vocab_size
-    return train_tokenizer([text or "" for text in texts], size, options.max_length)
+    return train_tokenizer(texts, size, options.max_length)
 
 
 def _check_tokens(tokenizer: PreTrainedTokenizerBase, name: str, model: str, remedy: str) -> None:
