@@ -354,7 +354,7 @@ def test_an_interrupted_run_with_accumulation_ends_the_same(tmp_path: Path, monk
 def test_a_run_goes_on_with_steps_cut_up_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, streaming: bool
 ) -> None:
-    """Half the processes accumulate two batches in place of one, and end with the weights that the others would have."""
+    """Half the processes accumulate two batches in place of one, and end with the weights of all of them."""
     options = tiny_options(tmp_path, backbone_config=NO_DROPOUT, streaming=streaming)
     whole = pretrain(options, saving(tmp_path, "whole"))
     interrupt(monkeypatch, options, saving(tmp_path, "cut"))

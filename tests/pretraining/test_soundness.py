@@ -20,6 +20,7 @@ from hf_dense.pretraining.trainer import PreTrainer
 ACCUMULATING = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
 DROPPING = {"dataloader_drop_last": True}
 
+
 class Broken(PreTrainer):
     """Gives a loss that is no number."""
 
