@@ -148,13 +148,18 @@ def pretrain(options: PretrainingOptions, training: TrainingArguments, command: 
     set_seed(training.seed)
     output = Output(Path(training.output_dir), options.overwrite, command, options.license)
     check_products(options.float32_matmul_precision, training.tf32)
-    recorded = recorded_setting("precision", output.path, training.resume_from_checkpoint, KIND)
+    recorded, cut = (
+        recorded_setting(name, output.path, training.resume_from_checkpoint, KIND)
+        for name in ("precision", "gradient_accumulation_steps")
+    )
     with training.main_process_first(local=False, desc="corpus and tokenizer"):
         corpus = (stream_passages if options.streaming else load_passages)(options.corpus, options.text_column)
         start = _start(method, options, corpus, training)
     options = replace(options, precision=choose_precision(training, start.model, options.precision, recorded))
     sources = decide_together(lambda: _sources(options, corpus, start))
     settings = _settings(options, start)
+    if cut and not (options.overwrite or training.dataloader_drop_last):  # a step is the same however it is cut up
+        settings["gradient_accumulation_steps"] = cut
     fit = partial(_fit, options, training, start)
     with occupy_training(output, KIND, settings, sources, training, _CLAIMS, fit=fit) as work:
         if not work.done:

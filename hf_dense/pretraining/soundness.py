@@ -48,18 +48,24 @@ def check_weights(model: nn.Module, step: int) -> None:
 
 
 def write_step(
-    path: Path, step: int, rows: Dataset, sampler: PassageSampler, tokenizer: PreTrainedTokenizerBase | None
+    path: Path,
+    step: int,
+    steps: int,
+    rows: Dataset,
+    sampler: PassageSampler,
+    tokenizer: PreTrainedTokenizerBase | None,
 ) -> None:
     """Write what a step read: its number and epoch, from 1, and its texts with the numbers of their rows, from 0.
 
     Args:
         path: of the file.
         step: from 1.
+        steps: of an epoch.
         rows: token ids, in the columns `text` and others.
         sampler: their order.
         tokenizer: that made them; without it token ids are written.
     """
-    epoch, at = divmod(step - 1, -(-len(sampler) // sampler.batch))
+    epoch, at = divmod(step - 1, steps)
     read = [int(row) for row in sampler.order(epoch)[at * sampler.batch : (at + 1) * sampler.batch]]
     ids = [rows[row]["text"].tolist() for row in read]
     texts = [tokenizer.decode(one) for one in ids] if tokenizer else ids

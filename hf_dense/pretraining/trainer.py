@@ -237,7 +237,9 @@ class PreTrainer(SteadyDraws, PlainRefusals, Trainer):
             reason = f"The loss is no number at step {step}; lower learning_rate, and train anew."
             if isinstance(self.train_dataset, Dataset) and self.sampler is not None:
                 path = Path(str(self.args.output_dir)) / STEP_FILE
-                write_step(path, step, self.train_dataset, self.sampler, cast(Any, self.processing_class))
+                loader: Any = self.callback_handler.train_dataloader
+                steps = -(-len(loader) // self.args.gradient_accumulation_steps)
+                write_step(path, step, steps, self.train_dataset, self.sampler, cast(Any, self.processing_class))
                 reason += f" What that step read is in {path}."
             raise InputError(reason)
 

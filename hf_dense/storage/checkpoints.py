@@ -104,7 +104,8 @@ def occupy_training(
 
     Args:
         output: the directory, which is `arguments.output_dir`; it is not replaced where a checkpoint is asked for.
-        settings: all that the result depends on beside the sources and `decisive(arguments)`.
+        settings: all that the result depends on beside the sources and `decisive(arguments)`, whose values they go
+            before.
         claims: names in the directory that the training has to itself, beside checkpoints and what is logged.
         result: directory of the model, by default that of the training.
         fit: finds the largest batch that memory holds.
@@ -121,7 +122,7 @@ def occupy_training(
     names = [*_CLAIMS, *claims]
 
     def occupy(output: Output) -> Occupied:
-        everything = {**settings, **decisive(arguments)}
+        everything = {**decisive(arguments), **settings}
         return output.occupy(kind, everything, sources, seed=arguments.seed, claims=names, result=result or output.path)
 
     recorded = recorded_setting("batch_size", output.path, wanted, kind)

@@ -19,6 +19,7 @@ from manifests import manifest_of
 from tiny_backbones import BACKBONES
 from tiny_pretraining import (
     METHODS,
+    NO_DROPOUT,
     Interrupted,
     logged,
     same_weights,
@@ -347,6 +348,22 @@ def test_an_interrupted_run_with_accumulation_ends_the_same(tmp_path: Path, monk
     interrupt(monkeypatch, tiny_options(tmp_path), saving(tmp_path, "cut", **cut))
     pretrain(tiny_options(tmp_path), saving(tmp_path, "cut", resume_from_checkpoint="true", **cut))
     assert same_weights(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_run_goes_on_with_steps_cut_up_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, streaming: bool
+) -> None:
+    """Half the processes accumulate two batches in place of one, and end with the weights of all of them."""
+    options = tiny_options(tmp_path, backbone_config=NO_DROPOUT, streaming=streaming)
+    whole = pretrain(options, saving(tmp_path, "whole"))
+    interrupt(monkeypatch, options, saving(tmp_path, "cut"))
+    cut = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+    resumed = pretrain(options, saving(tmp_path, "cut", **cut))
+    assert logged(resumed.history, "loss") == pytest.approx(logged(whole.history, "loss"), abs=1e-4)
+    found, wanted = (weights(tmp_path / name) for name in ("cut", "whole"))
+    assert all(torch.allclose(found[name], wanted[name], atol=1e-4) for name in wanted)
+    assert pretrain(options, saving(tmp_path, "whole", **cut)).done
 
 
 def test_a_run_resumes_at_the_end_of_an_epoch(tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ from hf_dense.pretraining.pretrain import pretrain
 from hf_dense.pretraining.soundness import STEP_FILE, Soundness
 from hf_dense.pretraining.trainer import PreTrainer
 
+ACCUMULATING = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+DROPPING = {"dataloader_drop_last": True}
+
 
 class Broken(PreTrainer):
     """Gives a loss that is no number."""
@@ -49,11 +52,14 @@ def test_a_loss_that_is_no_number_ends_the_training_and_names_what_was_read(
     assert not (out / STEP_FILE).exists(), "which says nothing of this run"
 
 
-def test_the_rows_named_are_those_that_were_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cut", [ACCUMULATING, DROPPING])
+def test_the_rows_named_are_those_that_were_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: dict[str, Any]
+) -> None:
     lengths: list[list[int]] = []
 
     class Seen(Broken):
-        at_step = 9  # of the second epoch
+        at_step = 9  # of the second epoch, where the rows left over are not dropped
 
         def get_batch_samples(self, *given: Any) -> Any:
             batches, counts = super().get_batch_samples(*given)
@@ -61,7 +67,7 @@ def test_the_rows_named_are_those_that_were_read(tmp_path: Path, monkeypatch: py
             return batches, counts
 
     monkeypatch.setattr(pretrain_module, "PreTrainer", Seen)
-    training = tiny_arguments(tmp_path / "out", per_device_train_batch_size=4, gradient_accumulation_steps=2)
+    training = tiny_arguments(tmp_path / "out", **cut)
     with pytest.raises(InputError, match="no number at step 9"):
         pretrain(tiny_options(tmp_path, "retromae"), training)
     found = json.loads((tmp_path / "out" / STEP_FILE).read_text())

@@ -246,9 +246,9 @@ def _plan(
         "base": retriever_source(str(base)),
         **({"kept": Source(kept.name, content_hash(kept.collection))} if kept else {}),
     }
-    settings = {"budget": options.budget, "methods": options.methods, "length": options.length}
-    settings["precision"] = options.precision
-    with output.at(_PLANNING).stage("plan", settings, sources) as work:
+    settings: dict[str, Any] = {"budget": options.budget, "methods": options.methods, "length": options.length}
+    settings |= {"precision": options.precision, "teacher": options.teacher}
+    with output.at(_PLANNING).stage("plan", settings, sources, seed=options.seed) as work:
         if not work.done:
             say("How fast this machine is with this model")
             plan, learning = _make_plan(options, material, negatives, base, kept, say)

@@ -92,6 +92,19 @@ def test_what_is_complete_is_not_replaced_unasked_where_its_plan_is_gone(collect
     assert (out / "report.md").read_text() == "of hours"
 
 
+def test_a_plan_of_another_teacher_or_seed_is_replaced_with_the_adaptation(
+    collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, output = write_retriever(tmp_path / "model"), Output(tmp_path / "out", overwrite=True)
+    given = Material(collection, collection, (), {"passages": 60}), tmp_path / "negatives", base, None, Progress()
+    monkeypatch.setattr(run, "load_entries", lambda _: [])
+    options = AdaptOptions(str(collection), str(tmp_path / "out"))
+    slow = replace(options, teacher="a-cross-encoder")
+    for steps, asked in enumerate((options, slow, replace(slow, seed=1)), start=3):
+        plan_for(monkeypatch, longer=steps)
+        assert run._plan(asked, *given, output)[0].longer == steps
+
+
 @pytest.mark.slow
 def test_from_random_weights_there_is_no_base(
     collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
