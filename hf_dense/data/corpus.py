@@ -201,7 +201,7 @@ def corpus_files(path: Path) -> list[Path]:
         return files
     files = sorted(path.glob("*.parquet")) or sorted(path.glob("*.jsonl"))
     if not files:
-        known = "corpus/*.parquet, corpus.jsonl, *.parquet or *.jsonl"
+        known = "corpus/*.parquet, corpus.jsonl, *.parquet or *.jsonl; hf-dense data passages makes one of documents"
         if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
             known += "; what save_to_disk wrote is written anew by to_parquet"
         raise InputError(f"The directory {path} holds no corpus ({known}).")
