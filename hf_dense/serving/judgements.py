@@ -143,9 +143,18 @@ def _check(path: Path) -> None:
 
 
 def _append(path: Path, line: str) -> None:
-    """Write a line at the end, one page at a time; a line that somebody left open is ended first."""
-    with plain_errors(path), path.open("ab+") as file:
+    """Write a line at the end, one page at a time; a line that somebody left open is ended first.
+
+    Where a disk is full nothing of it stays: half of a line would keep the file from being read.
+    """
+    with plain_errors(path), path.open("ab+", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # let go when the file is closed
-        file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
-        start = b"" if file.read(1) in (b"", b"\n") else b"\n"
-        file.write(start + line.encode("utf-8", "replace") + b"\n")
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(end - 1, 0))
+        left = (b"" if file.read(1) in (b"", b"\n") else b"\n") + line.encode("utf-8", "replace") + b"\n"
+        try:
+            while left:
+                left = left[file.write(left) :]
+        except OSError:
+            file.truncate(end)
+            raise

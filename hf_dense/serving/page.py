@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import gradio as gr
 
-from hf_dense.errors import InputError
+from hf_dense.errors import InputError, sentence_of
 from hf_dense.search.cross_encoder import load_reranker
 from hf_dense.search.index import Hit
 from hf_dense.search.reranking import RERANK_DEPTH, check_depth
@@ -167,11 +167,13 @@ def _judged(asked: Asked, event: gr.EventData) -> Hit:
 
 @contextmanager
 def _said() -> Iterator[None]:
-    """Show a mistake on the page."""
+    """Show on the page what a command would say of an error."""
     try:
         yield
-    except InputError as error:
-        raise gr.Error(html.escape(str(error)), print_exception=False) from error
+    except Exception as error:
+        if (said := sentence_of(error)) is None:
+            raise
+        raise gr.Error(html.escape(said), print_exception=False) from error
 
 
 def _lay_out(desk: Desk, shown: list[str]) -> gr.Blocks:

@@ -28,7 +28,7 @@ def settle_home() -> None:
 
 def may_be_written(place: Path) -> bool:
     """Whether files can be made in a directory, or it can be made first."""
-    there = next((each for each in (place, *place.parents) if each.exists()), place)
+    there = next((each for each in (place, *place.parents) if os.path.exists(each)), place)  # not where stat is refused
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 

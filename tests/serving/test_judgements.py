@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shlex
 import subprocess
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -70,6 +71,21 @@ def test_negatives_of_a_pair_take_nothing_back(tmp_path: Path) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     judgements = Judgements(file)
     assert [judgements.verdict("q", hit(text)) for text in "abc"] == [True, True, False]
+
+
+def test_nothing_is_left_of_a_judgement_for_which_a_disk_has_no_room(tmp_path: Path) -> None:
+    judgements = Judgements(tmp_path / "judged.jsonl")
+    judgements.add("first", hit("a"), True)
+    before, limits = judgements.path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 50, limits[1]))
+    try:
+        with pytest.raises(InputError, match="There is no room left to write"):
+            judgements.add("second", hit("words " * 100), True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert judgements.path.read_bytes() == before
+    judgements.add("third", hit("b"), True)
+    assert Judgements(judgements.path).answered == 2
 
 
 def test_many_tabs_may_judge_at_once(tmp_path: Path) -> None:

@@ -81,6 +81,13 @@ def test_a_mistake_is_shown_on_the_page(desk: Desk, adapted: Path) -> None:
         desk.ask("locks", "base", "base")
 
 
+def test_a_file_that_is_gone_is_said_on_the_page(desk: Desk) -> None:
+    asked, *_ = desk.ask("locks", "base", "BM25")
+    desk.judgements.path = desk.judgements.path.parent / "gone" / "judged.jsonl"
+    with pytest.raises(gr.Error, match="No such file or directory; see to it"):
+        desk.judge(asked, click(0, 0, True))
+
+
 def test_a_question_of_a_book_does_not_keep_all_others_waiting(desk: Desk) -> None:
     with pytest.raises(gr.Error, match="The question has 4,000,000 letters; ask in 100,000 at most"):
         desk.ask("x " * 2_000_000, "base", "BM25")

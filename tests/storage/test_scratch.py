@@ -6,6 +6,7 @@ import errno
 import os
 import pwd
 from pathlib import Path
+from typing import Any
 
 import pytest
 from datasets.config import HF_DATASETS_CACHE
@@ -16,7 +17,7 @@ from hf_dense.commands import search
 from hf_dense.commands.main import main
 from hf_dense.errors import InputError
 from hf_dense.storage.output import Output
-from hf_dense.storage.scratch import advice_on, settle_home
+from hf_dense.storage.scratch import advice_on, may_be_written, settle_home
 
 
 @pytest.fixture
@@ -62,6 +63,21 @@ def test_mteb_has_a_cache_where_the_home_may_not_be_written(tmp_path: Path, monk
     monkeypatch.setenv("HOME", str(tmp_path / "file"))
     settle_home()
     Path(os.environ["MTEB_CACHE"]).mkdir(parents=True, exist_ok=True)
+
+
+def test_a_home_of_others_that_may_not_be_entered_may_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = os.stat
+
+    def refuse(place: Any, **more: Any) -> os.stat_result:
+        if f"{tmp_path}{os.sep}" in str(place):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
+        return found(place, **more)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    monkeypatch.setattr(os, "access", lambda *asked: False)
+    assert not may_be_written(tmp_path / ".cache" / "mteb")
 
 
 @pytest.mark.parametrize(
