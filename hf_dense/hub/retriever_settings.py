@@ -136,11 +136,12 @@ def settings_of(model: SentenceTransformer) -> RetrieverSettings:
 
 
 def words_of(model: SentenceTransformer) -> str:
-    """The settings of a retriever for people, and its modules where there are more than these settings tell of."""
+    """The settings of a retriever for people, and what they do not tell of: its modules, and a cut of its vectors."""
     parts = [type(part) for part in parts_of(model)]
     told = {*parts} <= {Transformer, StaticEmbedding, Pooling, Normalize}
     modules = "" if told else f" Its modules, one after the other: {', '.join(part.__name__ for part in parts)}."
-    return f"{settings_of(model).in_words()}{modules}"
+    cut = f" Its vectors are cut to their first {model.truncate_dim} numbers." if model.truncate_dim else ""
+    return f"{settings_of(model).in_words()}{modules}{cut}"
 
 
 def pools_prompts(model: SentenceTransformer) -> bool:

@@ -143,6 +143,10 @@ def test_what_makes_vectors_beside_pooling_and_a_norm_is_said(tmp_path: Path) ->
         assert "Its modules, one after the other: Transformer, Pooling, Normalize, Dense." in card
     plain = export_encoder(write_embedder(tmp_path / "plain"), tmp_path / "out")
     assert "Its modules" not in (plain / "README.md").read_text()
+    short = SentenceTransformer(str(embedder), truncate_dim=8)
+    short.save_pretrained(str(tmp_path / "short"))
+    card = (export_sentence_transformer(tmp_path / "short", tmp_path / "cut") / "README.md").read_text()
+    assert "Dense. Its vectors are cut to their first 8 numbers." in card
 
 
 def test_a_model_without_an_encoder_at_its_top_says_where_one_is(tmp_path: Path) -> None:

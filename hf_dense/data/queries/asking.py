@@ -68,6 +68,8 @@ class EndpointWriter:
     def _spent(self, answers: Answers, share: float) -> str:
         """Tokens so far and, where prices are known, what they cost and what all will cost."""
         read, written = answers.tokens
+        if not read + written:
+            return "the endpoint reports no usage"
         said, cost = f"{read + written:,} tokens", self.endpoint.cost(read, written)
         return f"{said}, cost {cost:.4f} of about {cost / share:.4f}" if cost else said
 

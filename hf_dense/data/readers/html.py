@@ -228,7 +228,7 @@ def _texts(page: BeautifulSoup | Tag) -> Iterator[str]:
                 text = part.get_text().translate(_MARKS).strip(_ANCHORS)
                 yield f"{_BREAK}{_IS_HEADING}{part.name[1]}{text}{_BREAK}{block}"
             else:
-                within = _IS_ITEM if part.name == "li" or _is_entitling(part) else block
+                within = _IS_ITEM if part.name in ("li", "summary") or _is_entitling(part) else block
                 around = (_BREAK + within, _BREAK + block) if part.name in _BLOCKS else ("", "")
                 yield around[0]
                 stack.append((iter(part.contents), around[1], within))

@@ -9,6 +9,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from hf_dense.data.readers.html import html_blocks
+from hf_dense.data.readers.markdown_boxes import read_boxes
 from hf_dense.data.readers.page import (
     RAISED,
     Block,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _FRONT: Final = re.compile(r"\A(---|\+\+\+)[ \t]*\n(.*?\n)??(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _MODULE: Final = re.compile(r"(import|export)\s")  # what a paragraph of MDX begins with that is no text
-_MARKS: Final = re.compile(r"^(\[![A-Za-z]+\]|:{3,}.*|!{3}\s.*|\([\w:.-]+\)=$)")  # of admonitions, of targets
+_TARGET: Final = re.compile(r"^\([\w:.-]+\)=$")  # of a link, in MyST
 _ADMONITION: Final = re.compile(r"\{(admonition|attention|caution|danger|hint|important|note|seealso|tip|warning)\}")
 _OPTIONS: Final = re.compile(r"\A(?::[\w-]+:.*(?:\n|\Z))+")  # of a block of MyST
 _ROLE: Final = re.compile(r"\{[\w:+.-]+\}$")  # of MyST, before what it is about
@@ -100,7 +101,8 @@ def markdown_blocks(content: str, mdx: bool = False, is_filled: bool = False) ->
     """
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table")
+    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
+    read_boxes(parser)
     if is_filled:
         parser.inline.ruler.before("escape", "tag", _pass_tag)
     level, row, opened, items = 0, list[str](), "", 0
@@ -108,8 +110,11 @@ def markdown_blocks(content: str, mdx: bool = False, is_filled: bool = False) ->
     for token in parser.parse(content):
         if token.type == "heading_open" and token.level == 0:
             level = int(token.tag[1:])
-        elif token.type == "fence" and _ADMONITION.match(token.info):
-            yield from markdown_blocks(_OPTIONS.sub("", token.content), mdx, is_filled)
+        elif token.type == "fence" and (box := _ADMONITION.match(token.info)):
+            said = token.info[box.end() :].strip()  # its title, or its first line
+            yield from markdown_blocks(
+                f"{said and as_sentence(said)}\n\n{_OPTIONS.sub('', token.content)}", mdx, is_filled
+            )
         elif token.type in ("fence", "code_block"):
             yield Code(token.content)
         elif token.type == "html_block":
@@ -153,7 +158,7 @@ def _text(children: Iterable[Token]) -> str:
         if child.type == "code_inline" and parts:
             parts[-1] = _ROLE.sub("", parts[-1])
         if child.type in _KEPT:
-            parts.append(_MARKS.sub("", child.content) if child.type == "text" else child.content)
+            parts.append(_TARGET.sub("", child.content) if child.type == "text" else child.content)
         elif child.type in ("softbreak", "hardbreak") or child.content.lower().startswith("<br"):
             parts.append(" ")
         elif child.content.lower().startswith("<sup"):

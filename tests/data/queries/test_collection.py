@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 from json_lines import write_lines
-from tiny_chat_server import ChatServer, Failure, chat_server
+from tiny_chat_server import ChatServer, Failure, chat_server, completion
 from tiny_retriever import random_words, tiny_tokenizer, write_writer
 from tqdm.auto import tqdm
 
@@ -181,6 +182,17 @@ def test_an_endpoint_writes_side_by_side(
     assert "| tokens that the model read | 1,200 |" in card
     assert "| tokens that the model wrote | 200 |" in card
     assert "1,400 tokens, cost 0.0016 of about 0.0016" in capsys.readouterr().err
+
+
+def test_an_endpoint_that_reports_no_usage_is_said_to(
+    server: ChatServer, corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.good, server.then = 0, Failure(body=json.dumps(completion("What is it?", usage=False)))
+    out = build_queries(corpus, tmp_path / "out", ["sentences", "generated"], limit=10, generating=asked(server))
+    printed = capsys.readouterr().err
+    assert "the endpoint reports no usage" in printed
+    assert "0 tokens" not in printed
+    assert "tokens that the model" not in (out / "README.md").read_text(), "unknown, not 0"
 
 
 def test_an_endpoint_is_asked_without_a_progress_bar_too(

@@ -161,11 +161,13 @@ def test_front_matter(front: str, title: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (":::tip Title\n\nA tip.\n\n:::\n", "A tip."),
+        (":::tip Title\n\nA tip.\n\n:::\n", "Title.\n\nA tip."),
         ("> [!NOTE]\n> A note.\n", "A note."),
         ("```{note}\n:class: x\nA note.\n```\n", "A note."),
+        ("```{admonition} A *title*\n:class: x\nA note.\n```\n", "A title.\n\nA note."),
+        ("~~Old~~ words.\n", "Old words."),
         ("(target)=\nSee {class}`Name`, <b>bold</b>.\n", "See Name, bold."),
-        ("<details><summary>More</summary>\n<p>Hidden.</p></details>\n", "More\n\nHidden."),
+        ("<details><summary>More</summary>\n<p>Hidden.</p></details>\n", "More.\n\nHidden."),
         ("- one\n- two\n\n  > # quoted\n", "one.\n\ntwo.\n\nquoted."),
     ],
 )
