@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
 
 _COLONS: Final = re.compile(r":{3,}")  # of Docusaurus, VitePress, MyST, Pandoc, around what is in the box
-_COLONS_TITLE: Final = re.compile(r":{3,}[ \t]*\{?[\w.-]*\}?(?:\[(.*)\]|[ \t]+([^\s={}][^={}]*))?(?:\{.*)?")
+_COLONS_TITLE: Final = re.compile(r":{3,}+[ \t]*+\{?[\w.-]*\}?(?:\[(.*)\]|[ \t]+([^\s={}][^={}]*))?(?:\{.*)?")
 _NAMED_TITLE: Final = re.compile(r"\btitle=\"([^\"]*)\"")
 _ALERT: Final = re.compile(r"\[![A-Za-z]+\][-+]?(.*)")  # of GitHub and Obsidian, at the head of a quote
 # Of MkDocs: boxes, open or not, and tabs. What is in them is indented below, as it is below a mark: of a note, which is
