@@ -156,7 +156,8 @@ def difference(
     for name in dict.fromkeys([*now, *before]):
         old, new = before.get(name), now.get(name)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            if inner := difference(old, new):
+            named = [{key or name: value for key, value in part.items()} for part in (old, new)]
+            if inner := difference(*named):
                 return inner
         elif old != new and name in names[0] and names[0][name] == names[1].get(name):
             return f"{_other(name)} ({names[0][name]}, whose content has changed)"
