@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -305,7 +306,10 @@ def test_a_trained_generator_writes_what_it_learnt(tmp_path: Path) -> None:
 def test_a_continuation_model_is_trained_from_text(tmp_path: Path) -> None:
     rows = Dataset.from_dict({"text": ["one two three four five six"] * 100})
     tiny = {"n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 64}
-    train_generator(rows, tmp_path / "generator", training(), config=tiny, vocab_size=60)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*pin_memory")
+        given = training(max_steps=2, use_cpu=False)
+        train_generator(rows, tmp_path / "generator", given, config=tiny, vocab_size=60)
     assert json.loads((tmp_path / "generator" / "config.json").read_text())["model_type"] == "gpt2"
 
 
