@@ -201,7 +201,7 @@ class TextGenerator:
         source: the model, by what it is.
 
     Raises:
-        InputError: there is none of that name, or it is no language model.
+        InputError: there is none of that name, or it is no language model, or its chat template is none.
     """
 
     def __init__(self, config: TextGenerationConfig, device: torch.device | str = "cpu") -> None:
@@ -210,6 +210,8 @@ class TextGenerator:
         self.model, self.tokenizer = load_language_model(config.model)
         self.source = Source(config.model, fingerprint_language_model(self.model, self.tokenizer))
         self.room = _room(self.model, config)
+        with as_sentence(f"The chat template of {config.model} makes no prompt"):
+            self._turn("", "")
         precise = self.device.type != "cuda" or not torch.cuda.is_bf16_supported()
         self.model.to(self.device, torch.float32 if precise else torch.bfloat16).eval()  # type: ignore[arg-type]
 

@@ -232,6 +232,15 @@ def test_a_tokenizer_that_cannot_pad_is_refused(models: dict[str, str], tmp_path
         load_language_model(str(tmp_path / "model"))
 
 
+def test_a_chat_template_that_fails_is_refused(models: dict[str, str], tmp_path: Path) -> None:
+    shutil.copytree(models["queries"], tmp_path / "model")
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = "{{ raise_exception('A system message comes first') }}"
+    tokenizer.save_pretrained(tmp_path / "model")
+    with pytest.raises(InputError, match="model makes no prompt: A system message comes first"):
+        generation.TextGenerator(TextGenerationConfig("queries", str(tmp_path / "model")))
+
+
 def test_the_temperature_is_that_of_the_draws(models: dict[str, str], tmp_path: Path) -> None:
     for name, temperature in (("cold", 1e-4), ("colder", 1e-5), ("warm", 1.0), ("own", None)):
         generate(corpus(8), tmp_path / name, small(models, "queries", temperature=temperature))
