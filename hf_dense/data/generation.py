@@ -73,7 +73,7 @@ class TextGenerationConfig:
         top_k: tokens drawn from at each step.
         top_p: share of the probability drawn from at each step.
         temperature: of the draws: below 1 the likely is drawn more often; the model's own when absent.
-        input_length: tokens of the prompt that are read.
+        input_length: tokens of the prompt that are read, or as many as the model's positions have room for.
         output_length: greatest number of tokens written.
         seed: of all draws.
 
@@ -201,7 +201,7 @@ class TextGenerator:
         source: the model, by what it is.
 
     Raises:
-        InputError: there is none of that name, or it is no language model.
+        InputError: there is none of that name, or it is no language model, or its chat template is none.
     """
 
     def __init__(self, config: TextGenerationConfig, device: torch.device | str = "cpu") -> None:
@@ -209,6 +209,9 @@ class TextGenerator:
         self.device = torch.device(device)
         self.model, self.tokenizer = load_language_model(config.model)
         self.source = Source(config.model, fingerprint_language_model(self.model, self.tokenizer))
+        self.room = _room(self.model, config)
+        with as_sentence(f"The chat template of {config.model} makes no prompt"):
+            self._turn("", "")
         precise = self.device.type != "cuda" or not torch.cuda.is_bf16_supported()
         self.model.to(self.device, torch.float32 if precise else torch.bfloat16).eval()  # type: ignore[arg-type]
 
@@ -240,10 +243,10 @@ class TextGenerator:
         return written
 
     def _prompt(self, text: str, title: str) -> str:
-        if not self.tokenizer.chat_template:
-            return self.config.template.format(text=text, title=title)
-        whole = self._turn(text, title)
-        over = len(self._tokens(whole)) - self.config.input_length
+        whole, ends = self._turn(text, title), self.config.template.rstrip().endswith("{text}")
+        if ends and not self.tokenizer.chat_template:
+            return whole
+        over = len(self._tokens(whole, not self.tokenizer.chat_template)) - self.room
         if over <= 0:
             return whole
         # Cut at its end it would lose what makes the model answer, so the passage is cut.
@@ -251,12 +254,15 @@ class TextGenerator:
         return self._turn(str(self.tokenizer.decode(kept)), title)
 
     def _turn(self, text: str, title: str) -> str:
-        """The prompt as an instruction model reads it."""
-        turns = [{"role": "user", "content": self.config.template.format(text=text, title=title)}]
+        """The prompt as the model reads it."""
+        prompt = self.config.template.format(text=text, title=title)
+        if not self.tokenizer.chat_template:
+            return prompt
+        turns = [{"role": "user", "content": prompt}]
         return str(self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
 
-    def _tokens(self, text: str) -> list[int]:
-        return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+    def _tokens(self, text: str, special: bool = False) -> list[int]:
+        return list(self.tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"])
 
     @torch.inference_mode()
     def _batch(self, prompts: list[str]) -> list[list[str]]:
@@ -265,7 +271,7 @@ class TextGenerator:
             prompts,
             padding=True,
             truncation=True,
-            max_length=config.input_length,
+            max_length=self.room,
             return_tensors="pt",
             add_special_tokens=not self.tokenizer.chat_template,
         )
@@ -294,6 +300,21 @@ class TextGenerator:
         return {name: tensor[:, :-1] for name, tensor in read.items()} if ended else read
 
 
+def _room(model: PreTrainedModel, config: TextGenerationConfig) -> int:
+    """Tokens of a prompt that are read: as asked for, as far as the positions of a model are enough.
+
+    Raises:
+        InputError: what is written alone has more tokens.
+    """
+    positions = getattr(model.config, "max_position_embeddings", None) or 0
+    written = 0 if model.config.is_encoder_decoder else config.output_length  # decoders of theirs count anew
+    if 0 < positions <= config.output_length:
+        raise InputError(
+            f"{config.model} has {positions} positions, and output_length is {config.output_length}; make it smaller."
+        )
+    return min(config.input_length, positions - written) if positions > 0 else config.input_length
+
+
 def load_language_model(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A language model and its tokenizer, set up for generating in batches.
 
@@ -315,6 +336,8 @@ def load_language_model(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizer
         model.generate(ids, max_new_tokens=1, do_sample=False)  # its settings are read only then
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    if tokenizer.pad_token_id is None:
+        raise InputError(f"The tokenizer of {name} has no token that pads or ends texts; set its pad_token.")
     return model, tokenizer
 
 

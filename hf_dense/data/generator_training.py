@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from transformers import (
     CONFIG_MAPPING,
@@ -133,6 +134,7 @@ def _trainer(
     """The Trainer of an encoder-decoder on passages and queries, or of a causal model on texts."""
     training = copy.copy(training)
     training.output_dir = str(checkpoints)
+    training.dataloader_pin_memory &= torch.cuda.is_available()  # which torch warns of otherwise
     pairs = model.config.is_encoder_decoder
 
     def encode(batch: dict[str, list[str]]) -> dict[str, Any]:

@@ -117,14 +117,14 @@ def merge_best(
 
 
 def check_weights(weights: Sequence[float]) -> list[float]:
-    """Weights in their order, each once.
+    """Weights in their order, each once, to the digits that tables and directories show.
 
     Raises:
         InputError: one is not from 0 to 1.
     """
     if wrong := [weight for weight in weights if not 0 <= weight <= 1]:
         raise InputError(f"A weight is {wrong[0]:g}; weights are from 0, the base, to 1, the tuned model.")
-    return sorted(set(weights))
+    return sorted({float(f"{weight:g}") for weight in weights})
 
 
 def choose(points: Sequence[Point]) -> Point:

@@ -156,7 +156,7 @@ def difference(
     for name in dict.fromkeys([*now, *before]):
         old, new = before.get(name), now.get(name)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            if inner := difference(old, new):
+            if inner := difference(_named(old, name), _named(new, name)):
                 return inner
         elif old != new and name in names[0] and names[0][name] == names[1].get(name):
             return f"{_other(name)} ({names[0][name]}, whose content has changed)"
@@ -164,6 +164,11 @@ def difference(
             shown = [sources.get(name) or _shown(value) for sources, value in zip(names, (old, new), strict=True)]
             return f"{_other(name)} ({shown[0]}, now {shown[1]})"
     return None
+
+
+def _named(part: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A part of a `made_from`; what has no name in it has that of the part."""
+    return {key or name: value for key, value in part.items()}
 
 
 def _other(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,42 @@ def test_what_asks_an_instruction_model_is_not_cut_off(models: dict[str, str]) -
     assert 10 < len(generator._tokens(long)) <= 20
 
 
+def test_what_stands_behind_the_passage_is_not_cut_off(models: dict[str, str]) -> None:
+    for kind in ("queries", "continuation"):
+        generator = generation.TextGenerator(small(models, kind, template="{title}. {text} a b", input_length=20))
+        long = generator._prompt("a b c " * 50, "t")
+        assert long.startswith("t. a b c ")
+        assert long.endswith(" a b")
+        assert 10 < len(generator._tokens(long, special=True)) <= 20
+
+
+def test_a_prompt_has_no_more_tokens_than_the_model_has_positions(models: dict[str, str], tmp_path: Path) -> None:
+    long = Dataset.from_dict({"text": ["a b c " * 50]})
+    generate(long, tmp_path / "out", small(models, "continuation"))
+    assert rows_of(tmp_path / "out")[0]["continuation"]
+    with pytest.raises(InputError, match="has 64 positions, and output_length is 64; make it smaller"):
+        generate(long, tmp_path / "long", small(models, "continuation", output_length=64))
+
+
+def test_a_tokenizer_that_cannot_pad_is_refused(models: dict[str, str], tmp_path: Path) -> None:
+    shutil.copytree(models["continuation"], tmp_path / "model")
+    tokenizer = tiny_tokenizer()
+    for name in ("pad_token", "eos_token", "sep_token", "cls_token", "bos_token", "unk_token", "mask_token"):
+        setattr(tokenizer, name, None)
+    tokenizer.save_pretrained(tmp_path / "model")
+    with pytest.raises(InputError, match="has no token that pads or ends texts"):
+        load_language_model(str(tmp_path / "model"))
+
+
+def test_a_chat_template_that_fails_is_refused(models: dict[str, str], tmp_path: Path) -> None:
+    shutil.copytree(models["queries"], tmp_path / "model")
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = "{{ raise_exception('A system message comes first') }}"
+    tokenizer.save_pretrained(tmp_path / "model")
+    with pytest.raises(InputError, match="model makes no prompt: A system message comes first"):
+        generation.TextGenerator(TextGenerationConfig("queries", str(tmp_path / "model")))
+
+
 def test_the_temperature_is_that_of_the_draws(models: dict[str, str], tmp_path: Path) -> None:
     for name, temperature in (("cold", 1e-4), ("colder", 1e-5), ("warm", 1.0), ("own", None)):
         generate(corpus(8), tmp_path / name, small(models, "queries", temperature=temperature))
@@ -278,7 +315,10 @@ def test_a_trained_generator_writes_what_it_learnt(tmp_path: Path) -> None:
 def test_a_continuation_model_is_trained_from_text(tmp_path: Path) -> None:
     rows = Dataset.from_dict({"text": ["one two three four five six"] * 100})
     tiny = {"n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 64}
-    train_generator(rows, tmp_path / "generator", training(), config=tiny, vocab_size=60)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*pin_memory")
+        given = training(max_steps=2, use_cpu=False)
+        train_generator(rows, tmp_path / "generator", given, config=tiny, vocab_size=60)
     assert json.loads((tmp_path / "generator" / "config.json").read_text())["model_type"] == "gpt2"
 
 

@@ -45,6 +45,9 @@ def test_every_command_of_the_page_in_its_order(tmp_path: Path, hub_url: str) ->
     build = tmp_path / "build"
     for row in ("bm25", "base", "tuned", "pretrained", "merged"):
         assert f"| {row} |" in said["evaluate"]
+    assert re.search(
+        r"## Against base\n.*^\| merged \| nDCG@10 \|", (build / "report" / "report.md").read_text(), re.M | re.S
+    )
     retriever, embedder = (
         SentenceTransformer(str(path)) for path in (build / "merged" / "model", tmp_path / "EMBEDDER")
     )

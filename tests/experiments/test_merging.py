@@ -21,7 +21,7 @@ from hf_dense.evaluation.result import RetrievalResult
 from hf_dense.experiments import merging
 from hf_dense.experiments.interpolation import Between
 from hf_dense.experiments.keeping import Kept
-from hf_dense.experiments.merging import Point, choose, merge_at, merge_best, read_table
+from hf_dense.experiments.merging import Point, check_weights, choose, merge_at, merge_best, read_table
 from hf_dense.hub.export import export_sentence_transformer
 from hf_dense.hub.lineage import licence_of
 from hf_dense.storage.manifest import Manifest
@@ -161,6 +161,10 @@ def test_the_best_for_both_is_written_with_all_figures(
 def point(weight: float, own: float, kept: float) -> Point:
     results = [RetrievalResult("", "dev", {"ndcg@10": value}, {}, 0.0) for value in (own, kept)]
     return Point(weight, *results)
+
+
+def test_weights_that_look_alike_are_one() -> None:
+    assert check_weights([0.5, 0.50000001, 1, 0.9999999]) == [0.5, 1.0]
 
 
 def test_the_largest_sum_is_chosen_and_of_equals_the_smaller_weight() -> None:

@@ -771,3 +771,7 @@ def test_numbers_of_numpy_are_kept_as_numbers(tmp_path: Path) -> None:
 )
 def test_only_what_is_cut_is_shown_with_dots(value: object, shown: str) -> None:
     assert difference({"kinds": value}, {"kinds": []}) == f"other kinds ({shown}, now [])"
+
+
+def test_what_has_no_name_is_called_as_what_it_is_in() -> None:
+    assert difference({"prompts": {"": "a"}}, {"prompts": {"": "b"}}) == "other prompts (a, now b)"

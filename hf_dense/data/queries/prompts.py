@@ -31,7 +31,9 @@ _QUOTES: Final = "\"'`*“”„«»\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGL
 
 
 def prompts(styles: Sequence[str], template: str | None) -> Mapping[str, str]:
-    """The prompt of each style, or one's own in their place, which is of the style "".
+    """The prompt of each style, in one order however they are named: the first of equal queries is the one that stays.
+
+    One's own prompt in their place is of the style "".
 
     Raises:
         InputError: an unknown style, or none.
@@ -41,7 +43,7 @@ def prompts(styles: Sequence[str], template: str | None) -> Mapping[str, str]:
     unknown = [style for style in styles if style not in STYLES]
     if unknown or not styles:
         raise InputError(f"The style is {unknown[0] if unknown else 'none'!r}; allowed: {', '.join(STYLES)}.")
-    return {style: STYLES[style] for style in styles}
+    return {style: prompt for style, prompt in STYLES.items() if style in styles}
 
 
 def query_of(answer: str) -> str:

@@ -22,6 +22,7 @@ from hf_dense.data.queries import asking, endpoint
 from hf_dense.data.queries.collection import build_queries
 from hf_dense.data.queries.endpoint import Endpoint
 from hf_dense.data.queries.generating import Generating
+from hf_dense.data.queries.prompts import prompts
 from hf_dense.errors import InputError
 from hf_dense.finetuning.lists import load_lists
 
@@ -143,6 +144,10 @@ def test_a_corpus_without_documents_and_titles(tmp_path: Path) -> None:
     assert load_corpus(out)["id"][:] == ["0", "1", "2"]
     assert [path.name for path in (out / "qrels").iterdir()] == ["train.parquet"]
     assert "| queries from headings | 0 |" in (out / "README.md").read_text()
+
+
+def test_the_order_of_styles_decides_nothing() -> None:
+    assert [*prompts(("title", "question"), None)] == [*prompts(("question", "title"), None)]
 
 
 def test_a_model_writes_in_several_styles(corpus: str, writers: dict[str, str], tmp_path: Path) -> None:
