@@ -201,7 +201,8 @@ class TextGenerator:
         source: the model, by what it is.
 
     Raises:
-        InputError: there is none of that name, or it is no language model, or its chat template is none.
+        InputError: there is none of that name, or it is no language model, or its chat template is none; or the prompt
+            leaves no room for a passage.
     """
 
     def __init__(self, config: TextGenerationConfig, device: torch.device | str = "cpu") -> None:
@@ -211,7 +212,12 @@ class TextGenerator:
         self.source = Source(config.model, fingerprint_language_model(self.model, self.tokenizer))
         self.room = _room(self.model, config)
         with as_sentence(f"The chat template of {config.model} makes no prompt"):
-            self._turn("", "")
+            bare = len(self._tokens(self._turn("", ""), not self.tokenizer.chat_template))
+        if bare >= self.room:
+            raise InputError(
+                f"The prompt has {bare} tokens without a passage, and {config.model} reads {self.room} of it; shorten "
+                "the template, raise input_length, or lower output_length."
+            )
         precise = self.device.type != "cuda" or not torch.cuda.is_bf16_supported()
         self.model.to(self.device, torch.float32 if precise else torch.bfloat16).eval()  # type: ignore[arg-type]
 

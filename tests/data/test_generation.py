@@ -222,6 +222,11 @@ def test_a_prompt_has_no_more_tokens_than_the_model_has_positions(models: dict[s
         generate(long, tmp_path / "long", small(models, "continuation", output_length=64))
 
 
+def test_a_prompt_without_room_for_a_passage_is_refused(models: dict[str, str]) -> None:
+    with pytest.raises(InputError, match=r"The prompt has .* tokens without a passage, and .* reads 8 of it; shorten"):
+        generation.TextGenerator(small(models, "queries", template="a b c " * 5 + "{text}", input_length=8))
+
+
 def test_a_tokenizer_that_cannot_pad_is_refused(models: dict[str, str], tmp_path: Path) -> None:
     shutil.copytree(models["continuation"], tmp_path / "model")
     tokenizer = tiny_tokenizer()
